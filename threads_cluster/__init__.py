@@ -1,6 +1,6 @@
-"""Talk to a cluster from Python (`Cluster`) or from a shell (`cluster`, `threads_cluster.cli.main`). HTTP only.
+"""Access a cluster from Python (`Cluster`) or from a shell (`cluster`). Uses only HTTP.
 
-The name is loaded on first use, so that the command's help and completion come at once.
+Names are imported on first use, so that help and completion of the command are fast.
 """
 
 from __future__ import annotations

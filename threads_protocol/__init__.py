@@ -1,1 +1,1 @@
-"""The forms in which the client, the coordinators and the workers exchange data. It imports no other package."""
+"""Data formats that clients, coordinators and workers exchange. Imports no other package of the project."""

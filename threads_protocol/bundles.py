@@ -1,4 +1,7 @@
-"""Bundles: many small files in one body. A line of JSON, `[["SHA-256", bytes], ...]`, then the bytes of each. Pure."""
+"""Bundles, which carry many small files in one request body.
+
+A bundle is a line of JSON, `[["SHA-256", bytes], ...]`, followed by the contents of the files in the same order.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ from typing import Any
 from threads_protocol.errors import MalformedText, TooLarge
 from threads_protocol.manifest import SHA256, Entry
 
-#: Most files, and most bytes of all of them.
+#: Maximum number of files in a bundle, and maximum total size of the files in bytes.
 MAX_FILES, MAX_BYTES = 1000, 8 << 20
-#: Largest line, and largest body: its line, and the bytes.
+#: Maximum sizes in bytes of the JSON line and of the whole body.
 _MAX_LINE = 128 << 10
 MAX_BODY = MAX_BYTES + _MAX_LINE
 _SHA = re.compile(SHA256)
 
 
 def unpack(body: bytes) -> dict[str, bytes]:
-    """Return the files of a bundle by their SHA-256. MalformedText for one that has another, or another length."""
+    """Return the contents of a bundle's files by SHA-256. Raise MalformedText if a hash or the total size differs."""
     line, _, rest = body.partition(b"\n")
     rows = _parse_index(line)
     if len(rows) > MAX_FILES:
@@ -38,7 +41,7 @@ def unpack(body: bytes) -> dict[str, bytes]:
 
 
 def pack(files: Sequence[tuple[str, bytes]]) -> bytes:
-    """Return files, given as (sha256, bytes), as a bundle."""
+    """Serialize (sha256, content) pairs as a bundle."""
     head = json.dumps([[sha, len(data)] for sha, data in files], separators=(",", ":"))
     return b"".join([head.encode(), b"\n", *(data for _, data in files)])
 
@@ -62,7 +65,7 @@ def _is_row(row: Any) -> bool:
 
 
 def group(entries: Iterable[Entry], max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES) -> Iterator[list[Entry]]:
-    """Yield files in the order that they have, as many at once as a bundle holds."""
+    """Group files into bundles without changing their order."""
     bundle, size = list[Entry](), 0
     for entry in entries:
         if bundle and (len(bundle) == max_files or size + entry.size > max_bytes):

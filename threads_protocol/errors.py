@@ -1,11 +1,11 @@
-"""Errors of texts from another process. Callers convert them into their own errors."""
+"""Errors in text received from another process. Callers convert them into their own exceptions."""
 
 from __future__ import annotations
 
 
 class MalformedText(ValueError):
-    """The text does not have the form that both sides agreed on; the message says where it differs."""
+    """The text violates its format. The message says where."""
 
 
 class TooLarge(MalformedText):
-    """The text is larger than both sides agreed on."""
+    """The text exceeds the size limit of its format."""

@@ -1,4 +1,4 @@
-"""Folders as trees of entries: what lies in one is read without following a link, whoever put it there meanwhile."""
+"""Folders as trees of entries. Reading a folder never follows symbolic links, even if its contents change meanwhile."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 @dataclass(kw_only=True)
 class Tree:
-    """Entries of a folder, without the bytes of its files."""
+    """Entries of a folder, without the contents of its files."""
 
     root: Path
     entries: list[Entry] = field(default_factory=list)
-    #: Paths that no manifest has: links that lead out, sockets and the like, names that are not UTF-8.
+    #: Paths that the manifest omits: links that leave the folder, sockets, devices, and names that are not UTF-8.
     left_out: list[str] = field(default_factory=list)
 
     @property
     def manifest(self) -> bytes:
-        """The manifest; its SHA-256 is the artifact's id."""
+        """The manifest. Its SHA-256 is the artifact's ID."""
         return manifest.serialize(self.entries)
 
     @property
     def files(self) -> dict[str, Entry]:
-        """One entry for each SHA-256."""
+        """Return one file entry for each SHA-256."""
         return {entry.sha: entry for entry in self.entries if entry.is_file}
 
 
 def list_folder(root: Path, folder: str) -> list[tuple[str, os.stat_result, str]]:
-    """Return path, facts and, of a link, target of what lies in a folder below `root`. OSError."""
+    """Return (path, stat result, link target) for each entry of a folder below `root`. Raises OSError."""
     rows = []
     with _folder(root, folder) as opened_folder:
         for name in sorted(os.listdir(opened_folder)):  # noqa: PTH208 - no Path is a folder that is open
@@ -50,7 +50,7 @@ def list_folder(root: Path, folder: str) -> list[tuple[str, os.stat_result, str]
 
 
 def open_file(root: Path, path: str) -> BinaryIO:
-    """Open a file below a folder, and nothing else in its place, such as a pipe. OSError."""
+    """Open a regular file below a folder. Raise OSError for anything else, such as a pipe."""
     folder, _, name = path.rpartition("/")
     with _folder(root, folder) as parent:
         number = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
@@ -62,7 +62,7 @@ def open_file(root: Path, path: str) -> BinaryIO:
 
 @contextmanager
 def _folder(root: Path, folder: str) -> Iterator[int]:
-    """Open a folder below another, and no link on the way. OSError names the whole path."""
+    """Open a folder below `root` without following links. An OSError contains the full path."""
     opened_folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in folder.split("/") if folder else ():
@@ -78,14 +78,14 @@ def _folder(root: Path, folder: str) -> Iterator[int]:
 
 
 def link_ends(entries: Iterable[Entry]) -> dict[str, str | None]:
-    """Return where each link ends; None for one that leads outside, or nowhere."""
+    """Resolve each link to a path in the tree, or to None if it leaves the tree or is broken."""
     targets = {entry.path: entry.target for entry in entries if entry.kind == "l"}
     links = Links(targets, sorted(entry.path for entry in entries))
     return {path: links.end(path) for path in targets}
 
 
 def with_sound_links(entries: list[Entry]) -> list[Entry]:
-    """Return the entries without links that lead to none of them, nor to a folder that has some."""
+    """Return the entries without the links whose targets are not in the tree."""
     while True:
         ends = link_ends(entries)
         kept = [entry for entry in entries if entry.kind != "l" or ends[entry.path] is not None]

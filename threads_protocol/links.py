@@ -1,6 +1,6 @@
-"""Links of a tree: where each one ends when it is followed as a file system does, through other links too. Pure.
+"""Resolve symbolic links within a tree as a file system does, including links that pass through other links.
 
-To look at the text of a target alone is not enough: if `up` is a link to the top, `up/../x` is outside the tree.
+The text of a target is not enough: if `up` is a link to the root, `up/../x` is outside the tree.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
-#: Links that one link leads through at most, as on Linux.
+#: Maximum length of a chain of symbolic links, as on Linux.
 _MOST_HOPS = 40
-#: Characters that are compared for all links of a tree at most.
+#: Maximum number of path characters compared while resolving all links of a tree.
 _MOST_WORK = 256 << 20
 
 
 class Links:
-    """Links of a tree, given as target by path, and the sorted paths of all entries of the tree."""
+    """Resolver of a tree's symbolic links. `links` maps paths to targets; `paths` are all paths of the tree, sorted."""
 
     def __init__(self, links: Mapping[str, str], paths: Sequence[str]) -> None:
         self._links = links
@@ -23,7 +23,7 @@ class Links:
         self._work = _MOST_WORK
 
     def end(self, link: str) -> str | None:
-        """Return the path at which a link ends, empty for the top; None when that is outside, or nowhere."""
+        """Return the path to which a link resolves ("" is the root), or None if the link is broken or leaves the tree."""
         if self._links[link].startswith("/"):
             return None
         at, left, hops = link.split("/")[:-1], _steps(self._links[link]), 0
@@ -48,7 +48,7 @@ class Links:
         return "/".join(at)
 
     def _is_there(self, path: str) -> bool:
-        """Return True for an entry, and for a folder that has some."""
+        """Return True if the path is an entry, or a folder that contains an entry."""
         at = bisect_left(self._paths, path)
         if at < len(self._paths) and self._paths[at] == path:
             return True
@@ -57,5 +57,5 @@ class Links:
 
 
 def _steps(target: str) -> list[str]:
-    """Return the steps of a target, the last one first."""
+    """Split a link target into path segments, in reverse order."""
     return [step for step in target.split("/") if step not in ("", ".")][::-1]

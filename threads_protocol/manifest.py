@@ -1,12 +1,13 @@
-"""Manifests: the tree of an artifact as JSON lines, one path a line, sorted; its SHA-256 is the artifact's id. Pure.
+"""Manifests, which describe the tree of an artifact as JSON lines. The SHA-256 of a manifest is the artifact's ID.
 
     {"artifact":1}
-    ["d","empty"]                        a folder with nothing in it
-    ["f","data/a.csv",1024,"9f86d0..."]  a file: bytes, SHA-256
-    ["l","latest","data/a.csv"]          a link to another path of the tree
-    ["x","run.sh",52,"60303a..."]        a file that may be executed
+    ["d","empty"]                        an empty folder
+    ["f","data/a.csv",1024,"9f86d0..."]  a file: size in bytes, SHA-256
+    ["l","latest","data/a.csv"]          a symbolic link to another path of the tree
+    ["x","run.sh",52,"60303a..."]        an executable file
 
-There is one way to write a tree, so that two uploads of one folder are one artifact.
+Each line describes one path, and lines are sorted by path. A tree has exactly one manifest, so two uploads of the same
+folder create the same artifact.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from threads_protocol.errors import MalformedText, TooLarge
 from threads_protocol.links import Links
 from threads_protocol.numbers import short
 
-#: Largest manifest in bytes, most lines, longest path and part of a path in bytes, largest file.
+#: Limits of a manifest: size in bytes, lines, bytes of a path, bytes of a file name, and bytes of a file.
 MAX_BYTES, MAX_ENTRIES = 16 << 20, 50_000
 MAX_PATH, MAX_NAME = 4096, 255
 MAX_FILE = 64 << 30
-#: Characters of a line: two paths in which each byte is an escape need fewer.
+#: Maximum characters of a line. Two paths consisting only of escape sequences fit.
 _MAX_LINE = 64 << 10
 SHA256 = r"^[0-9a-f]{64}$"
 HEAD = '{"artifact":1}'
 _SHA = re.compile(SHA256)
-#: Kind of a line -> its fields.
+#: Number of fields of a line, by its type.
 _FIELDS = {"d": 2, "f": 4, "x": 4, "l": 3}
 
 
@@ -40,12 +41,12 @@ _FIELDS = {"d": 2, "f": 4, "x": 4, "l": 3}
 class Entry:
     """One path of a tree."""
 
-    #: d: an empty folder, f: a file, x: one that may be executed, l: a link.
+    #: Type: d is an empty folder, f a file, x an executable file, and l a symbolic link.
     kind: str
     path: str
     size: int = 0
     sha: str = ""
-    #: Path that a link leads to, relative to its own folder.
+    #: Target of a symbolic link, relative to the link's folder.
     target: str = ""
 
     @property
@@ -54,19 +55,19 @@ class Entry:
 
     @property
     def line(self) -> str:
-        """The entry as a line of a manifest."""
+        """Serialize the entry as one line of a manifest."""
         rest: list[Any] = [self.size, self.sha] if self.is_file else [self.target] if self.kind == "l" else []
         return json.dumps([self.kind, self.path, *rest], ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Manifest that was read, and is sound."""
+    """A manifest that was parsed and validated."""
 
     id: str
-    #: Size of each file by its SHA-256.
+    #: File sizes in bytes by SHA-256.
     sizes: dict[str, int]
-    #: Files, and their bytes, each path counted.
+    #: Number and total bytes of the files. Identical files at different paths count each time.
     files: int
     bytes: int
     #: Paths of the files.
@@ -74,7 +75,7 @@ class Manifest:
 
 
 def parse(text: bytes) -> Manifest:
-    """Return the manifest. MalformedText names the line and what is wrong with it; TooLarge beyond the bounds."""
+    """Parse and validate a manifest. Raise MalformedText with the line number, or TooLarge if a limit is exceeded."""
     sizes, paths, total = dict[str, int](), list[str](), 0
     for kind, path, *rest in _split_fields(text):
         if kind in "fx":
@@ -87,12 +88,12 @@ def parse(text: bytes) -> Manifest:
 
 
 def entries(text: bytes) -> list[Entry]:
-    """Return the paths of a manifest, none of which leads out of its folder. Errors as `parsed`."""
+    """Parse the entries of a manifest and check that none leaves its folder. Raises the same errors as `parse`."""
     return [_build_entry(*row) for row in _split_fields(text)]
 
 
 def serialize(paths: Iterable[Entry]) -> bytes:
-    """Return the manifest of these paths, in any order."""
+    """Serialize entries, in any order, as a manifest."""
     ordered = sorted(paths, key=lambda entry: entry.path.encode())
     return "".join(f"{line}\n" for line in (HEAD, *(entry.line for entry in ordered))).encode()
 
@@ -104,7 +105,7 @@ def _build_entry(kind: str, path: str, *rest: Any) -> Entry:
 
 
 def _split_fields(text: bytes) -> list[list[Any]]:
-    """Return the fields of each line but the first. Errors as `parsed`."""
+    """Return the fields of each line except the first. Raises the same errors as `parse`."""
     if len(text) > MAX_BYTES:
         raise TooLarge(f"the manifest has over {MAX_BYTES} bytes; divide the folder")
     if text.count(b"\n") - 1 > MAX_ENTRIES:
@@ -127,7 +128,7 @@ def _wrong(number: int, why: object) -> MalformedText:
 
 
 def hashes(text: bytes) -> list[str]:
-    """Return the files of a manifest that was committed, each once."""
+    """Return the distinct file hashes of a committed manifest."""
     rows = (json.loads(line) for line in text.decode().split("\n")[1:-1])
     return list(dict.fromkeys(row[3] for row in rows if row[0] in "fx"))
 
@@ -143,7 +144,7 @@ def _split_lines(text: bytes) -> list[str]:
 
 
 def _entry(line: str) -> list[Any]:
-    """Return the fields of a line. ValueError when they are not those of its kind, or are written in another way."""
+    """Parse the fields of a line. Raise ValueError if they are invalid or not in canonical JSON."""
     try:
         row = json.loads(line) if len(line) <= _MAX_LINE else None
     except (ValueError, RecursionError):
@@ -167,7 +168,7 @@ def _check_file(path: str, size: Any, sha: str) -> None:
 
 
 class _Tree:
-    """Paths of a manifest, in their order."""
+    """Validator of the paths of a manifest, which are added in the order of the manifest."""
 
     def __init__(self) -> None:
         self._last = b""
@@ -176,9 +177,9 @@ class _Tree:
         self._sizes: dict[str, int] = {}
 
     def add(self, kind: str, path: str, rest: list[Any]) -> None:
-        """Add an entry. Raises ValueError for a path that leads elsewhere, comes twice or is out of order.
+        """Add an entry. Raise ValueError if its path is unsafe, repeated or out of order.
 
-        Also raises ValueError if a file has another size than one with the same hash.
+        Also raises ValueError if the size differs from the size of another file with the same hash.
         """
         check_path(path)
         encoded = path.encode()
@@ -193,8 +194,8 @@ class _Tree:
             raise ValueError(f"{short(path)} has another size than a file with the same hash")
 
     def check(self) -> None:
-        """Raise MalformedText for an entry below another, and for a link that leads to no path of the tree."""
-        # In this order a path comes right before those below it.
+        """Raise MalformedText if an entry is below a file or link, or if a link's target is not in the tree."""
+        # Replacing "/" by NUL sorts each path directly before the paths below it.
         for path, after in pairwise(sorted(self._paths, key=lambda each: each.replace("/", "\0"))):
             if after.startswith(f"{path}/"):
                 detail = f"the manifest has {short(after)} below {short(path)}, which is an entry itself"
@@ -207,13 +208,13 @@ class _Tree:
 
 
 def check_target(path: str, target: str) -> None:
-    """Raise ValueError for a target that no link has."""
+    """Raise ValueError if a link target is empty, too long or contains NUL."""
     if not target or "\0" in target or len(target.encode()) >= MAX_PATH:
         raise ValueError(f"the link {short(path, 200)} has a target that is empty, too long or has a NUL")
 
 
 def check_path(path: str) -> None:
-    """Raise ValueError for a path that could lead out of a folder, or that no file system has."""
+    """Raise ValueError if a path could leave its folder or is not valid on Linux."""
     try:
         encoded = path.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,7 @@
-"""Integers as the API has them, exact: a JSON number up to 2^53 - 1, a decimal string beyond. Values in messages."""
+"""Exact integers for the API, durations, and short representations of values for messages.
+
+An integer up to 2^53 - 1 is a JSON number; a larger one is a decimal string.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ import re
 import sys
 from collections.abc import Iterator
 
-#: Largest integer that every JSON reader keeps exactly.
+#: Largest integer that every JSON parser reads exactly.
 JSON_SAFE = 2**53 - 1
-#: Decimal digits read or written at most; Python's own limit of 4,300 would refuse long trajectories.
+#: Maximum number of decimal digits to read or write. Python's default of 4,300 would refuse long trajectories.
 MAX_DIGITS = 100_000
 
 sys.set_int_max_str_digits(MAX_DIGITS)
@@ -17,18 +20,18 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def exact(value: int) -> int | str:
-    """Return the integer itself where JSON keeps it exactly, else its decimal string."""
+    """Return an integer unchanged if every JSON parser reads it exactly, else as a decimal string."""
     return value if -JSON_SAFE <= value <= JSON_SAFE else str(value)
 
 
 def seconds(text: str) -> int | None:
-    """Return the seconds that 90, 90s, 15m, 12h or 30d means; None for any other text."""
+    """Convert a duration such as 90, 90s, 15m, 12h or 30d to seconds. Return None for any other text."""
     parts = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text, re.ASCII)
     return int(parts[1]) * _UNITS[parts[2]] if parts else None
 
 
 def short(value: object, limit: int = 40) -> str:
-    """Return the value for an error message, cut to about `limit` characters; what is cut off costs nothing."""
+    """Return a value for an error message, cut to about `limit` characters, without formatting all of a large value."""
     text = ""
     for piece in _pieces(value, limit):
         text += piece
@@ -38,7 +41,7 @@ def short(value: object, limit: int = 40) -> str:
 
 
 def _pieces(value: object, limit: int) -> Iterator[str]:
-    """Yield the value's repr in pieces; of a text only its beginning."""
+    """Yield the repr of a value in pieces, and only the first characters of a string."""
     if isinstance(value, int) and value.bit_length() > 10_000:
         yield f"an integer of {value.bit_length()} bits"
     elif isinstance(value, str):

@@ -6,29 +6,29 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    #: Waits until the jobs after which it comes have ended.
+    #: The job waits for the jobs that it depends on.
     BLOCKED = "blocked"
-    #: Written; no lease granted yet.
+    #: The job is stored, and no lease has been granted.
     QUEUED = "queued"
-    #: At least one lease was granted.
+    #: At least one lease has been granted.
     RUNNING = "running"
-    #: Every unit is committed; the result is being derived.
+    #: Every unit is committed, and a worker is computing the result.
     FINISHING = "finishing"
     #: The result is stored.
     DONE = "done"
-    #: Stopped by a user; goes on with resume.
+    #: A user stopped the job. Resume continues it.
     PAUSED = "paused"
-    #: Cancelled by a user; lanes are still letting go.
+    #: A user cancelled the job, and lanes are still releasing their leases.
     CANCELLING = "cancelling"
-    #: Cancelled; nothing runs. Retry goes on where it stopped.
+    #: The job was cancelled and holds no lease. Retry continues it from the committed units.
     CANCELLED = "cancelled"
-    #: Units that no lane could compute are left. Retry tries them again.
+    #: Some units could not be computed by any lane. Retry computes them again.
     FAILED = "failed"
-    #: A job after which it comes failed or was cancelled. Retry of that one brings it back.
+    #: A job that this job depends on failed or was cancelled. Retrying that job restores this one.
     SKIPPED = "skipped"
 
 
-#: States that only delete and retry can leave.
+#: States that only deleting or retrying a job can change.
 TERMINAL = frozenset({JobState.DONE, JobState.CANCELLED, JobState.FAILED, JobState.SKIPPED})
-#: States in which units may be computed or a result derived, or leases end.
+#: States in which a job can have open leases or an unfinished result.
 ACTIVE = (JobState.RUNNING, JobState.FINISHING, JobState.CANCELLING)

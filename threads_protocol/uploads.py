@@ -1,4 +1,4 @@
-"""Uploads of trees: which of their files are missing, and how these are sent, in bundles and in parts."""
+"""Upload a tree: find the files that the cluster lacks, and send them in bundles and parts."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from threads_protocol import bundles
 from threads_protocol.folders import Tree, open_file
 from threads_protocol.manifest import Entry
 
-#: Hashes of one question; files of at most this many bytes travel in bundles.
+#: Maximum number of hashes per request, and maximum size in bytes of a file sent in a bundle.
 MAX_HASHES, SMALL = 10_000, 1 << 20
-#: Seconds that an answer may take for storing a body, and bytes a second at which a file is verified at least.
+#: Extra seconds allowed for storing a request body, and minimum rate in bytes per second for verifying a file.
 STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
 #: Number of times that an upload asks which files are missing.
 ATTEMPTS = 3
-#: Status and field of refusals after which an upload asks again which files are missing. Files may be deleted before
-#: the commit (body). All parts (sha256) or some of them (part) may be deleted before the file is complete. Another
-#: upload of the same file may have sent a part with wrong bytes (422); then all parts are deleted.
+#: Errors, as (status, field), after which an upload asks again which files are missing.
+#:
+#: Garbage collection can delete files before the commit (body), and all parts (sha256) or some of them (part) before
+#: the file is complete. If another upload of the same file sent a corrupt part (422), the server deletes all parts.
 GONE = frozenset({(409, "body"), (409, "part"), (404, "sha256"), (422, "body")})
 
 
 class Unsendable(Exception):
-    """A file cannot be read, or is not what it was when its folder was read; the message names it."""
+    """A file cannot be read, or changed after its folder was read. The message names the file."""
 
 
 class Calls(Protocol):
-    """Calls of the API of files. `seconds`: that an answer may take beyond the usual time."""
+    """API calls for uploads. `seconds` is added to the usual request timeout."""
 
     def missing(self, hashes: Sequence[str]) -> dict[str, Any]: ...
 
@@ -40,7 +41,7 @@ class Upload:
     def __init__(self, tree: Tree, calls: Calls) -> None:
         self._tree, self._calls = tree, calls
         self._bounds: dict[str, Any] = {}
-        #: Numbers of the parts that are there, by the hashes of their files.
+        #: Numbers of the parts that are already uploaded, by file hash.
         self._parts: dict[str, list[int]] = {}
         files = tree.files
         self.entries = [files[sha] for sha in self._missing(list(files)) if sha in files]
@@ -52,7 +53,7 @@ class Upload:
             yield from self._bounds["missing"]
 
     def send(self) -> Iterator[tuple[list[Entry], int]]:
-        """Send the files; yield those of each call, and the bytes that are there by it. Unsendable."""
+        """Send the missing files. Yield the files of each request and the bytes stored by it. Raises Unsendable."""
         if not self.entries:
             return
         bounds = self._bounds

@@ -1,7 +1,7 @@
-"""Texts of people: YAML or JSON, read as values that know their lines and columns.
+"""Parse YAML or JSON written by users into values that know their lines and columns.
 
-Scalars mean what YAML 1.2 says, of which JSON is a part: `no` is a text, `1e5` a number. There are no aliases, tags or
-keys that are given twice, so that a text is never more than it shows.
+Scalars follow YAML 1.2, which includes JSON: `no` is a string and `1e5` is a number. Aliases, tags and duplicate keys
+are errors, so the size of a value is bounded by the size of its text.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pydantic_core import from_json
 
 from threads_protocol.numbers import short
 
-#: Bytes of a text, levels of its lists and mappings, and its keys, values, lists and mappings: in memory each takes
-#: many times what it takes in the text.
+#: Limits of a text: size in bytes, nesting depth, and number of keys and values. Parsed values need far more memory
+#: than their text.
 MAX_BYTES, MAX_DEPTH, MAX_VALUES = 4 << 20, 64, 500_000
-#: Complaints that are kept of a text.
+#: Maximum number of problems kept for a text.
 MAX_COMPLAINTS = 100
-#: Digits of an integer that is not quoted, as in a body of JSON.
+#: Maximum number of digits of an unquoted integer, as in JSON request bodies.
 _MAX_DIGITS = 4300
 
-#: The same parser in C is ten times as fast, where PyYAML was built with it.
+#: The C loader is ten times as fast but missing if PyYAML was built without it.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLAIN = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -36,14 +36,14 @@ _FIRST = frozenset("+-.0123456789")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _OTHER_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _DECIMAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-#: An escape of a quoted text; two of JSON that stand for one character have both groups.
+#: Escape sequence in a quoted string. Both groups match if it is a JSON surrogate pair.
 _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Place:
-    """Line and column in a text, both from 1."""
+    """Position in a text: line and column, both counted from 1."""
 
     line: int
     column: int
@@ -54,10 +54,10 @@ START = Place(1, 1)
 
 @dataclass(frozen=True, kw_only=True)
 class Complaint:
-    """Complaint about a text, and its place."""
+    """A problem in a text, with its position."""
 
     place: Place
-    #: Id of the action that it is about; empty for the workflow as a whole.
+    #: ID of the affected action, or empty if the problem concerns the whole workflow.
     action: str = ""
     #: Dotted path of the field within the action, or within the workflow.
     field: str = ""
@@ -65,7 +65,7 @@ class Complaint:
 
 
 class Complaints:
-    """Complaints about a text: the first ones by their places, and how many there are."""
+    """Problems of a text: their total number and the first ones by position."""
 
     def __init__(self, some: Iterable[Complaint] = ()) -> None:
         self.kept: list[Complaint] = []
@@ -74,7 +74,7 @@ class Complaints:
             self.add(each)
 
     def add(self, complaint: Complaint) -> None:
-        """Note one more."""
+        """Add a problem."""
         self.total += 1
         self.kept.append(complaint)
         if len(self.kept) >= 2 * MAX_COMPLAINTS:
@@ -82,17 +82,17 @@ class Complaints:
 
     @property
     def first(self) -> list[Complaint]:
-        """The first MAX_COMPLAINTS by their places."""
+        """Return the first MAX_COMPLAINTS problems by position."""
         return sorted(self.kept, key=lambda one: one.place)[:MAX_COMPLAINTS]
 
     @property
     def more(self) -> int:
-        """How many there are besides the first."""
+        """Return how many problems `first` omits."""
         return max(0, self.total - MAX_COMPLAINTS)
 
 
 class Mapping(dict[str, Any]):
-    """Mapping that knows where it and its keys stand."""
+    """Dictionary with the positions of its keys and of itself."""
 
     __slots__ = ("at", "keys_at")
 
@@ -103,7 +103,7 @@ class Mapping(dict[str, Any]):
 
 
 class Sequence(list[Any]):
-    """List that knows where it and its items stand."""
+    """List with the positions of its items and of itself."""
 
     __slots__ = ("_items_at", "at")
 
@@ -113,14 +113,14 @@ class Sequence(list[Any]):
         self._items_at: array[int] | None = None
 
     def add(self, value: Any, at: Place) -> None:
-        """Append an item that stands at a place."""
+        """Append an item with its position."""
         if self._items_at is None:
             self._items_at = array("Q")
         self.append(value)
         self._items_at.append(at.line << 32 | at.column)
 
     def place(self, number: int) -> Place:
-        """Return where an item stands."""
+        """Return the position of an item."""
         at = self._items_at[number] if self._items_at else 0
         return Place(at >> 32, at & 0xFFFFFFFF)
 
@@ -129,7 +129,7 @@ Node: TypeAlias = Mapping | Sequence
 
 
 class Unreadable(Exception):
-    """The text cannot be read; reading ends at the first complaint of this sort."""
+    """The text cannot be parsed. Parsing stops at the first such error."""
 
     def __init__(self, place: Place, text: str) -> None:
         super().__init__(text)
@@ -139,9 +139,9 @@ class Unreadable(Exception):
 def parse(
     text: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH, typed: bool = True
 ) -> tuple[Any, Complaints]:
-    """Return the value of a text, and complaints about what need not stop the reading. Raises Unreadable.
+    """Parse a text into a value and its problems. Raise Unreadable if parsing cannot continue.
 
-    Unless scalars are `typed`, they are texts, but for those that are empty.
+    If `typed` is false, non-empty scalars remain strings.
     """
     if len(text) > max_bytes:
         raise Unreadable(START, f"the text has over {max_bytes} bytes; it may have at most so many")
@@ -161,9 +161,9 @@ def parse(
 
 
 def _without_pairs(text: str) -> str:
-    """Return a text of JSON with one escape of YAML for each two of JSON that stand for one character.
+    """Replace each JSON surrogate pair in a text by one YAML escape.
 
-    JSON has such pairs for what lies beyond 16 bits, such as emoji; in YAML each alone would be no character.
+    JSON writes characters beyond 16 bits, such as emoji, as surrogate pairs, which are invalid in YAML.
     """
     if "\\ud" not in text.lower() or not _is_json(text):
         return text
@@ -177,7 +177,7 @@ def _without_pairs(text: str) -> str:
 
 
 def _is_json(text: str) -> bool:
-    if sum(map(text.count, ",]}")) > MAX_VALUES:  # more values than are read, and many times their bytes
+    if sum(map(text.count, ",]}")) > MAX_VALUES:  # more values than the reader accepts
         return False
     try:
         from_json(text)
@@ -187,7 +187,7 @@ def _is_json(text: str) -> bool:
 
 
 def _events(text: str) -> Iterator[Any]:
-    """Yield the parser's events, as yaml.parse does in more calls."""
+    """Yield the parser's events, faster than yaml.parse does."""
     parser = _LOADER(text)
     try:
         while (event := parser.get_event()) is not None:
@@ -197,26 +197,26 @@ def _events(text: str) -> Iterator[Any]:
 
 
 def short_name(key: str) -> str:
-    """Return a key for a message."""
+    """Shorten a key for a message."""
     return key if len(key) <= 64 else f"{key[:63]}…"
 
 
 def describe_value(value: Any) -> str:
-    """Return a value for a message, cut to some words."""
+    """Format a value for a message, cut to a few words."""
     if isinstance(value, Node):
         return short(dict(value) if isinstance(value, Mapping) else list(value))
     return short(value)
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain dicts and lists."""
+    """Convert a value to plain dicts and lists."""
     if isinstance(value, dict):
         return {name: plain(inner) for name, inner in value.items()}
     return [plain(inner) for inner in value] if isinstance(value, list) else value
 
 
 def find_position(value: Any, path: tuple[str | int, ...], default: Place) -> Place:
-    """Return where a path within a value stands, as far as it goes."""
+    """Return the position of a path within a value, or of its longest existing prefix."""
     for step in path:
         if isinstance(value, Mapping) and isinstance(step, str) and step in value:
             default, value = value.keys_at[step], value[step]
@@ -228,14 +228,14 @@ def find_position(value: Any, path: tuple[str | int, ...], default: Place) -> Pl
 
 
 class _Reader:
-    """Makes a value of the parser's events."""
+    """Builds a value from the parser's events."""
 
     def __init__(self, events: Iterator[Any], max_depth: int, typed: bool) -> None:
         self._events, self._max_depth, self._typed = events, max_depth, typed
         self._complaints = Complaints()
         self._left = MAX_VALUES
         self._open: list[Node] = []
-        #: By depth: the key whose value comes next.
+        #: Pending key at each depth: the next value belongs to it.
         self._keys: list[str | None] = []
         self._root: Any = None
 
@@ -306,7 +306,7 @@ class _Reader:
 
     def _scalar(self, event: Any, place: Place) -> Any:
         text: str = event.value
-        if event.style:  # quoted, or a block
+        if event.style:  # quoted or block scalar
             return text
         if text in _PLAIN and (self._typed or _PLAIN[text] is None):
             return _PLAIN[text]
@@ -316,9 +316,9 @@ class _Reader:
 
 
 def _number(text: str, place: Place) -> Any:
-    """Return the number that a plain scalar is, else the text."""
+    """Convert a plain scalar to a number if it is one, else return the text."""
     if _INTEGER.fullmatch(text) or _OTHER_BASE.fullmatch(text):
-        # One of another base may have a sixth more digits once it is written as JSON.
+        # In decimal, a hexadecimal integer can have a sixth more digits.
         if len(text) > _MAX_DIGITS:
             raise Unreadable(place, f"an integer of over {_MAX_DIGITS} digits; quote it")
         return int(text) if _INTEGER.fullmatch(text) else int(text, 0)

@@ -1,1 +1,1 @@
-"""The `cluster` command: parsing, shared state of a run, and output for people."""
+"""The `cluster` command: argument parsing, shared state of a command, and output for people."""

@@ -1,4 +1,4 @@
-"""Verification of an audit log: that no line was removed, changed or moved. Format: docs/audit.md."""
+"""Verify that no line of an audit log was removed, changed or moved. docs/audit.md describes the format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINE = re.compile(
 
 
 class Tampered(Exception):
-    """Raised for the first line that is not what was written."""
+    """A line of the log does not match the hash chain."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
@@ -22,39 +22,39 @@ class Tampered(Exception):
 
 
 class Missing(Tampered):
-    """Raised for entries that are not there, as a line says, when every line is what was written."""
+    """All lines match the hash chain, but a line reports missing entries."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """Result of a verification."""
+    """Result of a successful verification."""
 
-    #: Lines, and the numbers of the first and the last entry.
+    #: Number of lines, and the numbers of the first and the last entry.
     lines: int
     first: int
     seq: int
-    #: Hash of the last line: its SHA-256 where it has one. Keep it elsewhere to recognize a log that was rewritten.
+    #: Hash of the last line: its SHA-256 if present. Store it elsewhere to detect a rewritten log later.
     head: str
 
 
 class Chain:
-    """Lines of a log, oldest first, without their line ends."""
+    """Hash chain of a log's lines, oldest first, without newlines."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self._lines = lines
         self._count = 0
-        #: Number, SHA-1 and SHA-256 of the line before.
+        #: Number, SHA-1 and SHA-256 of the previous line.
         self._seq, self._hash, self._sha256 = 0, "0" * 40, "0" * 64
         self._first = 0
-        #: Hashes of all lines that were looked at, as long as one is searched for.
+        #: True once a line with the expected hash was read.
         self._seen_head = False
-        #: Line and entries of each gap that a line names.
+        #: Gaps that the log reports: the line, and the range of missing entries.
         self._gaps: list[tuple[int, str]] = []
 
     def verify(self, head: str = "") -> Verified:
-        """Verify all lines; with `head`, that this hash of an earlier verification is among theirs.
+        """Verify all lines. If `head` is given, also require a line with this hash of an earlier verification.
 
-        Raises Tampered; Missing where nothing is wrong but entries that a line says are not there.
+        Raises Tampered, or Missing if the only problem is entries that the log itself reports as missing.
         """
         try:
             self._follow_all(head)
@@ -97,7 +97,7 @@ class Chain:
         self._check_sha256(parts["text"], parts["sha256"])
 
     def _jump(self, number: int, digest: str) -> None:
-        """Note the entries that are not there, but for those before the first line."""
+        """Record a gap of missing entries, unless it is before the first line."""
         if self._count > 1 and number < self._seq:
             raise Tampered(self._count, f"it names entry {number} after entry {self._seq}: lines were moved")
         if self._count > 1 and number > self._seq:

@@ -1,4 +1,6 @@
-"""Clusters that announce themselves on this network by mDNS. What is heard can be anybody's: it is shown, not used."""
+"""Find clusters that announce themselves with mDNS. Any machine can send an announcement, so results are only
+displayed.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,18 @@ from threads_cluster.terminal import visible
 
 Json: TypeAlias = dict[str, Any]
 
-#: What coordinators announce, as RFC 6763 names it.
+#: Service type of announcements, in the format of RFC 6763.
 TYPE = "_threads-cluster._tcp.local."
-#: Announcements that are looked at, and characters of a text in one.
+#: Maximum number of announcements to read, and maximum length of a text in one.
 _MOST, _LONGEST = 200, 64
-#: Seconds for which all that are not whole are asked for the rest, one after the other, and one of them.
+#: Timeouts in seconds for completing partial announcements: for all of them, and for each.
 _REST_SECONDS, _EACH_SECONDS = 2.0, 0.5
 
 AsJson: TypeAlias = as_json_option("For programs: JSON, one cluster a line.")  # type: ignore[valid-type]
 
 
 class NoDiscovery(Misconfigured):
-    """The package for mDNS is not installed."""
+    """The mDNS package is not installed."""
 
     next = "pip install 'threads-cluster[discovery]', or in this checkout: pip install -r requirements/discovery.txt"
 
@@ -38,7 +40,7 @@ def discover(
     seconds: float = typer.Option(3.0, min=0.1, max=60.0, metavar="TIME", help="Seconds for which it listens."),
     as_json: AsJson = False,
 ) -> None:
-    """List clusters that announce themselves on this network: those that listen for other machines."""
+    """List clusters that announce themselves on this network. Only clusters that accept other machines do."""
     found = clusters(seconds)
     none = f"nothing was heard in {seconds:g} s; a cluster announces itself where BIND is open: docs/hosts.md"
     show.listing(found, _COLUMNS, as_json=as_json, none=none)
@@ -56,10 +58,10 @@ _COLUMNS: show.Columns = {
 
 
 def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]:
-    """Return what announced itself within a time: `{url, name, version, token_needed, addresses, port}`, by url.
+    """Return the announcements received within `seconds`: `{url, name, version, token_needed, addresses, port}`.
 
-    `interfaces`: addresses of this machine at which it listens; empty: all. NoDiscovery without the package for it,
-    ClientError where no network takes part in mDNS.
+    `interfaces` are the addresses of this machine to listen on; by default all. The list is sorted by URL. Raises
+    NoDiscovery if zeroconf is not installed, and ClientError if no network interface supports mDNS.
     """
     try:
         from zeroconf import DNSQuestionType, InterfaceChoice, ServiceBrowser, Zeroconf
@@ -71,7 +73,8 @@ def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]
         raise ClientError(f"clusters cannot be looked for: {error}") from None
     try:
         heard = Listener()
-        # An answer to one principal alone would reach any of the programs of this machine that listen at this port.
+        # Ask for multicast replies: several programs on this machine can share the port, and a unicast reply reaches
+        # only one.
         ServiceBrowser(network, TYPE, handlers=[heard.change], question_type=DNSQuestionType.QM)
         time.sleep(seconds)
         until = time.monotonic() + _REST_SECONDS
@@ -82,13 +85,13 @@ def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]
 
 
 class Listener:
-    """Names that were announced and not taken back."""
+    """Names that were announced and not withdrawn."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
 
     def change(self, *, name: str, state_change: Enum, **_more: Any) -> None:
-        """Take one announcement; called by a thread of zeroconf, which names the arguments."""
+        """Process one announcement. zeroconf calls this from its own thread with these argument names."""
         if state_change.name == "Removed":
             self.names.discard(name)
         elif len(self.names) < _MOST:
@@ -96,7 +99,7 @@ class Listener:
 
 
 def read_row(network: Any, name: str, until: float) -> Json | None:
-    """Return one announcement, asked for until then at most; None for what is no address."""
+    """Read one announcement, waiting until the monotonic time `until`. Return None if it contains no usable address."""
     from zeroconf import DNSQuestionType, Error, ServiceInfo
 
     try:
@@ -105,7 +108,7 @@ def read_row(network: Any, name: str, until: float) -> Json | None:
         whole = info.load_from_cache(network)
         if not (whole or (left > 0 and info.request(network, 1000 * left, DNSQuestionType.QM))):
             return None
-    except Error:  # it is no name
+    except Error:  # not a valid service name
         return None
     addresses = sorted(info.parsed_addresses(), key=_nearness)
     if not addresses or not 0 < (info.port or 0) < 65536:
@@ -127,6 +130,6 @@ def _text(value: bytes | None) -> str:
 
 
 def _nearness(address: str) -> tuple[bool, bool, str]:
-    """Return what orders addresses: IPv4 before IPv6, those of a network before those of one link."""
+    """Sort key for addresses: IPv4 before IPv6, and link-local addresses last."""
     parsed = ipaddress.ip_address(address)
     return parsed.version == 6, parsed.is_link_local, address

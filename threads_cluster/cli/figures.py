@@ -1,4 +1,4 @@
-"""Figures for people: durations, rates, sizes, ages."""
+"""Format durations, rates, sizes and ages for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SCALES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def scaled(value: float, unit: str = "") -> str:
-    """Three digits with an SI prefix: 1.23 G/s."""
+    """Format a value with three digits and an SI prefix, such as 1.23 G/s."""
     for scale, prefix in _SCALES:
         if abs(value) >= scale * 0.9995:
             return f"{_three(value / scale)} {prefix}{unit}"
@@ -20,7 +20,7 @@ def rate(units_per_second: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """The two largest units that matter: 350 ms, 12.3 s, 4 min 5 s, 3 h 20 min, 5 d 2 h, 12 years."""
+    """Format a duration in its two largest units, such as 350 ms, 12.3 s, 4 min 5 s, 3 h 20 min, 5 d 2 h or 12 years."""
     if seconds is None:
         return ""
     if seconds < 0.9995:
@@ -38,7 +38,7 @@ def duration(seconds: float | None) -> str:
 
 
 def age(moment: str | None) -> str:
-    """How long ago an ISO 8601 moment was."""
+    """Format the time since an ISO 8601 timestamp."""
     if not moment:
         return ""
     return ago((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
@@ -52,7 +52,7 @@ def ago(seconds: float) -> str:
 
 
 def percent(ratio: float | None) -> str:
-    """Never 100 % before the end, never 0 % once begun."""
+    """Format a ratio as a percentage. Only 0 is 0 %, and only 1 is 100 %."""
     if ratio is None:
         return ""
     if 0 < ratio < 1:
@@ -61,7 +61,7 @@ def percent(ratio: float | None) -> str:
 
 
 def size(count: float | None) -> str:
-    """Bytes in binary units."""
+    """Format a number of bytes in binary units."""
     if count is None:
         return ""
     for unit in ("B", "KiB", "MiB"):
@@ -72,7 +72,7 @@ def size(count: float | None) -> str:
 
 
 def _three(value: float) -> str:
-    """Three significant digits, none of them made up: 5, 1.23, 45.6, 789."""
+    """Format three significant digits without padding zeros, such as 5, 1.23, 45.6 or 789."""
     text = f"{value:.3g}"
     return text if "e" not in text else f"{value:.0f}"
 

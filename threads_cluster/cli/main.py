@@ -1,4 +1,4 @@
-"""The `cluster` command: data on stdout, chatter on stderr, exit codes that scripts can use."""
+"""Entry point of the `cluster` command. Data goes to stdout, messages to stderr, and exit codes are meant for scripts."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ else the token of: cluster login, else that of the local cluster in this checkou
 """
 
 
-#: The session of the command that runs: Typer keeps the context of one that was interrupted to itself.
+#: Session of the running command. Kept here because Typer does not return the context of an interrupted command.
 _sessions: list[Session] = []
 
 _FIRST = ("submit", "run", "map", "logs", "units")
 
 
 class InOrder(TyperGroup):
-    """Help lists what submits and shows programs first."""
+    """Command group that lists the most common commands first in its help."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*_FIRST, *(name for name in self.commands if name not in _FIRST)]
@@ -96,7 +96,7 @@ def connect(
     ctx: typer.Context,
     url: Annotated[str | None, typer.Option(metavar="URL", help="The address of the cluster's API.")] = None,
 ) -> None:
-    # A schedule's words are read within the session of its own command.
+    # Reuse the session if a schedule parses its job's arguments within its own command.
     ctx.obj = ctx.obj or Session(url)
     ctx.call_on_close(ctx.obj.close)
     _sessions[:] = [ctx.obj]
@@ -104,7 +104,7 @@ def connect(
 
 @app.command()
 def status(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Show workers, jobs, queues and speed in numbers."""
+    """Show numbers of workers and jobs, queues, and speed."""
     cluster = ctx.obj.cluster
     summary = cluster.status()
     if as_json:
@@ -140,14 +140,14 @@ def jobs(
 
 @app.command()
 def job(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """Show a job: its state, why it waits, who computed it."""
+    """Show a job: its state, why it is waiting, and which workers computed it."""
     row = ctx.obj.cluster.job(job_id)
     show.json_line(row) if as_json else show.job(row)
 
 
 @app.command()
 def relations(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """List the jobs that a job comes after, those that wait for it, and those skipped because of it."""
+    """List the jobs that a job depends on, the jobs that wait for it, and the jobs skipped because of it."""
     row = ctx.obj.cluster.relations(job_id)
     if as_json:
         show.json_line(row)
@@ -159,7 +159,7 @@ def relations(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> Non
 
 @app.command()
 def watch(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """Watch a job until it ends; Ctrl-C leaves it running."""
+    """Watch a job until it ends. Ctrl-C stops watching; the job continues."""
     from threads_cluster.cli import watching
 
     if as_json:
@@ -208,7 +208,7 @@ def result(
     flat: Annotated[bool, typer.Option("--flat", help="With --fetch: what all units left into DIR itself.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the result of a job, or fetch what its programs left."""
+    """Print the result of a job, or download the output files of its programs."""
     from threads_cluster.client import answers
 
     if fetch is not None:
@@ -248,7 +248,7 @@ Hold: TypeAlias = Annotated[
 
 
 def _each(what: str, done: str, *, holds: bool) -> Callable[..., None]:
-    """A command that does one thing to each of several jobs; the first refusal ends with its exit code."""
+    """Build a command that applies one API call to several jobs. Its exit code is the first error's."""
 
     def act(ctx: typer.Context, job_ids: JobIds, as_json: AsJson = False) -> None:
         _act_on(ctx.obj, job_ids, getattr(ctx.obj.cluster, what), done, as_json)
@@ -296,7 +296,7 @@ def dead(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List units that were given up, with their errors. To try all of a job again: cluster retry JOB"""
+    """List units that could not be computed, with their errors. To retry all units of a job: cluster retry JOB"""
     if retry is not None:
         if job_id is None:
             raise typer.BadParameter("needs a JOB", param_hint="'--retry'")
@@ -319,7 +319,7 @@ def ask(
     ] = False,
     table: Annotated[str | None, typer.Option(metavar="NAME", help="The table that --csv prints.")] = None,
 ) -> None:
-    """Ask a worker about a job, and print its answer as JSON."""
+    """Ask a worker a question about a job, and print the response as JSON."""
     answer = ctx.obj.cluster.ask(job_id, question, **_choices(choices or []))
     if output is not None:
         json.dump(answer, output)
@@ -331,7 +331,7 @@ def ask(
 
 
 def _choices(texts: list[str]) -> dict[str, str]:
-    """Return the values by name of NAME=VALUE texts."""
+    """Parse NAME=VALUE texts into a dictionary."""
     pairs = [text.partition("=") for text in texts]
     wrong = [text for text, (name, equals, _) in zip(texts, pairs, strict=True) if not (name and equals)]
     if wrong:
@@ -341,7 +341,7 @@ def _choices(texts: list[str]) -> dict[str, str]:
 
 @app.command()
 def workers(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """List workers, those lost within the hour too."""
+    """List workers, including those lost within the last hour."""
     rows = ctx.obj.cluster.workers()
     none = "no workers; start a local cluster with: ./deploy-cluster.sh local"
     show.listing(rows, show.workers, as_json=as_json, none=none)
@@ -349,7 +349,7 @@ def workers(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command()
 def hosts(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """List machines by what their workers do there. Another one joins by: ./deploy-cluster.sh invite"""
+    """List hosts and the load of their workers. To add a host: ./deploy-cluster.sh invite"""
     none = "no hosts; start a local cluster with: ./deploy-cluster.sh local"
     show.listing(ctx.obj.cluster.hosts(), show.HOSTS, as_json=as_json, none=none)
 
@@ -360,7 +360,7 @@ def host(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The host's name; see cluster hosts.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show one machine: its load, disks, clock, versions, workers and GPUs."""
+    """Show a host: its load, disks, clock, versions, workers and GPUs."""
     row = ctx.obj.cluster.host(name)
     show.json_line(row) if as_json else show.host(row)
 
@@ -372,14 +372,14 @@ def mark(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What its jobs prove, such as verified for collatz.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show how far finished jobs have proved something. What counts is what they cover without a gap."""
+    """Show how far finished jobs have proved a property: the longest range from the start without a gap."""
     proved = ctx.obj.cluster.mark(kind, name)
     show.json_line(proved) if as_json else show.mark(proved)
 
 
 @app.command()
 def verified(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Show how far the Collatz map is verified. The same as: cluster mark collatz verified"""
+    """Show how far the Collatz map is verified. Same as: cluster mark collatz verified"""
     mark(ctx, "collatz", "verified", as_json)
 
 
@@ -390,7 +390,7 @@ def drain(
     off: Annotated[bool, typer.Option("--off", help="Let it take work again.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let a worker finish what it holds and take nothing new."""
+    """Let a worker finish its leases, and assign it no new work."""
     answer = ctx.obj.cluster.drain(worker, on=not off)
     if as_json:
         show.json_line(answer)
@@ -405,7 +405,7 @@ def usage(
     days: Annotated[int, typer.Option(min=1, max=400, metavar="COUNT", help="Days back from today.")] = 30,
     as_json: AsJson = False,
 ) -> None:
-    """Show what tenants used, by day. An admin sees all tenants, others their own."""
+    """Show usage by tenant and day. Tokens with the scope admin see all tenants."""
     rows = ctx.obj.cluster.usage(tenant=tenant, days=days)
     show.listing(rows, show.USAGE, as_json=as_json, none="nothing was used in these days")
 
@@ -426,9 +426,9 @@ def audit(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """List who changed what, and which calls were denied.
+    """List audit entries: who changed what, and which requests were denied.
 
-    With FILE, --verify or --head: verify instead that the log is as it was written.
+    With FILE, --verify or --head, verify that the log was not altered.
     """
     from threads_cluster.cli.commands import auditing
 
@@ -440,7 +440,7 @@ def audit(
 
 @app.command()
 def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """List the kinds of jobs. With --json: the schemas of their parameters, too."""
+    """List the kinds of jobs. With --json, include the schemas of their parameters."""
     rows = ctx.obj.cluster.kinds()
     show.listing(rows, show.KINDS, as_json=as_json)
     if not as_json:
@@ -449,7 +449,7 @@ def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command()
 def version(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Print the version of the cluster that answers."""
+    """Print the version of the cluster."""
     text = ctx.obj.cluster.version()
     show.json_line({"version": text}) if as_json else show.line(text)
 
@@ -478,7 +478,7 @@ app.command()(access.login)
 app.command()(access.logout)
 
 
-#: What the API advises, in the words of the command line.
+#: API calls in the cluster's error messages, and the commands that replace them.
 _ADVICE = {
     "GET /api/jobs": "cluster jobs",
     "GET /api/workers": "cluster workers",
@@ -500,7 +500,7 @@ _ADVICE = {
 }
 
 
-#: Fields that are no flag of that name, in the words of the command line.
+#: Request fields in error messages that are not options of the same name, and their names on the command line.
 _WORDS = {
     "action_id": "ACTION",
     "delivery_id": "ID",
@@ -514,13 +514,13 @@ _WORDS = {
 
 
 def _complain(error: errors.ClientError) -> int:
-    """Says what went wrong in the words of the command line; the exit code."""
+    """Print an error with command-line names instead of API names. Return its exit code."""
     from threads_cluster.cli import options
 
     text = re.sub(r"\bparameters\.(\w+)", lambda match: options.option_name(match[1]), str(error))
     field = getattr(error, "field", None)
     if field and text.startswith(f"{field}:"):
-        # An item of a list is named like the list.
+        # An item of a list is an occurrence of the list's option.
         named = re.sub(r"\.\d+$", "", field)
         text = _WORDS.get(named, options.option_name(named)) + text.removeprefix(field)
     for theirs, ours in _ADVICE.items():
@@ -532,7 +532,7 @@ def _complain(error: errors.ClientError) -> int:
 
 
 class Fault(errors.ClientError):
-    """An error that nobody expected. Named by its place alone: its text can hold anything, also a token."""
+    """An unexpected error. The message names only the location, because the error's text can contain secrets."""
 
     exit_code = errors.FAULT
     next = "please report it, with the command and its version: cluster version"
@@ -544,7 +544,7 @@ class Fault(errors.ClientError):
 
 
 class Usage(errors.ClientError):
-    """Arguments that the command does not take."""
+    """The arguments of the command are invalid."""
 
     exit_code = errors.REFUSED
 
@@ -554,7 +554,7 @@ class Usage(errors.ClientError):
 
 
 class Unwritten(errors.ClientError):
-    """The output could not be written."""
+    """The command could not write its output."""
 
     exit_code = errors.UNWRITTEN
 
@@ -563,7 +563,7 @@ class Unwritten(errors.ClientError):
 
 
 class Unusable(errors.ClientError):
-    """A file or folder that cannot be opened."""
+    """A file or folder could not be opened."""
 
     exit_code = errors.REFUSED
 
@@ -576,7 +576,7 @@ def _understood(error: Exception) -> errors.ClientError:
         return error
     if hasattr(error, "format_message"):
         return Usage(error)
-    if isinstance(error, OSError):  # those of the network, and of most files, have become others
+    if isinstance(error, OSError):  # network errors and most file errors are already ClientErrors
         return Unwritten(error) if error.filename is None else Unusable(error)
     if isinstance(error, RecursionError):
         return errors.ClientError("the cluster's answer is nested too deeply to be shown; --json prints it")
@@ -585,22 +585,22 @@ def _understood(error: Exception) -> errors.ClientError:
 
 @cache
 def commands() -> Any:
-    """Return all commands, as click has them. Making them takes longer than what most of them do."""
+    """Return all commands as a click group. Cached, because building it is slower than most commands."""
     return typer.main.get_command(app)
 
 
 def _run(arguments: list[str] | None) -> int:
-    """Runs a command to its last written byte; the exit code."""
+    """Run a command, flush its output, and return the exit code."""
     terminal.prepare()
     ended = commands()(arguments, prog_name="cluster", standalone_mode=False)
     sys.stdout.flush()
-    if ended == errors.INTERRUPTED:  # Typer has caught it
+    if ended == errors.INTERRUPTED:  # Typer caught the interrupt
         raise KeyboardInterrupt
     return ended if isinstance(ended, int) else 0
 
 
 def _outcome(arguments: list[str] | None) -> int:
-    """The exit code. Whatever goes wrong is said in one line, and in a second one what to do."""
+    """Run a command and return the exit code. An error is printed on one line, and its remedy on a second."""
     try:
         return _run(arguments)
     except KeyboardInterrupt:
@@ -610,7 +610,7 @@ def _outcome(arguments: list[str] | None) -> int:
     except BrokenPipeError:
         return errors.PIPE_CLOSED
     except SystemExit as ended:
-        # Typer's own answer to a closed pipe; else that of completion.
+        # Typer raises SystemExit if a pipe closes, and after shell completion.
         gone = isinstance(ended.__context__, BrokenPipeError)
         return errors.PIPE_CLOSED if gone else int(ended.code or 0)
     except Exception as error:
@@ -621,7 +621,7 @@ def _outcome(arguments: list[str] | None) -> int:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """The entry point: runs a command and exits."""
+    """Run the command line and exit the process."""
     code = _outcome(arguments)
     if code in (errors.UNWRITTEN, errors.PIPE_CLOSED):
         terminal.discard(sys.stdout)

@@ -1,4 +1,4 @@
-"""Files of models that `cluster serve` sends: each is kept under its service's name, as a model of the cluster."""
+"""Upload model files for `cluster serve`, and register each as a model under its service's name."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from threads_cluster.errors import ApiError, BadArgument
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
 
-#: Names of services that are none of models: beginnings of ids, and names that chunks, batches and profiles have.
+#: Service names that cannot name a model: prefixes of IDs, and names reserved for chunks, batches and profiles.
 _NO_MODEL = re.compile(r"[0-9a-f]{8,64}|(chunk|batch|profile)-.*")
 _LONGEST = 64
 
 
 def name_of(service: str) -> str:
-    """Return the name of the model that is sent for a service: that of the service, wherever a model may have it."""
+    """Return the model name for a service: the service's name if a model can have it, else the name with a prefix."""
     return f"model-{service}"[:_LONGEST] if _NO_MODEL.fullmatch(service) else service
 
 
 def send(cluster: Cluster, path: Path, service: str, *, quiet: bool) -> str:
-    """Send the file or the folder of a model, have it called as its service is, and return the artifact's id.
+    """Upload a model's file or folder, name it after its service, and return the artifact ID.
 
-    A model of this name that came from a file gives way to it; services that have that one keep it. BadArgument, before
-    anything is sent, where there is such a service, or the name is that of something else.
+    The upload replaces an uploaded model of the same name, but existing services keep the old one. Raises BadArgument
+    before the upload if the service exists, or if the name belongs to a downloaded model or to another artifact.
     """
     _check_service(cluster, service)
     name = name_of(service)
@@ -49,7 +49,7 @@ def _check_service(cluster: Cluster, service: str) -> None:
 
 
 def _before(cluster: Cluster, name: str) -> str | None:
-    """Return the model that gives way; None where the name is free."""
+    """Return the ID of the model that the upload replaces, or None if the name is free."""
     row = _found(cluster.artifacts.info, name)
     if row is None:
         return None
@@ -64,7 +64,7 @@ def _before(cluster: Cluster, name: str) -> str | None:
 
 
 def _found(read: Callable[[str], Any], name: str) -> Any | None:
-    """Return what is called so; None where there is none."""
+    """Call `read` with a name. Return None if the cluster has no resource of this name."""
     try:
         return read(name)
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""Command line flags made from a kind's JSON Schema, and exact values read back from their text."""
+"""Command-line flags generated from a kind's JSON Schema, and exact parsing of their values."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from threads_protocol import numbers
 
 Schema: TypeAlias = Mapping[str, Any]
 
-#: Branches of one parameter's schema that are followed.
+#: Maximum number of schema alternatives of one parameter.
 _BRANCHES = 1000
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-#: After a label: several of these, separated by commas.
+#: Suffix of a flag's label that allows several values, separated by commas.
 _MORE = "[,...]"
 _INTEGER = re.compile(
     r"(?P<whole>[+-]?[0-9][0-9_]*)"
@@ -26,16 +26,16 @@ _INTEGER = re.compile(
 
 
 class BadValue(ValueError):
-    """The text is no value of the flag's type; says what is."""
+    """The text is not a valid value of the flag. The message says which values are valid."""
 
 
 @dataclass(frozen=True)
 class Flag:
-    """One parameter of a kind as an option of the command."""
+    """One parameter of a kind as a command-line option."""
 
     name: str
     schema: Schema
-    #: All alternatives of the schema with references resolved; null left out.
+    #: Alternatives of the schema, with references resolved and without null.
     options: tuple[Schema, ...]
     nullable: bool
     required: bool
@@ -49,12 +49,12 @@ class Flag:
         return [option.get("type") for option in self.options] == ["boolean"]
 
     def label(self) -> str:
-        """Return the word that stands for the value in the help."""
+        """Return the placeholder for the value in the help text."""
         labels = list(dict.fromkeys(_label(option) for option in self.options))
         return "|".join(label for label in labels if label + _MORE not in labels) or "VALUE"
 
     def help(self) -> str:
-        """Description, unit, default and bounds on one line."""
+        """Return the description, unit, default and bounds on one line."""
         facts = ["required"] if self.required else self._default()
         facts += [*self._bounds(), *self._shapes()]
         said = str(self.schema.get("description", "")).strip()
@@ -63,7 +63,7 @@ class Flag:
         return f"{said}  [{'; '.join(facts)}]".strip() if facts else said
 
     def read(self, text: str) -> Any:
-        """The value as it travels; BadValue says what would be valid."""
+        """Parse a text into the value to send. Raise BadValue if it is invalid."""
         if text == "null" and self.nullable:
             return None
         return _read(text, self.options)
@@ -75,7 +75,7 @@ class Flag:
         return [f"default: {default if isinstance(default, str) else json.dumps(default)}"]
 
     def _shapes(self) -> list[str]:
-        """The fields of JSON objects, by alternative."""
+        """Return the fields of JSON objects, for each alternative."""
         shapes = [_shape(option) for option in self.options if option.get("properties")]
         return [" or ".join(shapes)] if shapes else []
 
@@ -90,19 +90,19 @@ class Flag:
 
 
 def _shape(option: Schema) -> str:
-    """{distribution: fixed, children}"""
+    """Return the fields of an object, such as {distribution: fixed, children}."""
     properties = option.get("properties", {})
     fields = (f"{name}: {inner['const']}" if "const" in inner else name for name, inner in properties.items())
     return "{" + ", ".join(fields) + "}"
 
 
 def option_name(parameter: str) -> str:
-    """`number_count` -> `--number-count`"""
+    """Convert a parameter name to an option, such as `number_count` to `--number-count`."""
     return "--" + parameter.replace("_", "-")
 
 
 def flags(schema: Schema) -> list[Flag]:
-    """One flag for each property of an object schema, in its order."""
+    """Return one flag for each property of an object schema, in the order of the schema."""
     required = set(schema.get("required", ()))
     return [_flag(name, node, schema, name in required) for name, node in schema.get("properties", {}).items()]
 
@@ -115,9 +115,9 @@ def _flag(name: str, node: Schema, root: Schema, required: bool) -> Flag:
 
 
 def _alternatives(node: Schema, root: Schema, left: Iterator[int]) -> Iterator[Schema]:
-    """The schemas a value may follow: references resolved, anyOf, oneOf and allOf opened, bounds handed down.
+    """Yield the alternatives of a schema. References are resolved, and bounds are copied into each alternative.
 
-    ValueError when there are more branches than `left`.
+    Raises ValueError if there are more alternatives than `left`.
     """
     if next(left, None) is None:
         raise ValueError("the schema branches too often")
@@ -158,7 +158,7 @@ def _in_words(option: Schema) -> str:
 
 
 def _is_digits(option: Schema) -> bool:
-    """The decimal string beside an integer that may pass 2^53."""
+    """Return True for the decimal string that an integer parameter accepts for values beyond 2^53."""
     return option.get("type") == "string" and str(option.get("pattern")).startswith(("^[0-9]", "^-?[0-9]"))
 
 
@@ -197,7 +197,7 @@ def _scalar(text: str, options: tuple[Schema, ...]) -> Any:
 
 
 def integer(text: str) -> int | str | None:
-    """An exact integer, as it travels: 27, 1_000_000, 1e12, 2^70 or 2**70, 2^70-1 or 10^100+7; None for other text."""
+    """Parse an exact integer such as 27, 1_000_000, 1e12, 2^70, 2**70-1 or 10^100+7. Return None for other text."""
     match = _INTEGER.fullmatch(text)
     if not match:
         return None
@@ -214,7 +214,7 @@ def _power(match: re.Match[str]) -> int:
 
 
 def decimal(text: str) -> int | float | str | None:
-    """A whole number exactly, any other number as a float; None when the text is none."""
+    """Parse an integer exactly, and any other number as a float. Return None for other text."""
     whole = integer(text)
     if whole is not None:
         return whole
@@ -226,7 +226,7 @@ def decimal(text: str) -> int | float | str | None:
 
 
 def parse_json(text: str) -> Any:
-    """JSON with every integer kept exactly, as it travels."""
+    """Parse JSON and keep every integer exact."""
     try:
         return bodies.parse(text, lambda digits: numbers.exact(int(digits)))
     except bodies.BadBody as error:
@@ -240,7 +240,7 @@ def _range(low: Any, high: Any) -> str:
 
 
 def _bound(value: Any) -> str:
-    """Short enough for a help line: 2^96 rather than 29 digits."""
+    """Format a bound briefly for a help line, such as 2^96 instead of 29 digits."""
     if isinstance(value, int) and abs(value) > 10**6:
         for near, tail in ((value, ""), (value + 1, "-1")):
             if near > 0 and near & (near - 1) == 0:

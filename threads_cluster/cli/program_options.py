@@ -1,4 +1,4 @@
-"""Options of the commands that run programs, and what they say when the cluster refuses one."""
+"""Options of the commands that run programs, and translation of the cluster's errors into these options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from threads_cluster import errors
 if TYPE_CHECKING:
     from threads_cluster.client.programs import Program
 
-#: Of every command that submits a job.
+#: Options of every command that submits a job.
 ORDER: dict[str, Any] = {
     "after": Annotated[
         list[str] | None,
@@ -28,7 +28,7 @@ ORDER: dict[str, Any] = {
         typer.Option(metavar="JOB", help="Start it once this job has ended, however. Repeat for more."),
     ],
 }
-#: Of every command that runs programs.
+#: Options of every command that runs programs.
 COMMON: dict[str, Any] = {
     "exclude": Annotated[
         list[str] | None,
@@ -92,15 +92,15 @@ MANY: dict[str, Any] = {
     "max_running": Annotated[int | None, typer.Option(min=1, metavar="SLOTS", help="Most units that run at once.")],
 }
 
-#: The program's own words, behind the options.
+#: Arguments of the program, which follow the options.
 Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="CMD", help="The program and its arguments; options behind it are its own."),
 ]
-#: Arguments of commands whose last words are the program's.
+#: Context settings of commands whose last arguments belong to the program.
 BEFORE_PROGRAM = {"allow_interspersed_args": False}
 
-#: Parameters of the kind -> their options, where the names differ; longer ones first.
+#: Command-line options of the kind's parameters if the names differ. Longer names come first.
 _OPTIONS = {
     "requirements.gpu_memory_mib": "--gpu-memory",
     "requirements.memory_mib": "--memory",
@@ -114,17 +114,17 @@ _OPTIONS = {
     "items_artifact": "--items",
     "timeout_seconds": "--timeout",
 }
-#: Those whose names are words of other meanings, too.
+#: Parameters whose names are also ordinary words.
 _WORDS = {"outputs": "--output", "secrets": "--secret", "command": "CMD"}
 _NAMES = "|".join(map(re.escape, _OPTIONS))
 _ALL = _OPTIONS | _WORDS
 _ALL_NAMES = "|".join(map(re.escape, _ALL))
-#: A folder with so little above it is none of a program.
+#: Folders that are too large to upload by default.
 _WHOLE = (Path("/"),)
 
 
 def takes(*tables: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command that takes the options of these tables in `**given`, behind its own."""
+    """Decorate a command so that it accepts the options of these tables as `**given`, after its own."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(function, eval_str=True)
@@ -145,7 +145,7 @@ def _default(annotation: Any) -> bool | None:
 
 
 def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) -> Program:
-    """Return the program of some options, which are taken out of `given`; BadParameter where there is no command."""
+    """Build a program from options and remove them from `given`. Raise BadParameter if there is no command."""
     from threads_cluster.client.programs import Program
 
     text = given.pop("shell", None)
@@ -172,7 +172,7 @@ def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) ->
 
 
 def choices(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that are those of any job."""
+    """Return the options that apply to any job."""
     names = ("priority", "hold", "max_running", "idempotency_key", "notify", "after", "after_any")
     return {name: given[name] or None for name in names if name in given}
 
@@ -192,7 +192,7 @@ def _variable(text: str) -> tuple[str, str]:
 
 
 def folder(files: Path | None) -> Path:
-    """Return the folder to send: the current one where none is stated. BadArgument for a whole disk or home."""
+    """Return the folder to upload, by default the current one. Raise BadArgument for the root or home directory."""
     if files is not None:
         return files
     from threads_cluster import settings
@@ -215,13 +215,13 @@ def _here() -> Path:
 
 
 def in_words(text: str) -> str:
-    """Return what the cluster says of a program with options in the place of parameters."""
+    """Replace parameter names in an error message about a program by command-line options."""
     return re.sub(rf"\b({_NAMES})\b", lambda match: _OPTIONS[match[1]], text)
 
 
 @contextmanager
 def in_options() -> Iterator[None]:
-    """Have what the API says of the kind's parameters name the options of the command."""
+    """Replace the kind's parameter names by command-line options in API errors."""
     try:
         yield
     except errors.ApiError as error:
@@ -233,7 +233,9 @@ def in_options() -> Iterator[None]:
 
 
 class OwnFailure(errors.ClientError):
-    """Reason why `cluster run` or `attach` ran nothing; with an exit code of its own, as docker and timeout have."""
+    """`cluster run` or `attach` failed before running a program. The exit code, 125, is the same as docker's and
+    timeout's.
+    """
 
     exit_code = 125
 
@@ -245,14 +247,14 @@ class OwnFailure(errors.ClientError):
 
 
 class WithProgram(TyperCommand):
-    """A command whose last words are a program's."""
+    """Command whose last arguments are a program and its arguments."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["[OPTIONS]", "--", "CMD", "[ARGUMENT]..."]
 
 
 class OwnExitCodes(WithProgram):
-    """A command whose exit codes are those of a program, its own mistakes apart."""
+    """Command that returns the exit code of a program, and 125 for its own errors."""
 
     def make_context(self, *arguments: Any, **more: Any) -> Any:
         try:
@@ -276,7 +278,7 @@ class OwnExitCodes(WithProgram):
 
 
 class BesideProgram(OwnExitCodes):
-    """A command that runs something beside a job's program."""
+    """Command that runs a program inside a running job."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["[OPTIONS]", "JOB", "[-- CMD [ARGUMENT]...]"]

@@ -1,4 +1,4 @@
-"""A program on the cluster as if it ran here: its output as it comes, its exit code, and a Ctrl-C that ends it."""
+"""Run a program on the cluster as if it were local: stream its output, return its exit code, and cancel it on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from threads_cluster.client.programs import exit_code, failure
 from threads_cluster.terminal import Visible
 from threads_protocol.states import TERMINAL
 
-#: Seconds between two looks at why a program does not start.
+#: Interval in seconds between checks of why a program has not started.
 _LOOK_SECONDS = 8.0
-#: Seconds in which a job that was just submitted is taken, where somebody is free.
+#: Seconds within which an idle runner starts a new job.
 _SETTLES_SECONDS = 1.0
-#: Seconds of one question for the end of a job whose unit has ended.
+#: Timeout in seconds of one request for the end of a job whose unit has finished.
 _END_SECONDS = 5.0
-#: Status where the cluster passes on as much output as it can.
+#: HTTP status if the cluster already streams the maximum number of outputs.
 _TOO_MANY = 429
-#: Signals that end the program here as Ctrl-C does, and what a shell makes of them.
+#: Signals that cancel the program as Ctrl-C does.
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Left(errors.ClientError):
-    """Nobody waits any more; the message says what goes on."""
+    """The user stopped waiting. The message says what is still running."""
 
     exit_code = errors.INTERRUPTED
 
 
 class _Over(Exception):
-    """The job has ended, or will not run."""
+    """The job has ended, or the unit will not run."""
 
 
 def note(text: str) -> None:
-    """One line beside the output of a program, which has no lines of ours."""
+    """Print a line on stderr, marked as a message of `cluster` and not of the program."""
     show.say(f"cluster: {text}")
 
 
 def write(stream: Stream, data: bytes) -> None:
-    """Pass output on as it is. OSError where stdout takes none; stderr may be closed."""
+    """Write output unchanged. Raise OSError if stdout fails; errors of stderr are ignored."""
     if stream == "stdout":
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -63,27 +63,27 @@ def write(stream: Stream, data: bytes) -> None:
 
 
 def check_reader() -> None:
-    """Raise BrokenPipeError where whoever read stdout has gone, as in: cluster run -- yes | head
+    """Raise BrokenPipeError if the reader of stdout has exited, as in: cluster run -- yes | head
 
-    A program here would notice when it writes; what is held back here is not written.
+    A local program would notice at its next write, but `cluster` may have nothing to write.
     """
     try:
         poll = select.poll()
         poll.register(sys.stdout.fileno(), 0)
-    except (OSError, ValueError):  # no descriptor, as in tests
+    except (OSError, ValueError):  # stdout has no file descriptor, as in tests
         return
     if any(events & select.POLLERR for _, events in poll.poll(0)):
         raise BrokenPipeError(errno.EPIPE, "nobody reads the output any more")
 
 
 def settled(cluster: Cluster, job_id: str) -> Json:
-    """Return the job. One that waits is looked at twice: runners that are free take it within a moment."""
+    """Return the job. If it is waiting, read it again after a moment, because idle runners start jobs quickly."""
     job = cluster.job(job_id)
     return cluster.job(job_id, wait_seconds=_SETTLES_SECONDS) if job.get("waiting_because") else job
 
 
 class Unit:
-    """One unit of a job and its output here."""
+    """One unit of a job, with its output on this terminal."""
 
     def __init__(self, session: Session, job_id: str, number: int, shown: Shown) -> None:
         self._cluster = session.cluster
@@ -94,7 +94,7 @@ class Unit:
         self._said_wait = False
 
     def follow(self) -> Json:
-        """Show the output as it comes, then what is left of it; the unit, which has ended or never runs."""
+        """Print the output as it arrives, then any remaining output. Return the unit once it has ended or cannot run."""
         with suppress(_Over):
             self._look(first=True)
             while True:
@@ -120,7 +120,7 @@ class Unit:
             self._said_wait = True
 
     def _look(self, *, first: bool = False) -> None:
-        """Say now and then why the program does not start; _Over when its job has ended."""
+        """Print from time to time why the program has not started. Raise _Over if its job has ended."""
         check_reader()
         now = time.monotonic()
         if not first and (self._shown.place or now - self._looked < _LOOK_SECONDS):
@@ -131,7 +131,7 @@ class Unit:
         except (errors.Unreachable, errors.ApiError) as error:
             if first or (isinstance(error, errors.ApiError) and error.status < 500):
                 raise
-            return  # whoever follows notices it, too, and waits longer
+            return  # the code that follows the output notices the failure, too, and waits longer
         because = job.get("waiting_because") or ""
         if because != self._because and because and not self._runs():
             note(f"{self._job_id} waits: {because}")
@@ -140,18 +140,18 @@ class Unit:
             raise _Over
 
     def _runs(self) -> bool:
-        """Tell whether this unit runs: a job may wait with others, or with none."""
+        """Return True if this unit is running, even if its job waits for capacity."""
         return bool(self._programs.unit(self._job_id, self._number)["state"] == "running")
 
     def _until_ended(self) -> None:
-        """Wait a little for the end of the job. _Over when the unit will not run again."""
+        """Wait a few seconds for the job to end. Raise _Over if the unit will not run again."""
         check_reader()
         job = next(self._cluster.follow(self._job_id, first=_END_SECONDS))
         if job["state"] in TERMINAL or self._programs.unit(self._job_id, self._number)["state"] in ("done", "dead"):
             raise _Over
 
     def rest(self) -> Json:
-        """Show what has not been shown of the kept output; the unit."""
+        """Print the part of the stored output that was not printed. Return the unit."""
         row = self._programs.unit(self._job_id, self._number)
         before = self._shown.place
         same, lost = self._programs.show_rest(row, self._shown)
@@ -170,11 +170,11 @@ class Unit:
 
 
 def run(session: Session, job_id: str) -> tuple[Json, int]:
-    """Show the only unit of a job to its end; the unit and the exit code. Ctrl-C, SIGTERM and SIGHUP cancel it.
+    """Print the output of a job's only unit until it ends. Return the unit and the exit code.
 
-    Left at the second Ctrl-C.
+    Ctrl-C, SIGTERM and SIGHUP cancel the job. A second Ctrl-C raises Left.
     """
-    # At a terminal what comes is shown at once; a file or a pipe gets every byte, in order.
+    # A terminal skips output that arrives too fast. A file or pipe receives every byte in order.
     unit = Unit(session, job_id, 0, Shown(write, skips=sys.stdout.isatty()))
     with ending_signals() as received:
         try:
@@ -201,7 +201,7 @@ def _cancelled(session: Session, job_id: str, unit: Unit) -> Json:
 
 
 def cancel(session: Session, job_id: str) -> None:
-    """Cancel a job; one that has ended stays as it is."""
+    """Cancel a job, unless it has ended."""
     note(f"cancelling {job_id}; Ctrl-C again: do not wait")
     try:
         session.cluster.cancel(job_id)
@@ -211,7 +211,7 @@ def cancel(session: Session, job_id: str) -> None:
 
 
 def left(session: Session, job_id: str) -> str:
-    """Say what still runs of a job that was cancelled."""
+    """Describe the parts of a cancelled job that may still be running."""
     state, where = "cancelling", ""
     with suppress(errors.ClientError, KeyboardInterrupt):
         state = session.cluster.job(job_id)["state"]
@@ -222,7 +222,7 @@ def left(session: Session, job_id: str) -> str:
 
 
 def ended(job: Mapping[str, Any], row: Mapping[str, Any]) -> int:
-    """Return the exit code of a program, and say on stderr what its output does not."""
+    """Return the program's exit code. Explain failures on stderr that the program's output does not show."""
     if row["state"] not in ("done", "dead"):
         why = f": {job['error']}" if job.get("error") else ""
         what = f"was {job['state']}" if job["state"] in ("cancelled", "skipped") else job["state"]
@@ -235,13 +235,13 @@ def ended(job: Mapping[str, Any], row: Mapping[str, Any]) -> int:
     return code
 
 
-#: Exit code where not the program failed but what runs it.
+#: Exit code if the cluster, and not the program, failed.
 OWN = 125
 
 
 @contextmanager
 def ending_signals() -> Iterator[list[int]]:
-    """Have SIGTERM and SIGHUP interrupt as Ctrl-C does; yields the list that gets their numbers."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C. Yield the list that receives the signal numbers."""
     received: list[int] = []
 
     def interrupt(number: int, _frame: Any) -> None:
@@ -251,7 +251,7 @@ def ending_signals() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield received
         return
-    # What is ignored stays so: nohup.
+    # Keep ignored signals ignored, for nohup.
     before = {number: signal.getsignal(number) for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN}
     for number in before:
         signal.signal(number, interrupt)
@@ -263,7 +263,7 @@ def ending_signals() -> Iterator[list[int]]:
 
 
 def log(session: Session, job_id: str, number: int, stream: str | None, *, follow: bool, raw: bool) -> None:
-    """Print the output of a unit on stdout, and with `follow` what comes until its end."""
+    """Print the output of a unit on stdout. With `follow`, continue until the unit ends."""
     visible = Visible() if sys.stdout.isatty() and not raw else None
 
     def one(each: Stream, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""State that the commands of one run share: the connection, and the kinds with or without a cluster."""
+"""State shared by the commands of one run: the connection, and the kinds of the cluster or of this checkout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def as_json_option(help: str) -> Any:
-    """The --json flag, the same everywhere."""
+    """Return the annotation of the --json flag."""
     return Annotated[bool, typer.Option("--json", help=help)]
 
 
@@ -27,12 +27,12 @@ Tenant: TypeAlias = Annotated[
 
 
 def command_group(help: str) -> typer.Typer:
-    """Return a group of commands that prints its help when it is called without a command."""
+    """Return a command group that prints its help if no command is given."""
     return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=help)
 
 
 def time_parser(example: str) -> Callable[[str], int]:
-    """Return a function that reads the seconds of an option, written as the example is."""
+    """Return a parser of durations in seconds. Its error message contains the example."""
 
     def read(text: str) -> int:
         found = numbers.seconds(text)
@@ -46,7 +46,7 @@ def time_parser(example: str) -> Callable[[str], int]:
 class Session:
     def __init__(self, url: str | None) -> None:
         self._url = self.stated_url = url
-        #: Why no cluster could be asked for its kinds.
+        #: Error of the request for the cluster's kinds, if it failed.
         self.missing: errors.ClientError | None = None
         self._others: list[Cluster] = []
 
@@ -61,14 +61,14 @@ class Session:
         return cluster
 
     def another(self) -> Cluster:
-        """A further connection to the same cluster, for another thread; closed with this session."""
+        """Open another connection to the same cluster for use in another thread. The session closes it."""
         from threads_cluster.client.api import Cluster
 
         self._others.append(Cluster(self._url))
         return self._others[-1]
 
     def kinds(self) -> list[Json]:
-        """The cluster's kinds; this checkout's when none answers, good for help and for finding mistakes."""
+        """Return the cluster's kinds, or the kinds of this checkout if the cluster is not reachable."""
         try:
             return [terminal.visible_everywhere(kind) for kind in self.cluster.kinds()]
         except errors.ClientError as error:
@@ -76,7 +76,7 @@ class Session:
             return known_here()
 
     def check(self, kind: str, parameters: Json) -> None:
-        """When no cluster answered: says what is wrong with the parameters, else that nothing answers."""
+        """If the cluster was not reachable, raise an error for invalid parameters, else for the failed connection."""
         if self.missing is None:
             return
         from pydantic import ValidationError
@@ -95,7 +95,7 @@ class Session:
 
     @property
     def submitted(self) -> bool:
-        """Whether something may have been submitted; asks nobody."""
+        """Return True if a job may have been submitted. Sends no request."""
         cluster: Cluster | None = self.__dict__.get("cluster")
         return cluster is not None and cluster.submitted
 
@@ -107,21 +107,21 @@ class Session:
 
 
 def say_trouble(error: errors.ClientError) -> None:
-    """One line on stderr while a call is tried again: silence would look like work."""
+    """Report on stderr that a failed call is being retried, so that a stall does not look like progress."""
     from threads_cluster.cli import show
 
     show.say(f"{error}; still trying")
 
 
 def say_silence(url: str, seconds: float) -> None:
-    """One line on stderr while an answer is late: a coordinator that hangs keeps its port open."""
+    """Report on stderr that a response is late. A coordinator that hangs keeps its port open."""
     from threads_cluster.cli import show
 
     show.say(f"no answer from {url} yet; waiting for up to {seconds:.0f} s more")
 
 
 def known_here() -> list[Json]:
-    """Return the kinds of this checkout in the API's shape; none where the client is installed without them."""
+    """Return the kinds of this checkout in the format of the API, or an empty list outside a checkout."""
     try:
         from jobs.kinds import registry
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Output for people: tables and results on stdout, chatter on stderr. Programs read `json_line`."""
+"""Output for people: tables and results on stdout, messages on stderr. Scripts use `json_line`."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from typing import Any, TypeAlias
 from threads_cluster.cli import figures, tables
 from threads_cluster.terminal import LONGEST, discard, visible
 
-#: Rows of a table inside a result that people see; --csv prints them all.
+#: Maximum number of rows printed of a table in a result; --csv prints all rows.
 ROWS = 10
-#: A table that is only this much longer is shown whole.
+#: Tables with at most this many additional rows are printed completely.
 SLACK = 3
-#: Sections of a list, such as the cells of a sweep, that people see.
+#: Maximum number of sections printed of a list, such as the cells of a sweep.
 SECTIONS = 4
-#: Paths of an artifact that people see.
+#: Maximum number of paths printed of an artifact.
 PATHS = 50
-#: Seconds by which a clock may be wrong.
+#: Clock error in seconds above which a host is marked.
 CLOCK_SECONDS = 0.5
-#: Digits of an integer that people see.
+#: Maximum number of digits printed of an integer.
 DIGITS = 60
-#: Columns of a table by their titles: the field that a column shows, or a function that returns its cell.
+#: Columns of a table by title. A value is the name of a field, or a function that returns the cell.
 Columns: TypeAlias = Mapping[str, str | Callable[[Any], Any]]
 
 
 def json_line(value: Any) -> None:
-    """One object on one line of stdout, no colours."""
+    """Print a JSON value on one line of stdout."""
     line(json.dumps(value, separators=(",", ":")))
 
 
 def line(text: str) -> None:
-    """One line of stdout."""
+    """Print one line on stdout."""
     print(visible(text))
 
 
 def say(text: str) -> None:
-    """One line of chatter: never on stdout, lost where stderr takes none."""
+    """Print a message on stderr. Errors of stderr are ignored."""
     try:
         print(visible(text), file=sys.stderr, flush=True)
     except OSError:
@@ -47,9 +47,9 @@ def say(text: str) -> None:
 
 
 def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int = 0, gap: str = "") -> None:
-    """Aligned columns without a frame, numbers to the right; never folded, so that grep and awk can read them.
+    """Print aligned columns. Numbers are right-aligned, and lines are never wrapped, so grep and awk can read them.
 
-    `gap` is a line of its own in the middle.
+    `gap` is an extra line in the middle.
     """
     table = [list(row) for row in lines]
     cells = [[plain(cell) for cell in row] for row in (columns, *table)]
@@ -73,7 +73,7 @@ def table(several: Iterable[Mapping[str, Any]], columns: Columns) -> None:
 def listing(
     several: Sequence[Mapping[str, Any]], people: Callable[[Any], None] | Columns, *, as_json: bool, none: str = ""
 ) -> None:
-    """Things of one kind: JSON lines for programs, a table for people, or `none` where there is nothing."""
+    """Print records as JSON lines or as a table. If there are no records, print `none` on stderr."""
     if as_json:
         for row in several:
             json_line(row)
@@ -86,7 +86,7 @@ def listing(
 
 
 def pairs(facts: Mapping[str, Any], indent: int = 0) -> None:
-    """`name  value` lines; empty values left out."""
+    """Print `name  value` lines, without empty values."""
     kept = {plain(name): plain(value) for name, value in facts.items() if value not in (None, "", [], {})}
     width = max(map(len, kept), default=0)
     for name, value in kept.items():
@@ -94,7 +94,7 @@ def pairs(facts: Mapping[str, Any], indent: int = 0) -> None:
 
 
 def plain(value: Any) -> str:
-    """A scalar or short list for people: floats to six digits, integers exact and texts whole unless very long."""
+    """Format a scalar or a short list. Floats have six digits, and only very long integers and texts are shortened."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: ""}[value]
     if isinstance(value, float):
@@ -110,7 +110,7 @@ def plain(value: Any) -> str:
 
 
 def result(answer: Mapping[str, Any]) -> None:
-    """A result for people: scalars by section, tables shortened with a note on how to get them whole."""
+    """Print a result by section. Long tables are shortened, with the command that prints them completely."""
     if answer.get("partial"):
         say(f"partial: {plain(answer.get('units'))} of {plain(answer.get('total'))} units")
     value = answer["result"]
@@ -151,7 +151,7 @@ def _shortened(value: list[Any], job_id: str, path: tuple[str, ...], indent: int
     if len(found.rows) <= ROWS + SLACK:
         rows(found.columns, found.rows, indent=indent)
         return
-    ends = [*found.rows[: ROWS // 2], *found.rows[-(ROWS // 2) :]]  # of records and histograms both ends tell
+    ends = [*found.rows[: ROWS // 2], *found.rows[-(ROWS // 2) :]]  # records and histograms need both ends
     rows(found.columns, ends, indent=indent, gap=_more(len(found.rows) - ROWS, job_id, found.name, indent))
 
 
@@ -160,7 +160,7 @@ def _more(count: int, job_id: str, table: str, indent: int) -> str:
 
 
 def dead(several: Sequence[Mapping[str, Any]]) -> None:
-    """Ranges of units that were given up, one a line; how many there are besides, on stderr."""
+    """Print ranges of dead units, one per line. The number of omitted ranges goes to stderr."""
     ranges = [{"job": job["job_id"], **one} for job in several for one in job["ranges"]]
     table(ranges, {name: name for name in ("job", "first", "last", "deaths", "errors", "error")})
     for job in several:
@@ -169,7 +169,7 @@ def dead(several: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _cap(name: str) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a function that returns a cap or use of a tenant; - where there is none."""
+    """Return a function that formats one field of a tenant, with "-" for None."""
     return lambda tenant: "-" if tenant.get(name) is None else tenant[name]
 
 
@@ -188,7 +188,7 @@ def _stored_bytes(tenant: Mapping[str, Any]) -> str:
     return f"{tenant['stored_bytes']}/{most}" if most else "-"
 
 
-#: Weights of tenants, their caps and, as used/most, how much of these they have used.
+#: Tenants with their weights, caps, and usage as used/cap.
 TENANTS: Columns = {
     "tenant": "tenant",
     **{name.replace("_", " "): _cap(name) for name in ("weight", "lanes", "max_lanes", "jobs", "max_jobs", "backlog")},
@@ -200,12 +200,12 @@ TENANTS: Columns = {
 
 
 def _models(usage: Mapping[str, Any]) -> str:
-    """Return requests and tokens of answers by model."""
+    """Format the requests and response tokens by model."""
     tokens, requests = usage.get("answer_tokens") or {}, usage.get("requests") or {}
     return " ".join(f"{name}={count} ({tokens.get(name, 0)} tokens)" for name, count in requests.items())
 
 
-#: What a tenant used on a day; lanes and GPUs in seconds.
+#: A tenant's usage on one day. Lanes and GPUs are in seconds.
 USAGE: Columns = {
     "day": "day",
     "tenant": "tenant",
@@ -219,7 +219,7 @@ USAGE: Columns = {
 
 
 def mark(proved: Mapping[str, Any]) -> None:
-    """A mark for people: how far it reaches, and what lies beyond."""
+    """Print a mark: the range proved without a gap, and the ranges beyond it."""
     pairs(
         {
             proved["mark"]: f"{proved['origin']}..{proved['up_to']}"
@@ -234,14 +234,14 @@ def mark(proved: Mapping[str, Any]) -> None:
 
 
 def _is_plain(value: Any) -> bool:
-    """One value or a few on one line."""
+    """Return True if a value fits on one line: a scalar or a short list of scalars."""
     if isinstance(value, list):
         return 0 < len(value) <= tables.SHORT and not any(isinstance(item, list | Mapping) for item in value)
     return not isinstance(value, Mapping)
 
 
 def _is_uniform(value: Mapping[str, Any]) -> bool:
-    """Objects of one shape under several names, some perhaps with less in them: they read best as one table."""
+    """Return True for objects with similar fields, which are most readable as one table."""
     parts = list(value.values())
     if len(parts) < 2 or not all(isinstance(row, Mapping) and row for row in parts):
         return False
@@ -255,7 +255,7 @@ def _all_numbers(cells: Iterable[Any]) -> bool:
 
 
 def job_line(job: Mapping[str, Any]) -> str:
-    """How far a job is, in one line without its name."""
+    """Describe the progress of a job on one line, without its ID."""
     if job["state"] in ("queued", "blocked"):
         return f"{job['state']}{_because(job)}"
     parts = [job["state"], figures.percent(job.get("progress")), figures.rate(job.get("rate"))]
@@ -265,7 +265,7 @@ def job_line(job: Mapping[str, Any]) -> str:
 
 
 def ended_line(job: Mapping[str, Any]) -> str:
-    """How a job ended: state, time, average speed, error."""
+    """Describe how a job ended: state, duration, average speed, error."""
     seconds = job.get("seconds")
     done = int(job["done"])
     text = f"{job['job_id']} {job['state']}"
@@ -281,7 +281,7 @@ def _because(job: Mapping[str, Any]) -> str:
 
 
 def jobs(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print jobs, one a line; with tenants if one is not of the tenant default, with titles if one has one."""
+    """Print jobs, one per line. The columns tenant and title appear only if a job needs them."""
     columns = dict(_JOBS)
     if any((job.get("tenant") or "default") != "default" for job in several):
         columns["tenant"] = lambda job: job.get("tenant") or ""
@@ -303,7 +303,7 @@ _JOBS: Columns = {
 
 
 def job(row: Mapping[str, Any]) -> None:
-    """One job, with what it was asked and who computed it."""
+    """Print one job with its parameters and the workers that computed it."""
     state = ended_line(row) if row.get("ended") else job_line(row)
     pairs(
         {
@@ -340,7 +340,7 @@ def job(row: Mapping[str, Any]) -> None:
 
 
 def relations(row: Mapping[str, Any]) -> None:
-    """Jobs before and after one, a line each; how many there are besides, on stderr."""
+    """Print the dependencies and dependents of a job. The number of omitted jobs goes to stderr."""
     lines = [
         (
             "waited for" if one["met"] else "waits for",
@@ -387,7 +387,7 @@ SECRETS: Columns = {name: name for name in ("tenant", "name", "changed", "key", 
 
 
 def _last(row: Mapping[str, Any]) -> str:
-    """Return what became of the last run, with the workflow that it submitted."""
+    """Describe the outcome of a schedule's last run, including the submitted workflow."""
     return " ".join(str(part) for part in (row["last_outcome"], _last_workflow(row)) if part)
 
 
@@ -424,20 +424,20 @@ def schedule(row: Mapping[str, Any]) -> None:
 
 
 def next_runs(row: Mapping[str, Any]) -> None:
-    """Print when a schedule runs next, in its timezone."""
+    """Print the next runs of a schedule in its time zone."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     zone: tzinfo = UTC
-    with suppress(ZoneInfoNotFoundError, ValueError, OSError):  # this machine may have no data of timezones
+    with suppress(ZoneInfoNotFoundError, ValueError, OSError):  # this machine may have no time zone data
         zone = ZoneInfo(row["timezone"])
     for moment in row.get("next_runs") or []:
         line(f"next       {datetime.fromisoformat(moment).astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}")
 
 
 def rhythm(row: Mapping[str, Any]) -> str:
-    """Return when a schedule runs, in words."""
+    """Describe when a schedule runs."""
     if row["every_seconds"]:
-        seconds = row["every_seconds"]  # whole
+        seconds = row["every_seconds"]  # whole seconds
         return f"every {f'{seconds} s' if seconds < 60 else figures.duration(seconds)}"
     return f"{row['cron']} {row['timezone']}"
 
@@ -452,7 +452,7 @@ ARTIFACTS: Columns = {
 
 
 def _due(moment: str | None) -> str:
-    """Return how long it is until then."""
+    """Describe the time that remains until a timestamp."""
     if not moment:
         return ""
     seconds = (datetime.fromisoformat(moment) - datetime.now(UTC)).total_seconds()
@@ -484,7 +484,7 @@ SCHEDULES: Columns = {
 
 
 def artifact(row: Mapping[str, Any], entries: Sequence[Any]) -> None:
-    """One artifact, and the first of its paths."""
+    """Print one artifact and its first paths."""
     pairs(
         {
             "id": row["artifact_id"],
@@ -550,7 +550,7 @@ HOSTS: Columns = {
 
 
 def host(row: Mapping[str, Any]) -> None:
-    """Print a machine, then its GPUs, then its workers."""
+    """Print a host, its GPUs and its workers."""
     speeds = [row.get(f"network_{way}_bytes_per_second") for way in ("receive", "transmit")]
     disks = [
         f"{', '.join(disk['places'])}: {figures.size(disk['free_bytes'])} free of {figures.size(disk['total_bytes'])}"
@@ -587,7 +587,7 @@ def host(row: Mapping[str, Any]) -> None:
 
 
 def _measured(name: str, unit: str) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that returns a measurement of a GPU; empty where there is none."""
+    """Return a function that formats a GPU measurement; it returns "" for an unknown value."""
     return lambda gpu: "" if gpu.get(name) is None else f"{gpu[name]:.0f} {unit}"
 
 
@@ -615,7 +615,7 @@ def _clock(row: Mapping[str, Any]) -> str:
 
 
 def workers(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of workers."""
+    """Print workers as a table, then the kinds and workers that accept no work."""
     table(several, _WORKERS)
     _refusals(several)
 

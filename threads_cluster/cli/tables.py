@@ -1,4 +1,4 @@
-"""Tabular parts of a result, recognised by their shape, so that a kind needs no code here."""
+"""Find tables in a result by their shape, so that kinds need no code here."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 from threads_cluster.terminal import visible
 
-#: Cells of one table at most: rows that share no names would need more of them than the result has values.
+#: Maximum number of cells of a table. Rows without common columns could need more cells than the result has values.
 LARGEST = 10_000_000
-#: Lists up to this long that hold only scalars are values, not tables.
+#: Maximum length of a list of scalars that is printed as one value instead of a table.
 SHORT = 8
-#: What the columns of lists of pairs mean, by the name of the list.
+#: Column names for lists of pairs, by the name of the list.
 _PAIRS = {"bins": ("index", "count"), "histogram": ("value", "count"), "curve": ("step", "log2")}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a dotted path of the result."""
+    """A table and its dotted path in the result."""
 
     name: str
     columns: tuple[str, ...]
@@ -28,7 +28,7 @@ class Table:
 
 
 def find(value: Any, path: tuple[str, ...] = ()) -> Iterator[Table]:
-    """Every table in a result, outer ones before what they hold."""
+    """Yield every table in a result, outer tables first."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from find(inner, (*path, name))
@@ -42,7 +42,7 @@ def find(value: Any, path: tuple[str, ...] = ()) -> Iterator[Table]:
 
 
 def picked(result: Any, name: str | None) -> tuple[Table, list[str]]:
-    """The named table or the first one, and the names of the others. LookupError names those there are."""
+    """Return the named table, or the first one, and the names of the others. Raise LookupError for an unknown name."""
     by_name = {table.name: table for table in find(result)}
     if not by_name:
         by_name = {"result": scalars(result)}
@@ -53,12 +53,12 @@ def picked(result: Any, name: str | None) -> tuple[Table, list[str]]:
 
 
 def scalars(value: Any) -> Table:
-    """Everything that is no table, as (name, value) rows with dotted names."""
+    """Return all values outside of tables as (name, value) rows with dotted names."""
     return Table("result", ("name", "value"), list(_flat(value)))
 
 
 def as_csv(table: Table) -> str:
-    """RFC 4180, with the digits as they travelled; one row a line, so control characters are escaped."""
+    """Format a table as CSV (RFC 4180) with exact digits. Control characters are escaped, so each row is one line."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(map(visible, table.columns))
@@ -82,7 +82,7 @@ def _as_table(rows: list[Any], path: tuple[str, ...]) -> Table | None:
 
 
 def _columns(path: tuple[str, ...], width: int) -> tuple[str, ...]:
-    """delay.histogram -> delay,count"""
+    """Return the column names of a table of lists, such as delay and count for delay.histogram."""
     if width == 2 and path and path[-1] in _PAIRS:
         first, second = _PAIRS[path[-1]]
         return (path[-2] if path[-1] == "histogram" and len(path) > 1 else first, second)
@@ -90,7 +90,7 @@ def _columns(path: tuple[str, ...], width: int) -> tuple[str, ...]:
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Scalars under dotted names; short lists of scalars as one value; what is tabular left out."""
+    """Yield scalars with their dotted names. A short list counts as one value, and tables are skipped."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _flat(inner, f"{path}.{name}" if path else str(name))

@@ -1,4 +1,4 @@
-"""Waiting for a job at a terminal: a live bar there, a line now and then elsewhere, and a Ctrl-C that harms nothing."""
+"""Wait for a job: show a live bar on a terminal, or print occasional lines elsewhere. Ctrl-C does not stop the job."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from threads_cluster.cli.session import Session
 from threads_cluster.client.api import Json
 from threads_cluster.terminal import visible
 
-#: Shows the job as it is now.
+#: Function that displays a job's current state.
 Reporter: TypeAlias = Callable[[Mapping[str, Any]], None]
 
-#: Seconds between two looks: smooth for eyes; elsewhere so that a cluster that hangs is noticed soon.
+#: Polling intervals in seconds: on a terminal, and elsewhere.
 _LIVE_STEP, _STEP = 0.5, 4.0
-#: Seconds between two lines of a log about a job in the same state. The first comes after a look: many have ended then.
+#: Minimum interval in seconds between log lines about a job in the same state.
 _LOG_SECONDS = 10.0
 
 
 class Interrupted(errors.ClientError):
-    """Ctrl-C while waiting; the job goes on."""
+    """The user pressed Ctrl-C while waiting. The job continues."""
 
     exit_code = errors.INTERRUPTED
 
 
 def until_end(session: Session, job_id: str, *, quiet: bool = False, soon: bool = False) -> Json:
-    """The job when it has ended, shown on stderr meanwhile; `soon`: at once for the first time. Ctrl-C: Interrupted."""
+    """Wait for a job and return it once it has ended. Its progress is reported on stderr.
+
+    `soon` reports for the first time without delay. Raises Interrupted on Ctrl-C.
+    """
     live = sys.stderr.isatty() and not quiet
     step = _LIVE_STEP if live else _STEP
     shown = nullcontext(_nothing) if quiet else bar() if live else nullcontext(Lines())
@@ -54,11 +57,11 @@ def exit_code(job: Mapping[str, Any]) -> int:
 
 
 def _nothing(job: Mapping[str, Any]) -> None:
-    """Shows nothing."""
+    """Report nothing."""
 
 
 class Lines:
-    """For logs: a line when the state has changed, and now and then when something else has."""
+    """Reporter for logs: prints a line when the state changes, and at intervals when other fields change."""
 
     def __init__(self) -> None:
         self._last, self._state, self._next = "", "", 0.0
@@ -73,7 +76,7 @@ class Lines:
 
 
 class bar(AbstractContextManager[Reporter]):  # noqa: N801 - used like the function nullcontext
-    """For people: a bar with rate and time left; it is gone when the job has ended."""
+    """Reporter for terminals: a bar with rate and remaining time, removed when the job ends."""
 
     def __enter__(self) -> Reporter:
         from rich.console import Console

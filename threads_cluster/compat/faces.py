@@ -1,4 +1,4 @@
-"""`gswarm` and `grid-cli`: the words of two other systems, each answered by a command of `cluster`."""
+"""The commands `gswarm` and `grid-cli`, which translate the commands of two other systems into commands of `cluster`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from threads_cluster import errors
 from threads_cluster.cli import main as cli
 from threads_cluster.terminal import LONGEST, visible
 
-#: Returns our words for the value of a flag. ValueError saying what is wrong with it.
+#: Translates the value of a flag into arguments of `cluster`. Raises ValueError if the value is invalid.
 Translate: TypeAlias = Callable[[str], list[str]]
-#: Flags of every command of ours, without a value.
+#: Flags without a value that every command of `cluster` accepts.
 _ALWAYS = frozenset({"--json", "--help"})
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
-#: Milliseconds between two samples of a profile: 100 Hz to 1 Hz.
+#: Valid sampling periods of a profile in milliseconds: 100 Hz to 1 Hz.
 _PERIODS = range(10, 1001)
 
 
 class Refused(Exception):
-    """The words have no meaning here; the message says why, and what there is."""
+    """The command cannot be translated. The message gives the reason and the alternatives."""
 
 
 def _as(flag: str) -> Translate:
@@ -52,7 +52,7 @@ def _gpu(value: str) -> list[str]:
 
 
 def _source(value: str) -> list[str]:
-    """Return our source: theirs may name the hub alone, and the address in --url."""
+    """Translate a model source. The other system may name only the hub, with the address in --url."""
     return [] if value in ("huggingface", "url") else ["--source", value]
 
 
@@ -68,12 +68,12 @@ def _level(value: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Command of another system and ours that answers it."""
+    """A command of another system, and the equivalent command of `cluster`."""
 
     theirs: str
-    #: Ours, without the word cluster.
+    #: Command of this project, without the word `cluster`.
     ours: str
-    #: Most operands that it takes.
+    #: Maximum number of operands.
     operands: int = 0
     flags: Mapping[str, Translate] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ def _same(*flags: str) -> dict[str, Translate]:
     return {flag: _as(flag) for flag in flags}
 
 
-_NODE = {"--node": _nothing}  # a service is found by its name, wherever its replicas run
+_NODE = {"--node": _nothing}  # Services are found by name, so the node is ignored.
 
 GSWARM = (
     Row(theirs="status", ours="status"),
@@ -141,7 +141,7 @@ GRID_CLI = (
     Row(theirs="cluster stop", ours="down"),
     Row(theirs="metrics", ours="metrics"),
 )
-#: What they type to start a cluster or to join one, which no command of `cluster` does.
+#: Commands that start or join a cluster, for which `cluster` has no equivalent.
 _SCRIPT = {
     "host start": "./deploy-cluster.sh local",
     "host stop": "./deploy-cluster.sh stop",
@@ -151,9 +151,9 @@ _SCRIPT = {
 
 
 def translated(rows: Sequence[Row], words: Sequence[str], known: Callable[[Sequence[str]], bool]) -> list[str]:
-    """Return our words for theirs, without the word cluster. Refused naming ours.
+    """Translate a command line into arguments of `cluster`. Raise Refused with the alternatives if that is impossible.
 
-    `known` says whether `cluster` has a command.
+    `known` returns True if `cluster` has a command.
     """
     row = _row(rows, words)
     operands, flags = _split(row, words[len(row.theirs.split()) :])
@@ -177,7 +177,7 @@ def _row(rows: Sequence[Row], words: Sequence[str]) -> Row:
 
 
 def _split(row: Row, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the operands, and the flags in our words."""
+    """Return the operands and the translated flags."""
     operands: list[str] = []
     flags: list[str] = []
     rest = iter(words)
@@ -208,7 +208,7 @@ def _flag(row: Row, name: str, value: str | None) -> list[str]:
 
 
 def _program(operands: Sequence[str], known: Callable[[Sequence[str]], bool]) -> list[str]:
-    """Return the words that run a line of shell: over SSH where cluster.yaml is, else on a runner."""
+    """Translate a shell command: run it over SSH if cluster.yaml exists, else on a runner."""
     if not operands:
         raise Refused('run: needs a command, as in: run "python3 train.py"; ours: cluster run --help')
     if not Path("cluster.yaml").is_file():
@@ -219,7 +219,7 @@ def _program(operands: Sequence[str], known: Callable[[Sequence[str]], bool]) ->
 
 
 def has(words: Sequence[str]) -> bool:
-    """Return True when `cluster` has this command; a last word that begins with dashes is one of its flags."""
+    """Return True if `cluster` has this command. A last word that starts with dashes is a flag of the command."""
     command = cli.commands()
     for word in words:
         if word.startswith("--"):
@@ -246,10 +246,10 @@ def _main(name: str, rows: Sequence[Row]) -> NoReturn:
 
 
 def gswarm() -> NoReturn:
-    """The entry point of gswarm: runs our command and exits."""
+    """Entry point of `gswarm`: translate the command line, run it, and exit."""
     _main("gswarm", GSWARM)
 
 
 def grid_cli() -> NoReturn:
-    """The entry point of grid-cli: runs our command and exits."""
+    """Entry point of `grid-cli`: translate the command line, run it, and exit."""
     _main("grid-cli", GRID_CLI)

@@ -1,7 +1,7 @@
-"""The cluster by the words of a manager of GPUs: `ClusterClient("HOST:9090").submit_job(...)`.
+"""Client with the interface of a GPU cluster manager: `ClusterClient("HOST:9090").submit_job(...)`.
 
 client = ClusterClient("gpu1:9090")
-job = client.submit_job(model_path="tiny.gguf", input_data={"prompt": "once upon"}, gpu_requirements={"memory_gb": 16})
+job = client.submit_job(model_path="tiny.gguf", input_data={"prompt": "once upon"}, gpu_requirements={"count": 1})
 print(client.result(job)["text"])
 """
 
@@ -21,24 +21,24 @@ from threads_cluster.errors import BadArgument, JobEnded
 
 Json: TypeAlias = dict[str, Any]
 
-#: Where others have the calls that the API answers: here metrics are at that port.
+#: Port of the API in the other system, which this project uses for metrics, and port of the API here.
 _THEIRS, _OURS = "9090", "3000"
 _ACTION = "answer"
-#: Fields of `input_data` beside the prompts, and of `gpu_requirements`.
+#: Valid fields of `input_data` other than the prompt, and of `gpu_requirements`.
 _OPTIONS = ("max_tokens", "temperature")
 _GPUS = ("count", "memory_gb", "compute_capability")
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class ClusterClient:
-    """Inference as jobs of a cluster; use it as a context manager, from one thread.
+    """Runs inference as jobs of a cluster. Use it as a context manager, from one thread.
 
-    A job is a batch of prompts for one model, computed once by a program on a runner. A model that is asked again and
-    again is better served: `Cluster().deploy`.
+    A job is a batch of prompts for one model, which a program on a runner computes once. To query a model repeatedly,
+    serve it with `Cluster().deploy`.
     """
 
     def __init__(self, address: str, token: str | None = None, *, cluster: Cluster | None = None) -> None:
-        """`address`: HOST:PORT of the API; 9090, which others have for it, stands for 3000. `token`: as Cluster's."""
+        """Connect to the API at HOST:PORT. Port 9090, the other system's default, is replaced by 3000."""
         host, colon, port = address.rpartition(":")
         self.cluster = cluster or Cluster(f"{host}:{_OURS}" if colon and port == _THEIRS else address, token)
 
@@ -49,17 +49,18 @@ class ClusterClient:
         self.close()
 
     def close(self) -> None:
-        """End the connection; jobs go on."""
+        """Close the connection. Jobs keep running."""
         self.cluster.close()
 
     def submit_job(
         self, model_path: str | Path, input_data: Mapping[str, Any], gpu_requirements: Mapping[str, Any] | None = None
     ) -> str:
-        """Submit prompts for a model, and return the job's id, which is a workflow's: `cluster workflow status ID`.
+        """Submit prompts for a model and return the job's ID. It is a workflow ID: `cluster workflow status ID`.
 
-        `model_path`: a file or folder here, which is put into the cluster, or the name of a model there. `input_data`:
-        `prompt`, a text or several; `max_tokens`, `temperature`. `gpu_requirements`: `memory_gb` (GiB of each GPU),
-        `compute_capability`, `count` of GPUs; none: on CPUs. BadArgument naming what is wrong.
+        `model_path` is a local file or folder, which is uploaded, or the name of a model in the cluster. `input_data`
+        contains `prompt` (a text or a list) and optionally `max_tokens` and `temperature`. `gpu_requirements` contains
+        `memory_gb` (GiB per GPU), `compute_capability` and `count`; without it, the job runs on CPUs. Raises
+        BadArgument for invalid values.
         """
         prompts, options = _asked(input_data)
         action = {
@@ -76,14 +77,14 @@ class ClusterClient:
         return job
 
     def status(self, job_id: str) -> str:
-        """Return running, waiting, done, failed, cancelling or cancelled."""
+        """Return the state of a job: running, waiting, done, failed, cancelling or cancelled."""
         state: str = self.cluster.workflows.get(job_id)["state"]
         return state
 
     def result(self, job_id: str, timeout: float | None = None) -> Json | list[Json]:
-        """`{text, prompt}`, or a list of them where there were several prompts, once the job is done.
+        """Wait for a job and return `{text, prompt}`, or a list of these if there were several prompts.
 
-        TimedOut after `timeout` seconds, JobEnded when it failed or was cancelled.
+        Raises TimedOut after `timeout` seconds, and JobEnded if the job failed or was cancelled.
         """
         course = self.cluster.workflows.wait(job_id, timeout)
         if course["state"] != "done":
@@ -96,11 +97,11 @@ class ClusterClient:
         return answers[0] if len(answers) == 1 else answers
 
     def cancel(self, job_id: str) -> None:
-        """Cancel a job; what it has computed is lost."""
+        """Cancel a job. Its partial output is lost."""
         self.cluster.workflows.cancel(job_id)
 
     def _model(self, path: str | Path) -> str:
-        """Return the name of a model of the cluster; a path that is here is put there first."""
+        """Return the model name for a path. A local file or folder is uploaded first."""
         place = Path(path)
         if not place.exists():
             return str(path)
@@ -120,7 +121,7 @@ class ClusterClient:
 
 
 def _asked(given: Mapping[str, Any]) -> tuple[list[str], Json]:
-    """Return the prompts and the other choices of `input_data`."""
+    """Return the prompts and the other options of `input_data`."""
     _check_names("input_data", given, ("prompt", *_OPTIONS))
     prompts = given.get("prompt")
     several = [prompts] if isinstance(prompts, str) else prompts
@@ -130,7 +131,7 @@ def _asked(given: Mapping[str, Any]) -> tuple[list[str], Json]:
 
 
 def _requirements(given: Mapping[str, Any]) -> Json:
-    """Return what each GPU must have, in the words of a program's requirements."""
+    """Convert GPU requirements to the fields of a program's requirements."""
     _check_names("gpu_requirements", given, _GPUS)
     memory, capability = given.get("memory_gb"), given.get("compute_capability")
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int | float) or not 0 < memory < 1e6):

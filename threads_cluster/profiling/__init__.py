@@ -1,1 +1,1 @@
-"""Analysis of recorded profiles, and their plots."""
+"""Analysis and plots of recorded profiles."""

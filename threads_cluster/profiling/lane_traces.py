@@ -1,7 +1,7 @@
-"""Traces of jobs for Perfetto, made of the spans of work that the cluster keeps for an hour. Pure.
+"""Build Perfetto traces of jobs from the spans that the cluster keeps for an hour.
 
-The form is that of chrome://tracing, which ui.perfetto.dev opens: `X` is a slice, `C` a counter, `M` a name; times are
-microseconds. A worker is a process there, a lane a thread, and the job a process of its own above them.
+The format is the JSON of chrome://tracing, which ui.perfetto.dev opens: `X` is a slice, `C` a counter, `M` a name, and
+times are microseconds. Each worker is a process, each lane a thread, and the job a process above the workers.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
 
-#: Process of the job itself; workers follow it.
+#: Process ID of the job. Workers follow.
 _JOB = 1
 
 
 def spans_of(job_id: str, stream: Mapping[str, Any]) -> list[Json]:
-    """Return the spans of one job, of an answer of /api/stream, in the order of their begin."""
+    """Return the spans of one job from a response of /api/stream, in order of their start."""
     return sorted((span for span in stream["spans"] if span["job_id"] == job_id), key=lambda span: span["start"])
 
 
 def trace(job: Mapping[str, Any], stream: Mapping[str, Any]) -> Json:
-    """Return the trace of a job. Times count from its submission, or its first span where that is earlier."""
+    """Return the trace of a job. Time 0 is its submission, or its first span if that is earlier."""
     spans = spans_of(job["job_id"], stream)
     begin = min([_seconds(job["created"]), *(span["start"] for span in spans)])
     end = max([_end(job, stream), *(span["end"] for span in spans)])
@@ -39,7 +39,7 @@ def trace(job: Mapping[str, Any], stream: Mapping[str, Any]) -> Json:
 
 
 def totals(spans: Sequence[Mapping[str, Any]], lanes: Sequence[Mapping[str, Any]]) -> Json:
-    """Return `{lanes, workers, leases, busy_seconds, open}` of a job's spans; what is open has no busy time yet."""
+    """Return `{lanes, workers, leases, busy_seconds, open}` of a job's spans. Open spans have no busy time yet."""
     places = {span["lane"] for span in spans}
     return {
         "lanes": len(places),
@@ -51,7 +51,7 @@ def totals(spans: Sequence[Mapping[str, Any]], lanes: Sequence[Mapping[str, Any]
 
 
 class _Lane:
-    """Place of a lane in the trace."""
+    """Process and thread of a lane in the trace."""
 
     def __init__(self, process: int, thread: int, row: Mapping[str, Any]) -> None:
         self.process, self.thread = process, thread
@@ -60,7 +60,7 @@ class _Lane:
 
 
 def _lanes(spans: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> dict[int, _Lane]:
-    """Return the lanes that computed the job by their numbers in the answer; workers are numbered by name."""
+    """Return the lanes that computed the job by their index in the response. Workers are sorted by name."""
     used = sorted({span["lane"] for span in spans}, key=lambda number: rows[number]["lane"])
     workers = sorted({rows[number]["worker"] for number in used})
     return {
@@ -83,7 +83,7 @@ def _named(what: str, process: int, thread: int, name: str) -> Json:
 
 
 def _phases(job: Mapping[str, Any], begin: float, end: float) -> Iterator[Json]:
-    """Yield how long the job waited, and how long it ran."""
+    """Yield the slices for the job's waiting time and running time."""
     created = _seconds(job["created"])
     started = _seconds(job["started"]) if job.get("started") else None
     yield _phase("waits", created, end if started is None else started, begin)
@@ -105,7 +105,7 @@ def _phase(name: str, start: float, end: float, begin: float) -> Json:
 
 
 def _busy(spans: Sequence[Mapping[str, Any]], begin: float) -> Iterator[Json]:
-    """Yield how many lanes computed the job at each moment at which that changes."""
+    """Yield the number of busy lanes at each time when it changes."""
     changes: dict[float, int] = {}
     for span in spans:
         changes[span["start"]] = changes.get(span["start"], 0) + 1
@@ -149,7 +149,7 @@ def _slice(span: Mapping[str, Any], lane: _Lane, begin: float) -> Json:
 
 
 def _end(job: Mapping[str, Any], stream: Mapping[str, Any]) -> float:
-    """Return when the job ended, or the moment of the answer while it goes on."""
+    """Return the time when the job ended, or the time of the response if it is still running."""
     return _seconds(job["ended"]) if job.get("ended") else float(stream["to"])
 
 

@@ -1,8 +1,8 @@
-"""Analysis of the recordings of a profile: what each host and GPU did, on one axis of time. Pure but for reading files.
+"""Analyze the recordings of a profile: metrics of each host and GPU on a common time axis.
 
-A recording is lines of JSON: a head, then a sample a line, in which a figure that is as before is left out. Counters
-(`cpu` core-seconds, `rx` and `tx` of the network, `rd` and `wr` of disks in bytes, `j` joules) only grow within one
-recording; the others are values of the moment. docs/profiles.md describes them.
+A recording consists of JSON lines: a header, then one sample per line, which omits unchanged values. Counters (`cpu` in
+core-seconds, `rx` and `tx` of the network and `rd` and `wr` of disks in bytes, `j` in joules) only grow within one
+recording. Other values are instantaneous. docs/profiles.md describes the format.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from typing import Any, TypeAlias
 from threads_cluster.errors import BadArgument
 
 Json: TypeAlias = dict[str, Any]
-#: Figure of each moment of the axis; None where there was no sample.
+#: Values of a metric at each time of the axis; None if there was no sample.
 Line: TypeAlias = list[float | None]
 
-#: Moments of the axis, at most, and the seconds between two, at least: counters of the kernel move each 10 ms.
+#: Maximum number of times on the axis, and minimum step in seconds. Kernel counters advance every 10 ms.
 _MOMENTS, _SHORTEST = 2000, 0.5
-#: Below this utilisation a device idles.
+#: Utilization below which a device is idle.
 IDLE_RATIO = 0.05
-#: Samples are missing where two are further apart than so many periods, or seconds.
+#: Samples are missing if consecutive samples are further apart than both of these, in periods and in seconds.
 _GAP_PERIODS, _GAP_SECONDS = 5, 1.5
 _COUNTERS = frozenset({"cpu", "rx", "tx", "rd", "wr"})
 
 
 class Track:
-    """One figure of one device in one recording: its value from each moment on at which it changed."""
+    """One metric of one device in one recording, stored as its changes."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -45,14 +45,14 @@ class Track:
         self.values.append(value)
 
     def at(self, time: float) -> float | None:
-        """Return the value at a moment; None before the first."""
+        """Return the value at a time, or None before the first sample."""
         place = bisect_right(self.times, time) - 1
         return self.values[place] if place >= 0 else None
 
 
 @dataclass
 class Piece:
-    """Samples of one device in one recording. Times are seconds since 1970 of the cluster's clock."""
+    """Samples of one device in one recording. Times are Unix seconds on the cluster's clock."""
 
     device: str
     host: str
@@ -62,10 +62,10 @@ class Piece:
     memory_total: float | None = None
     ticks: list[float] = field(default_factory=list)
     tracks: dict[str, Track] = field(default_factory=dict)
-    #: Of the process that sampled; None where it was killed.
+    #: CPU time of the sampling process, or None if it was killed.
     cpu_seconds: float | None = None
     missed: int = 0
-    #: Lines that are no samples, such as one that a kill cut off.
+    #: Number of lines that are not valid samples, such as a line cut off by a kill.
     torn: int = 0
 
     def add(self, time: float, figures: Mapping[str, Any]) -> None:
@@ -82,7 +82,7 @@ class Piece:
         return self.ticks[-1]
 
     def covers(self, begin: float, end: float) -> bool:
-        """Tell whether samples were taken through this time."""
+        """Return True if samples were taken throughout this interval."""
         if begin < self.begin - 1e-6 or end > self.end + 1e-6:
             return False
         first, last = bisect_right(self.ticks, begin) - 1, bisect_right(self.ticks, end)
@@ -93,7 +93,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Recorded:
-    """All that was recorded of a profile, by device."""
+    """All recordings of a profile, by device."""
 
     name: str
     pieces: Mapping[str, Sequence[Piece]]
@@ -111,7 +111,7 @@ class Recorded:
 
 
 def read(place: Path) -> Recorded:
-    """Return what a recording holds, or all those of a folder. BadArgument where there is none."""
+    """Read one recording, or all recordings of a folder. Raise BadArgument if there is none."""
     files = sorted(one for one in place.iterdir() if _is_recording(one)) if place.is_dir() else [place]
     pieces: dict[str, list[Piece]] = {}
     name = ""
@@ -137,7 +137,7 @@ def _named(about: Path | None) -> str:
 
 
 def _add(file: Path, pieces: dict[str, list[Piece]]) -> str:
-    """Read one recording; return the id of its profile."""
+    """Read one recording and return its profile ID."""
     lines = _lines(file)
     head = next(lines, None)
     if not isinstance(head, dict) or head.get("profile") != 1:
@@ -152,7 +152,7 @@ def _add(file: Path, pieces: dict[str, list[Piece]]) -> str:
 
 
 class _Reading:
-    """A recording as it is read."""
+    """Parser of one recording."""
 
     def __init__(self, head: Json) -> None:
         self._offset = float(head.get("wall", 0.0)) + float(head.get("offset", 0.0))
@@ -193,7 +193,7 @@ class _Reading:
 
 
 def _lines(file: Path) -> Iterator[Any]:
-    """Yield the lines of a recording; None for one that is no JSON. BadArgument for a file that cannot be read."""
+    """Yield the parsed lines of a recording, with None for invalid JSON. Raise BadArgument if the file is unreadable."""
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as opened:
             for text in opened:
@@ -210,12 +210,12 @@ def _parsed(text: bytes) -> Any:
         return None
 
 
-# -- lines over time --------------------------------------------------------------------------------------------------
+# -- time series ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Moments since the begin of a profile, in seconds; a line has a figure for the time before each."""
+    """Time axis of a profile. A series has one value for the step before each time."""
 
     begin: float
     step: float
@@ -232,7 +232,7 @@ class Axis:
         return [(number + 1) * self.step for number in range(self.count)]
 
     def spans(self, end: float) -> Iterator[tuple[float, float]]:
-        """Yield begin and end of each step; the last one ends with the samples."""
+        """Yield start and end of each step. The last step ends with the samples."""
         for number in range(self.count):
             begin = self.begin + number * self.step
             yield begin, min(begin + self.step, end)
@@ -242,7 +242,7 @@ Value: TypeAlias = Callable[[Piece, float, float], float | None]
 
 
 def line(pieces: Sequence[Piece], axis: Axis, end: float, value: Value) -> Line:
-    """Return a figure over time: `value` of the piece that covers each step; None where none does."""
+    """Evaluate `value` for each step on the piece that covers it. Steps without a piece are None."""
     found: Line = []
     for begin, until in axis.spans(end):
         covering = next((piece for piece in pieces if piece.covers(begin, until)), None)
@@ -251,7 +251,7 @@ def line(pieces: Sequence[Piece], axis: Axis, end: float, value: Value) -> Line:
 
 
 def rate(name: str) -> Value:
-    """Return what gives the growth of a counter a second."""
+    """Return a function that computes a counter's growth per second."""
 
     def value(piece: Piece, begin: float, end: float) -> float | None:
         track = piece.tracks.get(name)
@@ -264,7 +264,7 @@ def rate(name: str) -> Value:
 
 
 def mean(name: str) -> Value:
-    """Return what gives the mean of a figure, each value weighted with the time for which it was."""
+    """Return a function that computes the time-weighted mean of a metric."""
 
     def value(piece: Piece, begin: float, end: float) -> float | None:
         track = piece.tracks.get(name)
@@ -281,7 +281,9 @@ def mean(name: str) -> Value:
 
 
 def utilization(piece: Piece, begin: float, end: float) -> float | None:
-    """Return the share of a device that was at work, 0 to 1: of a GPU, of its multiprocessors where it says that."""
+    """Return the utilization of a device from 0 to 1. For GPUs, prefer the multiprocessors' activity if it was
+    recorded.
+    """
     if piece.device.startswith("host:"):
         busy = rate("cpu")(piece, begin, end)
         return None if busy is None else min(1.0, busy / piece.cores)
@@ -290,11 +292,11 @@ def utilization(piece: Piece, begin: float, end: float) -> float | None:
 
 
 def power(piece: Piece, begin: float, end: float) -> float | None:
-    """Return watts: as the device says them, else by its counter of energy."""
+    """Return the power in watts, as reported or derived from the energy counter."""
     return mean("w")(piece, begin, end) if "w" in piece.tracks else rate("j")(piece, begin, end)
 
 
-#: Figures over time, by name.
+#: Functions that compute each metric over time.
 LINES: Mapping[str, Value] = {
     "utilization": utilization,
     "memory": mean("m"),
@@ -307,14 +309,14 @@ LINES: Mapping[str, Value] = {
 
 
 def lines(recorded: Recorded, axis: Axis, figure: str) -> dict[str, Line]:
-    """Return one of LINES over time, by device; those of which nothing is known are left out."""
+    """Return a metric of LINES over time, by device. Devices without data are omitted."""
     value = LINES[figure] if figure not in ("receive", "transmit") else _link(figure)
     found = {name: line(pieces, axis, recorded.end, value) for name, pieces in recorded.pieces.items()}
     return {name: each for name, each in found.items() if any(one is not None for one in each)}
 
 
 def _link(figure: str) -> Value:
-    """Return what gives bytes a second: of a host its network's counter, of a GPU its bus as it says them."""
+    """Return a function that computes bytes per second: of a host's network counter, or of a GPU's bus."""
     short = {"receive": "rx", "transmit": "tx"}[figure]
     return lambda piece, begin, end: (rate if piece.device.startswith("host:") else mean)(short)(piece, begin, end)
 
@@ -323,11 +325,11 @@ def _link(figure: str) -> Value:
 
 
 def summary(recorded: Recorded) -> Json:
-    """Return `{name, begin, seconds, energy_joules, devices}`, of each device what it did; None: it is not known.
+    """Return `{name, begin, seconds, energy_joules, devices}`. Unknown values are None.
 
-    A device has: device, host, title, samples, missed, seconds (that samples cover), utilization and memory_bytes
-    (mean, p95, max), idle_ratio, power_watts (mean, max), energy_joules, receive, transmit, read and write (bytes in
-    all; mean and max a second), profiler_ratio (the share of its host's cores that sampling took).
+    A device has: device, host, title, samples, missed, seconds (covered by samples), utilization and memory_bytes
+    (mean, p95, max), idle_ratio, power_watts (mean, max), energy_joules, receive, transmit, read and write (total
+    bytes; mean and max per second), profiler_ratio (the share of its host's cores that sampling used).
     """
     axis = Axis.of(recorded)
     figures = {name: lines(recorded, axis, name) for name in LINES}

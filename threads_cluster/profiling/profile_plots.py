@@ -1,4 +1,4 @@
-"""Plots of a profile by matplotlib, which the extra `plots` brings: a panel a figure, a line a device, for a report."""
+"""Plots of a profile with matplotlib, from the extra `plots`: one panel per metric, and one line per device."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from threads_cluster.errors import BadArgument
 from threads_cluster.profiling import profile_analysis
 from threads_cluster.profiling.profile_analysis import Axis, Line, Recorded
 
-#: What a plot can be, by the ending of its file.
+#: File formats of plots, by file extension.
 FORMATS = ("pdf", "png", "svg")
-#: Lines that are told apart by their colours; more are drawn as one band with the median.
+#: Maximum number of lines with distinct colors. More lines are drawn as one band with their median.
 _COLOURED = 10
-#: Colours that remain apart for people who see few, by Okabe and Ito, then two greys and a brown.
+#: Colors that color-blind readers can distinguish, by Okabe and Ito, and two grays and a brown.
 _COLOURS = (
     "#0072B2",
     "#E69F00",
@@ -29,7 +29,7 @@ _COLOURS = (
     "#8C613C",
     "#B3B3B3",
 )
-#: Panels: figure, title, unit, what one unit is, least top of the axis.
+#: Panels: metric, title, unit, value of one unit, minimum upper limit of the axis.
 _PANELS = (
     ("utilization", "Utilisation", "%", 0.01, 100.0),
     ("memory", "Memory in use", "GiB", float(1 << 30), None),
@@ -43,7 +43,7 @@ _INCHES, _PANEL_INCHES = 8.27, 1.65
 
 
 def check(file: Path) -> None:
-    """Raise BadArgument unless a plot can be written as this file asks for, before anything is read."""
+    """Raise BadArgument if the plot's format is not supported or its folder does not exist."""
     if file.suffix.lower().lstrip(".") not in FORMATS:
         raise BadArgument(f"--plot: {file} must end with .{', .'.join(FORMATS)}")
     if not file.absolute().parent.is_dir():
@@ -59,7 +59,7 @@ def _figure() -> Any:
 
 
 def write(recorded: Recorded, file: Path) -> None:
-    """Draw the profile into a file, by its ending PDF, PNG or SVG. Errors as `check`; OSError for the disk's."""
+    """Draw the profile into a PDF, PNG or SVG file. Raises the same errors as `check`, and OSError."""
     check(file)
     axis = Axis.of(recorded)
     known = [(panel, found) for panel in _PANELS if (found := profile_analysis.lines(recorded, axis, panel[0]))]
@@ -75,7 +75,7 @@ def write(recorded: Recorded, file: Path) -> None:
 
 
 def _metadata(file: Path) -> dict[str, Any]:
-    """Return what keeps the moment of drawing out of a file, so that one profile is one file."""
+    """Return metadata without the creation time, so that plots are reproducible."""
     return {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(file.suffix.lower().lstrip("."), {})
 
 
@@ -110,7 +110,7 @@ def _scaled(values: Line, one: float) -> list[float]:
 
 
 def _band(place: Any, axis: Axis, several: Sequence[Sequence[float]]) -> None:
-    """Draw the least, the median and the most of many devices at each moment."""
+    """Draw the minimum, median and maximum of many devices over time."""
     low, middle, high = list[float](), list[float](), list[float]()
     for column in zip(*several, strict=True):
         there = sorted(value for value in column if value == value)

@@ -1,1 +1,1 @@
-"""Hosts that are reached over SSH: those of cluster.yaml."""
+"""Access to the hosts of cluster.yaml over SSH."""

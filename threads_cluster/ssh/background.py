@@ -1,4 +1,4 @@
-"""An event loop beside the command: what it waits for ends with Ctrl-C, and hosts are heard while output is written."""
+"""An event loop in a background thread, so that Ctrl-C cancels work and connections stay alive during output."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 Answer = TypeVar("Answer")
-#: Seconds in which what was cancelled ends, and in which all does.
+#: Timeouts in seconds for cancelling tasks, and for closing the loop.
 _CANCEL_SECONDS, _END_SECONDS = 3.0, 8.0
 
 
 class Background:
-    """An event loop in a thread of its own, which runs until it is closed."""
+    """Event loop that runs in its own thread until it is closed."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -22,18 +22,18 @@ class Background:
         self._thread.start()
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Cancel what runs, then do what is last, and end; within some seconds."""
+        """Cancel running tasks, run `last`, and stop the loop. Takes a few seconds at most."""
         self.start(self._end(last))
         self._thread.join(_END_SECONDS)
         if not self._thread.is_alive():
             self._loop.close()
 
     def start(self, work: Coroutine[Any, Any, Answer]) -> Any:
-        """Begin something; the answer's `result()` waits for it."""
+        """Start a coroutine. The result() of the returned future waits for it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, Answer], seconds: float | None = None) -> Answer:
-        """Return what something returns. A Ctrl-C meanwhile cancels it. TimeoutError after `seconds`."""
+        """Run a coroutine and return its result. Ctrl-C cancels it. Raises TimeoutError after `seconds`."""
         future = self.start(work)
         try:
             answer: Answer = future.result(seconds)

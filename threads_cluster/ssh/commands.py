@@ -1,4 +1,4 @@
-"""`cluster health`, `up` and `down`: the hosts of cluster.yaml, and those of the cluster."""
+"""The commands `health`, `up` and `down`, for the hosts of cluster.yaml and of the cluster."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def health(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show how hosts are, all asked at once: those of cluster.yaml over SSH, and those of the cluster."""
+    """Show the health of the hosts of cluster.yaml, checked over SSH, and of the cluster's hosts."""
     from threads_cluster.ssh.hosts import Hosts
 
     session: Session = ctx.find_root().obj
@@ -53,7 +53,7 @@ def health(
 
 
 def found(path: Path | None) -> ClusterConfig | None:
-    """Return the configuration; None where none is named and ./cluster.yaml is not there."""
+    """Read the configuration. Return None if no file is named and ./cluster.yaml does not exist."""
     from threads_cluster.ssh import hosts
 
     return hosts.configuration(path)
@@ -91,9 +91,9 @@ def up(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have the hosts of cluster.yaml work for the cluster of this checkout: installs and joins each over SSH.
+    """Install the hosts of cluster.yaml over SSH and join them to the cluster of this checkout.
 
-    Hosts that work for it already are left as they are.
+    Hosts that already work for the cluster are not changed.
     """
     from threads_cluster.ssh import up as hosts
     from threads_cluster.ssh.hosts import Hosts
@@ -115,7 +115,7 @@ def down(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have the hosts of cluster.yaml leave the cluster: their workers end, and so do their tokens."""
+    """Remove the hosts of cluster.yaml from the cluster. Their workers stop, and their tokens are revoked."""
     from threads_cluster.ssh import up as hosts
     from threads_cluster.ssh.hosts import Hosts
 

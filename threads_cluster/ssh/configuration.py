@@ -1,4 +1,4 @@
-"""cluster.yaml: which hosts there are, and how they are reached, judged and kept up to date."""
+"""Models of cluster.yaml, which lists hosts and how to connect to them, check them and sync files."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from threads_cluster import errors
 
-#: Looked for in the current folder.
+#: File name in the current folder.
 FILE = "cluster.yaml"
-#: Bytes of one file, levels of its lists and mappings, and its hosts.
+#: Limits of cluster.yaml: size in bytes, nesting depth, and number of hosts.
 MAX_BYTES, _MAX_DEPTH, MAX_NODES = 256 << 10, 8, 1000
 
-#: None begins with -, which ssh would take for an option.
+#: No value can start with "-", because ssh would parse it as an option.
 _Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}$")]
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:%-]{0,252}$")]
 _User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,63}$")]
 _Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 _Path = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,1024}$")]
-#: A folder on a host: from its root, or from the user's home.
+#: Folder on a host: an absolute path, or a path in the user's home.
 _Folder = Annotated[str, StringConstraints(pattern=r"^(/|~/)[^\x00-\x1f\x7f]{1,1023}$")]
 _Seconds = Annotated[float, Field(gt=0, le=3600)]
 _Weight = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
@@ -33,21 +33,21 @@ class _Part(BaseModel):
 
 
 class Node(_Part):
-    """A host; what is not given is that of `ssh`, of ~/.ssh/config, or of ssh itself."""
+    """A host. Defaults come from `ssh`, from ~/.ssh/config, and from ssh itself."""
 
     host: _Host
-    #: In tables and for --host; default: the host.
+    #: Name in tables and for --host. Defaults to the host.
     name: _Name = ""
     user: _User | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     key_file: _Path | None = None
-    #: What is run here for its connection, as ssh's ProxyCommand: %h, %p and %r are host, port and user.
+    #: Local command for the connection, like ssh's ProxyCommand. %h, %p and %r are host, port and user.
     proxy_command: _Path | None = None
     remote_root: _Folder | None = None
-    #: A Python there that has what requirements/local.txt names; default: up makes an environment.
+    #: Python on the host that has the packages of requirements/local.txt. By default, `up` creates an environment.
     python: _Path | None = None
     labels: tuple[_Label, ...] = ()
-    #: What `cluster up` starts there.
+    #: Number of CPU workers that `cluster up` starts on the host.
     workers: Annotated[int, Field(ge=0, le=64)] = 1
     gpu: bool = False
     runner: bool = False
@@ -65,36 +65,36 @@ class Node(_Part):
 
 
 class Ssh(_Part):
-    #: Seconds until a host that does not answer is given up.
+    #: Connect timeout in seconds.
     timeout: _Seconds = 10.0
-    #: Connections to one host at most; each carries several commands at once.
+    #: Maximum number of connections per host. Each connection runs several commands at once.
     pool_size: Annotated[int, Field(ge=1, le=64)] = 10
     key_file: _Path | None = None
-    #: Keys of hosts; default: ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts.
+    #: File of known host keys. Defaults to ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts.
     known_hosts: _Path | None = None
 
 
 class HealthCheck(_Part):
-    #: Hosts that are asked at once.
+    #: Maximum number of hosts that are checked at once.
     max_workers: Annotated[int, Field(ge=1, le=1000)] = 20
-    #: Seconds until a host that has not said how it is counts as unhealthy.
+    #: Seconds after which a host that has not answered is unhealthy.
     timeout: _Seconds = 3.0
     cpu_weight: _Weight = 1.0
     gpu_weight: _Weight = 3.0
-    #: Seconds between two looks of `health --watch`; 0: 2 s.
+    #: Interval in seconds between checks of `health --watch`; 0 means 2 s.
     refresh_interval: Annotated[float, Field(ge=0, le=3600)] = 0.0
 
 
 class Sync(_Part):
-    #: Lines of .gitignore: what is not sent, beside what is never sent.
+    #: Patterns of .gitignore for files that are not sent, in addition to built-in exclusions.
     exclude_patterns: tuple[_Path, ...] = (".git", "__pycache__", ".env", "node_modules")
 
 
 class ClusterConfig(_Part):
-    """All of cluster.yaml."""
+    """Contents of cluster.yaml."""
 
     nodes: Annotated[tuple[Node, ...], Field(min_length=1, max_length=MAX_NODES)]
-    #: Folder on each host, in which each folder that is sent gets one of its name.
+    #: Folder on each host that contains the synced folders.
     remote_root: _Folder = "~/grid_workspace"
     ssh: Ssh = Ssh()
     health_check: HealthCheck = HealthCheck()
@@ -102,11 +102,11 @@ class ClusterConfig(_Part):
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> ClusterConfig:
-        """Read a file. BadArgument with its name, a line and the path of a key that is wrong."""
+        """Parse a file. A BadArgument error contains the file name, the line and the invalid key."""
         return _read(Path(path))
 
     def node(self, name: str) -> Node:
-        """Return a node by its name. BadArgument with those that there are."""
+        """Return a node by name. A BadArgument error lists the valid names."""
         for node in self.nodes:
             if node.name == name:
                 return node
@@ -114,12 +114,12 @@ class ClusterConfig(_Part):
         raise errors.BadArgument(f"no node of {FILE} is called {name}; there are {names}", "host")
 
     def root(self, node: Node) -> str:
-        """Return the folder on a host in which folders that are sent lie."""
+        """Return the folder on a host that contains the synced folders."""
         return node.remote_root or self.remote_root
 
 
 def _read(path: Path) -> ClusterConfig:
-    from threads_protocol import yaml_texts  # a package that hosts of the cluster alone do not need
+    from threads_protocol import yaml_texts  # not installed with clients that do not use SSH
 
     try:
         with path.open("rb") as file:
@@ -135,7 +135,7 @@ def _read(path: Path) -> ClusterConfig:
     if not isinstance(value, dict):
         raise errors.BadArgument(f"{path}:1: must be a mapping with the key nodes, as in: nodes: [gpu1, gpu2]")
     try:
-        # An empty value is one that is not given.
+        # An empty value is the same as a missing one.
         read = ClusterConfig.model_validate(_given(value))
     except ValidationError as error:
         raise _wrong(path, value, error) from None
@@ -144,7 +144,7 @@ def _read(path: Path) -> ClusterConfig:
 
 
 def _line(value: Any, place: tuple[str | int, ...]) -> int:
-    """Return the line of a place, else of what is around it."""
+    """Return the line of a path within the file, or of its longest existing prefix."""
     from threads_protocol.yaml_texts import START, find_position
 
     return find_position(value, place, START).line
@@ -157,7 +157,7 @@ def _given(value: Any) -> Any:
 
 
 def _wrong(path: Path, value: Any, error: ValidationError) -> errors.BadArgument:
-    """Return the first complaint with its line, and how many more there are."""
+    """Return the first error with its line, and the number of further errors."""
     several = error.errors(include_url=False)
     first = several[0]
     place = tuple(first["loc"])
@@ -173,7 +173,7 @@ def _wrong(path: Path, value: Any, error: ValidationError) -> errors.BadArgument
     return errors.BadArgument(f"{path}:{_line(value, place)}: {dotted(place)}: {text}{more}")
 
 
-#: What a text may be, where a pattern says it shortest.
+#: Descriptions of the valid characters of fields that have a pattern.
 _PLAIN = {
     "host": "a host is a name or an address",
     "name": "a name has letters, digits and . _ - and begins with a letter or digit",
@@ -183,14 +183,14 @@ _PLAIN = {
 
 
 def _keys(place: Iterable[str | int]) -> list[str]:
-    """Return the keys of the mapping at a place."""
+    """Return the valid keys of the mapping at a path."""
     parts: dict[str | int, type[BaseModel]] = {"nodes": Node, "ssh": Ssh, "health_check": HealthCheck, "sync": Sync}
     names = [parts[part].model_fields for part in place if part in parts]
     return list(names[-1] if names else ClusterConfig.model_fields)
 
 
 def dotted(place: Iterable[str | int]) -> str:
-    """Return a place as people write it: nodes[2].port"""
+    """Format a path for messages, such as nodes[2].port."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     return text.removeprefix(".")
 
@@ -207,5 +207,5 @@ def _check_names(path: Path, value: Any, nodes: Iterable[Node]) -> None:
 
 
 def bracketed(host: str) -> str:
-    """Return a host as it stands before a colon: an IPv6 address in brackets."""
+    """Enclose an IPv6 address in brackets, for use before a colon."""
     return f"[{host}]" if ":" in host and not re.match(r"\[", host) else host

@@ -1,6 +1,7 @@
-"""Sent to a host, and run there by its Python: starts one program, and lets nothing of it outlive who asked for it.
+"""Guard that runs a program on a host and ensures that no process of it outlives its connection.
 
-It stands alone and knows Python 3.9. The first line of stdin is the request; what follows says that somebody waits.
+This file is sent to the host and runs alone on Python 3.9 or later. The first line of stdin is the request. Each later
+byte is a keep-alive from the client.
 """
 
 import ctypes
@@ -16,17 +17,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-#: Seconds between SIGTERM and SIGKILL, and until what cannot be ended is left.
+#: Seconds from SIGTERM to SIGKILL, and seconds after which processes that cannot be killed are abandoned.
 GRACE_SECONDS, LEAVE_SECONDS = 2.0, 20.0
-#: Exit codes as those of env and timeout: not started, cannot be executed, not found, out of time.
+#: Exit codes of env and timeout: not started, not executable, not found, timed out.
 NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT = 125, 126, 127, 124
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(request: dict[str, Any]) -> None:
-    """Run the program of a request; its exit code is this process' own."""
+    """Run the program of a request, and exit with its exit code."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    # What the program leaves behind becomes a child of this process, wherever it went.
+    # Adopt all orphaned descendants of the program, even if they change their session.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = started(request)
     over: list[str] = []
@@ -39,7 +40,7 @@ def main(request: dict[str, Any]) -> None:
 
 
 def started(request: dict[str, Any]) -> Any:
-    """Return the program's process; exits where it cannot be started."""
+    """Start the program and return its process. Exit if it cannot be started."""
     try:
         os.chdir(request["folder"])
     except OSError as error:
@@ -53,14 +54,14 @@ def started(request: dict[str, Any]) -> Any:
 
 
 def refuse(code: int, what: str, error: OSError) -> None:
-    """Say on stderr what went wrong, and exit."""
+    """Print an error on stderr and exit."""
     sys.stderr.write(f"cluster: {what!a}: {error.strerror}\n")
     sys.stderr.flush()
     os._exit(code)
 
 
 def watch(silent_seconds: float, timeout_seconds: float, over: list[str]) -> None:
-    """End everything once nobody waits any more, or once the time is over; 0: never."""
+    """Kill everything once keep-alives stop, or after the timeout. A timeout of 0 means none."""
     deadline = time.monotonic() + (timeout_seconds or float("inf"))
     while True:
         left = deadline - time.monotonic()
@@ -73,7 +74,7 @@ def watch(silent_seconds: float, timeout_seconds: float, over: list[str]) -> Non
 
 
 def heard(seconds: float) -> bool:
-    """Tell whether somebody waits: something came within the seconds. At the end of stdin nobody does, and all ends."""
+    """Return True if a keep-alive arrived within `seconds`. At the end of stdin, kill everything and exit."""
     ready, _, _ = select.select([0], [], [], seconds)
     if not ready:
         return False
@@ -84,7 +85,7 @@ def heard(seconds: float) -> bool:
 
 
 def end_all() -> None:
-    """End all that came from this process; returns when nothing of it is left, or cannot be ended."""
+    """Kill all descendants of this process. Return once none is left or the rest cannot be killed."""
     begun, told = time.monotonic(), set[int]()
     while time.monotonic() - begun < LEAVE_SECONDS:
         left = descendants()
@@ -99,10 +100,10 @@ def end_all() -> None:
 
 
 def descendants() -> set[int]:
-    """Return the processes below this one that have not ended."""
+    """Return the running descendants of this process."""
     parents = {}
     for place in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has exited
             state, parent = place.read_bytes().rpartition(b")")[2].split()[:2]
             if state != b"Z":
                 parents[int(place.parent.name)] = int(parent)

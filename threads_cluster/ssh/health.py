@@ -1,4 +1,4 @@
-"""Health of all hosts at once: those of cluster.yaml, asked over SSH, and those whose workers tell the cluster."""
+"""Health of all hosts: the hosts of cluster.yaml, checked over SSH, and the hosts that the cluster reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def of_nodes(pool: Pool, nodes: Sequence[Node] | None = None) -> list[Health]:
-    """Return how some or all hosts of a configuration are, in its order; it takes as long as the slowest."""
+    """Check some or all hosts of a configuration in parallel. Return their health in the same order."""
     places = asyncio.Semaphore(pool.config.health_check.max_workers)
 
     async def one(node: Node) -> Health:
@@ -28,7 +28,7 @@ async def of_nodes(pool: Pool, nodes: Sequence[Node] | None = None) -> list[Heal
 
 
 def of_joined(rows: Iterable[Mapping[str, Any]], check: HealthCheck) -> list[Health]:
-    """Return how hosts are by what their workers tell: rows of /api/hosts."""
+    """Convert hosts in the format of /api/hosts to their health."""
     return [_joined(row, check) for row in rows]
 
 
@@ -58,19 +58,19 @@ def _joined(row: Mapping[str, Any], check: HealthCheck) -> Health:
 
 
 def together(nodes: Sequence[Health], joined: Sequence[Health]) -> list[Health]:
-    """Return both, with a host of cluster.yaml that has joined as it was found over SSH."""
+    """Merge both lists. A host in both keeps its health from SSH."""
     names = {each.name for each in nodes}
     return [*nodes, *(each for each in joined if each.name not in names)]
 
 
 def best(several: Iterable[Health]) -> Health | None:
-    """Return the host with the least score among the healthy ones, else among all that are reached; None without."""
+    """Return the healthy host with the lowest score, else the lowest score of any reachable host, else None."""
     scored = [each for each in several if each.reachable and each.score is not None]
     return min(scored, key=lambda each: (not each.healthy, each.score, each.name), default=None)
 
 
 def chosen(several: Sequence[Health]) -> Health:
-    """Return the best host. ClientError where none is reached."""
+    """Return the best host. Raise ClientError if no host is reachable."""
     found = best(several)
     if found is None:
         reasons = "; ".join(f"{each.name} {each.reason}" for each in several[:5])
@@ -82,7 +82,7 @@ def chosen(several: Sequence[Health]) -> Health:
 
 
 def row(each: Health, best_one: Health | None) -> dict[str, Any]:
-    """Return a host as JSON."""
+    """Return a host's health as a JSON object."""
     return {
         **{name: value for name, value in dataclasses.asdict(each).items() if name != "advice"},
         "healthy": each.healthy,
@@ -92,7 +92,7 @@ def row(each: Health, best_one: Health | None) -> dict[str, Any]:
 
 
 def line(each: Health, best_one: Health | None) -> str:
-    """Return a host as a line of text."""
+    """Format a host's health as one line."""
     verdict = "✓ HEALTHY" if each.healthy else "✗ UNHEALTHY"
     head = f"{each.name:<20} {verdict:<13}  "
     if each.load1 is None or each.score is None or not each.reachable:

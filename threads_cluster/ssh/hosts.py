@@ -1,4 +1,4 @@
-"""Hosts that can be used now: those of cluster.yaml, over connections that are kept, and those of the cluster."""
+"""Available hosts: the hosts of cluster.yaml, with persistent connections, and the hosts of the cluster."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ if TYPE_CHECKING:
     from threads_cluster.ssh.configuration import ClusterConfig
     from threads_cluster.ssh.probe import Health
 
-#: Returns rows of /api/hosts. ClientError where no cluster answers.
+#: Returns hosts in the format of /api/hosts. Raises ClientError if the cluster is not reachable.
 Tell: TypeAlias = Callable[[], list[dict[str, Any]]]
-#: The configuration of a folder, which need not be there.
+#: Default configuration file. It does not have to exist.
 _FILE = Path("cluster.yaml")
-#: Seconds between two looks where cluster.yaml says nothing.
+#: Default interval in seconds between two health checks.
 _REFRESH_SECONDS = 2.0
 
 
 def configuration(path: Path | None) -> ClusterConfig | None:
-    """Return what a file says; None where none is named and ./cluster.yaml is not there. BadArgument, Misconfigured."""
+    """Read a configuration file. Return None if no path is given and ./cluster.yaml does not exist.
+
+    Raises BadArgument if the file is invalid, and Misconfigured if a package is missing.
+    """
     if path is None and not _FILE.exists():
         return None
     refusals.check_installed()
@@ -35,7 +38,7 @@ def configuration(path: Path | None) -> ClusterConfig | None:
 
 
 def best(tell: Tell, path: Path | None) -> str:
-    """Return the name of the best host of all. ClientError where none is reached."""
+    """Return the name of the best host. Raise ClientError if no host is reachable."""
     from threads_cluster.ssh import health
 
     with Hosts(tell, configuration(path)) as hosts:
@@ -43,7 +46,7 @@ def best(tell: Tell, path: Path | None) -> str:
 
 
 class Hosts:
-    """Hosts of cluster.yaml, whose connections stay open within a `with` block, and those of the cluster."""
+    """Hosts of cluster.yaml, with connections that stay open within a `with` block, and hosts of the cluster."""
 
     def __init__(self, tell: Tell, config: ClusterConfig | None) -> None:
         self._tell, self.config = tell, config
@@ -65,15 +68,15 @@ class Hosts:
 
     @property
     def refresh_seconds(self) -> float:
-        """Seconds between two looks."""
+        """Interval in seconds between two health checks."""
         return (self.config.health_check.refresh_interval if self.config else 0) or _REFRESH_SECONDS
 
     def run(self, work: Coroutine[Any, Any, Any], seconds: float | None = None) -> Any:
-        """Return what something with the pool returns. A Ctrl-C meanwhile cancels it. TimeoutError after `seconds`."""
+        """Run a coroutine that uses the pool. Ctrl-C cancels it. Raises TimeoutError after `seconds`."""
         return self._background.run(work, seconds)
 
     def health(self) -> list[Health]:
-        """Ask all of them at once. ClientError where there is no cluster.yaml and no cluster answers."""
+        """Check all hosts at once. Raise ClientError if there is neither cluster.yaml nor a reachable cluster."""
         from threads_cluster.ssh import health
         from threads_cluster.ssh.configuration import HealthCheck
 
@@ -85,9 +88,9 @@ class Hosts:
 
 
 class _Told:
-    """Rows of the cluster's hosts, asked for beside what else is asked."""
+    """Request for the cluster's hosts that runs in parallel with the checks over SSH."""
 
-    #: Seconds for which they are waited for once all else has answered.
+    #: Seconds to wait for the response after all SSH checks have finished.
     _PATIENCE_SECONDS = 1.0
 
     def __init__(self, tell: Tell) -> None:
@@ -104,7 +107,7 @@ class _Told:
             self._why = str(error)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return them; none, and a note on stderr, where the cluster does not tell them."""
+        """Return the hosts. If the request failed, print a note on stderr and return an empty list."""
         self._asking.join(self._PATIENCE_SECONDS)
         if self._why:
             show.say(f"note: only hosts of cluster.yaml are known: {self._why}")

@@ -1,4 +1,4 @@
-"""Connections to hosts that are kept: a command on one takes a round trip, a new connection takes many and a key."""
+"""Pool of SSH connections. A command on an open connection takes one round trip; connecting takes many."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ from threads_cluster.ssh import refusals
 from threads_cluster.ssh.configuration import ClusterConfig, Node
 from threads_cluster.ssh.refusals import HostTrouble
 
-#: Commands at once over one connection; sshd takes ten sessions each (MaxSessions).
+#: Maximum number of concurrent commands per connection. sshd allows ten sessions by default (MaxSessions).
 CHANNELS = 8
-#: Where keys of hosts are looked for.
+#: Default files of known host keys.
 _KNOWN = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
-#: Questions whether a silent host lives that may stay unanswered; a third of ssh.timeout is between them.
+#: Number of unanswered keep-alives that close a connection. They are ssh.timeout / 3 apart.
 _ALIVE_COUNT = 2
-#: Seconds for which a connection that is closed may take its leave.
+#: Seconds to wait for a connection to close cleanly.
 _CLOSE_SECONDS = 1.0
 
 
 class _Line:
-    """A connection, the process that carries it where there is a ProxyCommand, and the commands that use it."""
+    """A connection, its ProxyCommand process, and the number of its commands."""
 
     def __init__(self, connection: Any, proxy: asyncio.subprocess.Process | None) -> None:
         self.connection, self._proxy = connection, proxy
         self.used = 0
-        #: A command on it was left; sshd may count it as long as it likes. No other is begun.
+        #: True once a command was aborted. sshd can still count that session, so the connection accepts no new
+        #: commands.
         self.left = False
 
     @property
@@ -46,7 +47,7 @@ class _Line:
 
     @contextlib.contextmanager
     def command(self) -> Iterator[Any]:
-        """Yield the connection; the last command ends one that was left."""
+        """Yield the connection for one command. The last command closes it if a command was aborted."""
         try:
             yield self.connection
         except BaseException:
@@ -68,12 +69,12 @@ class _Line:
 
 
 class _HostLines:
-    """Connections to one host: as many as its commands need, and no more than are allowed."""
+    """Connections to one host. Opens as many as its commands need, up to the configured maximum."""
 
     def __init__(self, node: Node, config: ClusterConfig) -> None:
         self._node, self._config = node, config
         self._lines: list[_Line] = []
-        #: All that were ever connected and may still be open.
+        #: All connections that can still be open.
         self._all: list[_Line] = []
         self._connecting = asyncio.Lock()
         self._room = asyncio.Semaphore(config.ssh.pool_size * CHANNELS)
@@ -86,10 +87,10 @@ class _HostLines:
                 yield connection
 
     async def _taken(self, seconds: float) -> _Line:
-        """Return a line with room, which is taken up by one; a new one where none has."""
+        """Reserve a session on a connection. Connect if all connections are full."""
         if line := self._free():
             return line
-        async with self._connecting:  # who waited here finds room in what was connected meanwhile
+        async with self._connecting:  # Another task may have connected while this one waited for the lock.
             if line := self._free():
                 return line
             await self._forget_ended()
@@ -116,7 +117,7 @@ class _HostLines:
 
 
 class Pool:
-    """Connections to all hosts of a configuration. Made and used in one event loop."""
+    """Connections to all hosts of a configuration. Create and use it in one event loop."""
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
@@ -124,9 +125,9 @@ class Pool:
 
     @contextlib.asynccontextmanager
     async def channel(self, node: Node, seconds: float | None = None) -> AsyncIterator[Any]:
-        """Yield a connection with room for one command. HostTrouble, also for what goes wrong with the connection.
+        """Yield a connection for one command. Connection errors are raised as HostTrouble.
 
-        `seconds`: until a host that does not answer is given up; default: `ssh.timeout`.
+        `seconds` is the connect timeout, by default `ssh.timeout`.
         """
         patience = seconds or self.config.ssh.timeout
         host = self._hosts.setdefault(node.name, _HostLines(node, self.config))
@@ -137,7 +138,7 @@ class Pool:
             raise refusals.trouble(node, error, seconds=patience, user=_user(node)) from None
 
     async def close(self) -> None:
-        """Close all connections; what they carry ends."""
+        """Close all connections, which aborts their commands."""
         await asyncio.gather(*(host.close() for host in self._hosts.values()))
         self._hosts.clear()
 
@@ -147,13 +148,13 @@ def _user(node: Node) -> str:
 
 
 async def _connected(node: Node, config: ClusterConfig, seconds: float) -> _Line:
-    """Return a new connection to a host whose key is known. HostTrouble."""
+    """Connect to a host and verify its key. Raises HostTrouble."""
     keys = _KnownKeys(config)
     offered: list[Any] = []
 
     class Client(asyncssh.SSHClient):  # type: ignore[misc]
         def validate_host_public_key(self, host: str, addr: str, port: int, key: Any) -> bool:
-            """Refuse: it is asked only of keys that are not known."""
+            """Reject the key. asyncssh calls this only for unknown keys."""
             offered.append(key)
             return False
 
@@ -184,7 +185,7 @@ async def _connected(node: Node, config: ClusterConfig, seconds: float) -> _Line
 
 
 def _options(node: Node, config: ClusterConfig) -> dict[str, Any]:
-    """Return what was stated; all else is that of ~/.ssh/config and of the agent."""
+    """Return the configured connection options. Others come from ~/.ssh/config and the SSH agent."""
     key_file = node.key_file or config.ssh.key_file
     stated = {
         "username": node.user,
@@ -195,7 +196,7 @@ def _options(node: Node, config: ClusterConfig) -> dict[str, Any]:
 
 
 async def _proxied(node: Node) -> tuple[asyncio.subprocess.Process, socket.socket]:
-    """Start a ProxyCommand; the process, and what reads and writes its stdout and stdin. No shell reads its words."""
+    """Start a ProxyCommand without a shell. Return its process, and a socket connected to its stdin and stdout."""
     values = {"%h": node.host, "%p": str(node.port or 22), "%r": _user(node), "%%": "%"}
     try:
         words = shlex.split(node.proxy_command or "")
@@ -215,25 +216,25 @@ async def _proxied(node: Node) -> tuple[asyncio.subprocess.Process, socket.socke
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """End a ProxyCommand with what it has started."""
+    """Kill a ProxyCommand and its child processes."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
 
 
 class _KnownKeys:
-    """Keys of hosts that are known."""
+    """Known host keys."""
 
     def __init__(self, config: ClusterConfig) -> None:
         stated = config.ssh.known_hosts
         self._files = [Path(name).expanduser() for name in ((stated,) if stated else _KNOWN)]
-        #: Where a further one belongs.
+        #: File to which a new key should be added.
         self.file = stated or _KNOWN[0]
-        #: Whether some key of the host is known.
+        #: True if a key of the host is known.
         self.found = False
 
     def of(self, host: str, address: str, port: int | None) -> Any:
-        """Return what asyncssh wants to know of a host. Misconfigured for a file that is none."""
+        """Return the known keys of a host in asyncssh's format. Raise Misconfigured if a file is invalid."""
         files = [str(path) for path in self._files if path.is_file()]
         try:
             known = asyncssh.match_known_hosts(asyncssh.read_known_hosts(files) if files else b"", host, address, port)

@@ -1,4 +1,4 @@
-"""How a host is: one question over SSH, and the score that follows from its answer."""
+"""Health check of one host: a single command over SSH, and the score computed from its output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from threads_cluster.terminal import visible
 if TYPE_CHECKING:
     from threads_cluster.ssh.pool import Pool
 
-#: Read by /bin/sh from stdin, so that it does not matter which shell the user has. A tool of GPUs that hangs is ended.
+#: Script for /bin/sh, sent on stdin so that the user's shell does not matter. nvidia-smi is limited to two seconds.
 _SCRIPT = b"""\
 LC_ALL=C; export LC_ALL
 read -r load rest </proc/loadavg && echo "load $load"
@@ -32,34 +32,34 @@ if command -v nvidia-smi >/dev/null 2>&1; then
 fi
 echo end
 """
-#: Bytes of an answer at most; a host that says more is not asked further.
+#: Maximum size of the output in bytes.
 _MOST_BYTES = 64 << 10
 _LINE = re.compile(rb"(load|cpus|total|available|gpu) ([0-9]{1,18}(?:\.[0-9]{1,9})?)")
-#: load1 / cpus above which a host has too much to do, and the use in percent at which a GPU is full.
+#: load1 / cpus above which a host is overloaded, and utilization in percent at which a GPU is full.
 _BUSY_LOAD, _FULL_GPU = 2.0, 95.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """A host as it was a moment ago."""
+    """Result of a host's last health check."""
 
     name: str
-    #: ssh: it is one of cluster.yaml; joined: its workers tell it.
+    #: ssh: a host of cluster.yaml. joined: a host that the cluster reports.
     source: str
     reachable: bool
-    #: Why it is not reachable, or not healthy; empty where it is.
+    #: Why the host is unreachable or unhealthy, else empty.
     reason: str = ""
-    #: What to do about it.
+    #: Suggested remedy.
     advice: str = ""
     load1: float | None = None
     cpus: int | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
-    #: Use of each GPU, in percent.
+    #: Utilization of each GPU in percent.
     gpus: tuple[float, ...] = ()
-    #: Less is better; None: not known.
+    #: Load score, where lower is better; None if unknown.
     score: float | None = None
-    #: Seconds until it had answered.
+    #: Duration of the check in seconds.
     seconds: float = 0.0
 
     @property
@@ -68,17 +68,17 @@ class Health:
 
     @property
     def gpu_percent(self) -> float | None:
-        """Mean use of the GPUs; None without."""
+        """Mean utilization of the GPUs, or None without GPUs."""
         return sum(self.gpus) / len(self.gpus) if self.gpus else None
 
 
 def score(load1: float, cpus: int, gpus: tuple[float, ...], check: HealthCheck) -> float:
-    """Return how busy a host is: cpu_weight * 100 * load1 / cpus + gpu_weight * mean use of its GPUs in percent."""
+    """Return the load score: cpu_weight * 100 * load1 / cpus + gpu_weight * mean GPU utilization in percent."""
     return check.cpu_weight * 100 * load1 / cpus + (check.gpu_weight * sum(gpus) / len(gpus) if gpus else 0.0)
 
 
 def trouble_of(load1: float, cpus: int, gpus: tuple[float, ...]) -> str:
-    """Return why a host that answers is not healthy; empty where it is."""
+    """Return why a reachable host is unhealthy, or "" if it is healthy."""
     if load1 / cpus > _BUSY_LOAD:
         return f"load {load1:.2f} on {cpus} cpus"
     if gpus and all(used >= _FULL_GPU for used in gpus):
@@ -87,7 +87,7 @@ def trouble_of(load1: float, cpus: int, gpus: tuple[float, ...]) -> str:
 
 
 async def asked(pool: Pool, node: Node) -> Health:
-    """Return how a host is. Never raises for a host that is not well; it takes `health_check.timeout` at most."""
+    """Check a host within `health_check.timeout`. Never raises for an unhealthy or unreachable host."""
     began, check = monotonic(), pool.config.health_check
     try:
         async with asyncio.timeout(check.timeout), pool.channel(node, check.timeout) as connection:
@@ -116,12 +116,12 @@ async def _answer(connection: Any, node: Node) -> bytes:
     finally:
         process.close()
     if len(said) <= _MOST_BYTES:
-        await process.wait_closed()  # sshd counts it until then
+        await process.wait_closed()  # sshd counts the session until it is closed
     return said
 
 
 def _judged(node: Node, said: bytes, check: HealthCheck, seconds: float) -> Health:
-    """Return what an answer says; HostTrouble for one that is none."""
+    """Parse the output of a check. Raise HostTrouble if it is invalid."""
     lines = said.splitlines()
     if len(said) > _MOST_BYTES or b"end" not in lines:
         began = visible(said[:100].decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""Why a host cannot be used over SSH, and what to do about it."""
+"""Errors of hosts that cannot be used over SSH, with advice."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from threads_cluster import errors
 from threads_cluster.ssh.configuration import Node
 
-#: Of the checkout: what asyncssh needs, by hashes.
+#: Requirements of the checkout, with hashes, that contain asyncssh.
 _PINNED = Path(__file__).resolve().parents[2] / "requirements" / "ssh.txt"
 
 
 class HostTrouble(errors.ClientError):
     """A host cannot be used."""
 
-    #: Whether another attempt may find it well.
+    #: True if another attempt can succeed.
     passing = False
 
     def __init__(self, node: Node, why: str, advice: str = "") -> None:
@@ -27,13 +27,13 @@ class HostTrouble(errors.ClientError):
 
 
 class Passing(HostTrouble):
-    """A host is not reached, or its connection was lost; another attempt may find it well."""
+    """A host is not reachable, or its connection was lost. Another attempt can succeed."""
 
     passing = True
 
 
 class Missing(errors.Misconfigured):
-    """A package that SSH needs is not installed."""
+    """A package required for SSH is not installed."""
 
     def __init__(self, package: str) -> None:
         super().__init__(f"hosts over SSH need the package {package}, which is not installed")
@@ -42,20 +42,20 @@ class Missing(errors.Misconfigured):
 
 
 def check_installed() -> None:
-    """Raise Missing where a package is not installed."""
+    """Raise Missing if a required package is not installed."""
     from importlib.util import find_spec
 
     for package in ("asyncssh", "yaml"):
         try:
             there = find_spec(package) is not None
-        except ValueError:  # one that is kept from being imported
+        except ValueError:  # the import of this package is blocked
             there = False
         if not there:
             raise Missing(package)
 
 
 def trouble(node: Node, error: BaseException, *, seconds: float, user: str) -> HostTrouble:
-    """Return what an error of a connection, or of what goes over it, means."""
+    """Convert an error of a connection or of a command into HostTrouble with advice."""
     import asyncssh
 
     if isinstance(error, HostTrouble):
@@ -73,13 +73,13 @@ def trouble(node: Node, error: BaseException, *, seconds: float, user: str) -> H
         return Passing(node, f"the connection was lost: {error.reason or type(error).__name__}", _reach(node))
     if isinstance(error, OSError):
         return Passing(node, f"is not reached: {_plainly(error)}", _reach(node))
-    if isinstance(error, ValueError):  # of a configuration that asyncssh does not take
+    if isinstance(error, ValueError):  # asyncssh rejected the configuration
         return HostTrouble(node, f"cannot be asked: {error}", _reach(node))
     raise error
 
 
 def not_known(node: Node, key: Any, *, known: bool, files: str) -> HostTrouble:
-    """Return the refusal of a key that is not in the file of known hosts: of a new host, or of a changed one."""
+    """Return the error for a host key that is not in the file of known hosts, either of a new host or changed."""
     fingerprint = f"{key.get_algorithm()} {key.get_fingerprint()}"
     if not known:
         advice = (
@@ -96,7 +96,7 @@ def not_known(node: Node, key: Any, *, known: bool, files: str) -> HostTrouble:
 
 
 def _plainly(error: OSError) -> str:
-    number = error.errno or 0  # those of name servers are negative
+    number = error.errno or 0  # getaddrinfo errors are negative
     return (os.strerror(number) if number > 0 else str(error) or type(error).__name__).lower()
 
 
@@ -105,7 +105,7 @@ def _reach(node: Node) -> str:
 
 
 def _ssh(node: Node, command: str) -> str:
-    """Return a command of OpenSSH for a host, which a person may paste."""
+    """Return an OpenSSH command line for a host that a user can paste."""
     words = [command]
     words += ["-p", str(node.port)] if node.port else []
     words += ["-i", node.key_file] if node.key_file else []

@@ -1,4 +1,4 @@
-"""A program on a host: its output as it comes, its exit code, and an end that leaves nothing of it."""
+"""Run a program on a host: stream its output, return its exit code, and leave no process behind."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from threads_cluster.ssh.configuration import Node
 from threads_cluster.ssh.pool import Pool
 from threads_cluster.ssh.refusals import Passing
 
-#: Some output of a program; None: it has ended.
+#: Output of a program, or None once it has exited.
 Piece: TypeAlias = tuple[Stream, bytes] | None
 _SOURCE = Path(guard.__file__).read_text()
-#: Reads the request, and runs what is in it; no secret is among the words of a process.
+#: Reads the request from stdin and executes it, so that no secret appears in process arguments.
 _READ = "import json,sys;r=json.loads(sys.stdin.buffer.readline());exec(r['source']);main(r)"
 _PIECE_BYTES = 64 << 10
-#: Pieces that wait to be written here; then the program waits.
+#: Maximum number of unread output chunks. The program blocks beyond it.
 _PIECES = 16
-#: Times that somebody is said to wait within the time after which nobody is.
+#: Number of keep-alives within the timeout for silence.
 _SIGNS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """Program that is to run."""
+    """A program and how to run it."""
 
     words: Sequence[str]
-    #: From the root of the host.
+    #: Working directory: an absolute path on the host.
     folder: str
     env: Mapping[str, str] = field(default_factory=dict)
-    #: Seconds until it is ended; 0: never.
+    #: Timeout in seconds; 0 means none.
     timeout_seconds: float = 0.0
 
 
 class Remote:
-    """One start of a program on a host. Used in the pool's event loop."""
+    """One run of a program on a host. Used in the pool's event loop."""
 
     def __init__(self, pool: Pool, node: Node, program: Program) -> None:
         self._pool, self._node, self._program = pool, node, program
-        #: Seconds without a sign from here after which the host ends the program.
+        #: Seconds without a keep-alive after which the host kills the program.
         self.silent_seconds = pool.config.ssh.timeout
         self._pieces: asyncio.Queue[Piece] = asyncio.Queue(_PIECES)
         self._process: Any = None
@@ -56,7 +56,7 @@ class Remote:
         self.tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Start it. HostTrouble where that cannot be asked for."""
+        """Start the program. Raise HostTrouble if the host cannot be reached."""
         connection = await self._open.enter_async_context(self._pool.channel(self._node))
         python = shell_path(self._node.python or "python3")
         self._process = await connection.create_process(f'exec {python} -c "{_READ}"', encoding=None)
@@ -78,7 +78,7 @@ class Remote:
         await self._pieces.put(None)
 
     async def _read(self, stream: Stream, reader: Any) -> None:
-        with contextlib.suppress(Exception):  # the connection was lost, which the missing exit code tells
+        with contextlib.suppress(Exception):  # the missing exit code reports a lost connection
             while data := await reader.read(_PIECE_BYTES):
                 await self._pieces.put((stream, data))
 
@@ -90,11 +90,11 @@ class Remote:
                 self._last_sign = monotonic()
 
     async def piece(self) -> Piece:
-        """Return what it has written; None at its end."""
+        """Return the next output, or None once the program has exited."""
         return await self._pieces.get()
 
     async def code(self) -> int:
-        """Return its exit code, 128 and its number for a signal. Passing where the connection was lost before."""
+        """Return the exit code, or 128+n after signal n. Raise Passing if the connection was lost before."""
         with contextlib.suppress(Exception):
             await self._process.wait_closed()
         status = self._process.exit_status
@@ -104,14 +104,14 @@ class Remote:
         return int(status)
 
     async def end(self) -> None:
-        """Have the host end it and all that it has started; `piece` then comes to its end."""
+        """Make the host kill the program and all its child processes. `piece` then returns None soon."""
         for task in self.tasks[1:]:
             task.cancel()
         with contextlib.suppress(Exception):
             self._process.stdin.write_eof()
 
     async def leave(self) -> None:
-        """Free what this start holds."""
+        """Release the connection and stop all tasks."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -121,10 +121,10 @@ class Remote:
             await self._open.aclose()
 
     def quiet_seconds(self) -> float:
-        """Seconds until the host has ended it for sure, had the last sign from here been the last it has heard."""
+        """Return the seconds until the host has certainly killed the program, if no later keep-alive reached it."""
         return self._last_sign + self.silent_seconds + guard.GRACE_SECONDS + 1 - monotonic()
 
 
 def shell_path(path: str) -> str:
-    """Return a path as a word of any shell; ~/ is the home there."""
+    """Quote a path for any shell. A leading ~/ is the home directory on the host."""
     return f'"$HOME"/{shlex.quote(path[2:])}' if path.startswith("~/") else shlex.quote(path)

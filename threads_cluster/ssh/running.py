@@ -1,4 +1,4 @@
-"""`cluster run --on ssh`: a program on the best host of cluster.yaml, as if it ran here."""
+"""The command `cluster run --on ssh`: run a program on the best host of cluster.yaml as if it were local."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from threads_cluster.ssh.remote import Program, Remote
 from threads_cluster.ssh.sync import Sender, Synced
 from threads_protocol.folders import Tree
 
-#: Starts of a program in all, where connections are lost; seconds before the second, doubled for each further one.
+#: Maximum number of attempts if connections are lost, and seconds before the second attempt, doubled each time.
 _STARTS, _BACKOFF_SECONDS = 3, 1.0
-#: Seconds in which a program that is ended here ends there.
+#: Seconds to wait for a cancelled program to exit on the host.
 _END_SECONDS = 30.0
-#: Options that mean something over SSH, beside those that are named below.
+#: Supported options, in addition to those handled below.
 _TAKEN = ("env", "exclude", "host", "label", "timeout", "shell")
 
 
 def run(words: Sequence[str] | None, given: dict[str, Any], *, files: Path | None, no_files: bool, quiet: bool) -> int:
-    """Run a program on a host; its exit code. ClientError, BadParameter."""
+    """Run a program on a host and return its exit code. Raises ClientError and BadParameter."""
     refuse_others(given)
     text = given["shell"]
-    program = options.program(words, given)  # says what is wrong with the words and variables
+    program = options.program(words, given)  # validates the arguments and variables
     command = ["/bin/sh", "-c", text] if text is not None else list(words or ())
     config = hosts.configuration(None)
     if config is None:
@@ -54,7 +54,7 @@ def run(words: Sequence[str] | None, given: dict[str, Any], *, files: Path | Non
 
 
 def refuse_others(given: Mapping[str, Any]) -> None:
-    """Raise BadParameter for an option that needs a runner."""
+    """Raise BadParameter for an option that only runners support."""
     for name, value in given.items():
         if value and name not in _TAKEN:
             flag = f"--{name.replace('_', '-')}"
@@ -71,12 +71,12 @@ def _eligible(opened: Hosts, host: str | None, labels: Sequence[str]) -> list[No
 
 
 def info(text: str) -> None:
-    """One line of what is done, on stderr: the program's own output is untouched."""
+    """Print progress on stderr, separate from the program's output."""
     show.say(f"[INFO] {text}")
 
 
 class _Started:
-    """A program that is started until a host has run it to its end."""
+    """A program that is restarted until one host has run it to its end."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class _Started:
         self._wrote = False
 
     def through(self, nodes: Sequence[Node]) -> int:
-        """Return the exit code. After a lost connection it is started again, on the host that is best then."""
+        """Run the program and return its exit code. After a lost connection, retry on the host that is best then."""
         for attempt in range(1, _STARTS + 1):
             try:
                 return self._once(self._chosen(nodes))
@@ -138,7 +138,7 @@ class _Started:
                 raise
 
     def _synced(self, node: Node) -> str:
-        """Return the folder there, once it is as the one here."""
+        """Sync the folder to a host and return its path there."""
         around = self._hosts.pool.config.root(node)
         if self._tree is None:
             return str(self._hosts.run(made(self._hosts.pool, node, around)))
@@ -156,7 +156,7 @@ class _Started:
             write(*piece)
 
     def _end(self, remote: Remote, node: Node) -> None:
-        """Have it ended there, and show what it writes meanwhile. Left at a second Ctrl-C."""
+        """Stop the program on the host, and print its remaining output. A second Ctrl-C raises Left."""
         show.say(f"cluster: ending it on {node.name}; Ctrl-C again: do not wait")
         deadline = time.monotonic() + _END_SECONDS
         try:
@@ -173,7 +173,7 @@ class _Started:
         show.say(f"cluster: nothing of it runs on {node.name} any more")
 
     def _wait_for_end(self, remote: Remote, node: Node) -> None:
-        """Wait until a host that is not reached has ended the program by itself: it never runs twice at a time."""
+        """Wait until an unreachable host has killed the program, so that it never runs twice at the same time."""
         self._hosts.run(remote.leave())
         if (seconds := remote.quiet_seconds()) > 0:
             show.say(f"[WARNING] lost {node.name}; it ends the program within {seconds:.0f} s")
@@ -183,7 +183,7 @@ class _Started:
 
 
 async def made(pool: Any, node: Node, folder: str) -> str:
-    """Make a folder on a host; its path from the root."""
+    """Create a directory on a host and return its absolute path."""
     async with pool.channel(node) as connection, connection.start_sftp_client() as sftp:
         place = f"{await sftp.realpath('.')}/{folder[2:]}" if folder.startswith("~/") else folder
         await sftp.makedirs(place, exist_ok=True)

@@ -1,7 +1,8 @@
 """Send a folder to a host over SFTP: only changed files are transferred.
 
-What was sent is kept there as a list, with hashes. A file is sent that has another hash here than in the list, or
-another size or time there; what is in the list and not here any more is removed. What else lies there stays.
+A list on the host records the sent files with their hashes. A file is sent if its local hash differs from the list, or
+if its size or modification time on the host does. Listed files that no longer exist locally are removed. Other files on
+the host stay.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ from threads_cluster.terminal import visible
 from threads_protocol import manifest
 from threads_protocol.folders import Tree
 
-#: Beside the folders: what was sent.
+#: Folder for the lists of sent files, next to the synced folders.
 _LISTS = ".cluster-sent"
-#: Files that are sent at once, and questions that are asked at once. A file takes five round trips.
+#: Maximum numbers of concurrent file transfers and of concurrent requests. A file needs five round trips.
 _FILES, _QUESTIONS = 64, 128
-#: Bytes of a list of what was sent, at most.
+#: Maximum size in bytes of a list of sent files.
 _MOST_LIST = 64 << 20
 _PIECE = 1 << 16
 
-#: Called with bytes sent so far, and of all that are to be sent.
+#: Called with the bytes sent so far, and the total bytes to send.
 Progress = Callable[[int, int], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Synced:
-    """Outcome of sending a folder."""
+    """Result of syncing a folder."""
 
-    #: The folder there, from its root.
+    #: Absolute path of the folder on the host.
     folder: str
     files: int
     sent_files: int
@@ -57,7 +58,7 @@ class Sender:
     """Sends one folder to one host."""
 
     def __init__(self, pool: Pool, node: Node, tree: Tree, progress: Progress, *, name: str = "") -> None:
-        """`name`: of the folder there; default: that of the one here."""
+        """Prepare the transfer. `name` is the folder's name on the host, by default the local name."""
         self._pool, self._node, self._tree, self._progress = pool, node, tree, progress
         self._name = name or tree.root.resolve().name or "root"
         self._files = {entry.path: entry for entry in tree.entries if entry.is_file}
@@ -67,7 +68,7 @@ class Sender:
         self._root = self._list = ""
 
     async def send(self) -> Synced:
-        """Make the folder there as it is here. HostTrouble."""
+        """Make the folder on the host equal to the local one. Raises HostTrouble."""
         async with self._pool.channel(self._node) as connection, connection.start_sftp_client() as self._sftp:
             try:
                 return await self._send()
@@ -102,10 +103,11 @@ class Sender:
         for folder in (self._root, posixpath.dirname(self._list)):
             await self._sftp.makedirs(folder, exist_ok=True)
 
-    # -- what is there -------------------------------------------------------------------------------------------------
+    # -- read the host's state
+    # --------------------------------------------------------------------------------------------
 
     async def _before(self) -> dict[str, list[Any]]:
-        """Return what was sent, by path: hash, mode, size and time of a file, or the target of a link."""
+        """Return the sent files by path: hash, mode, size and time of a file, or the target of a link."""
         try:
             async with self._sftp.open(self._list, "rb") as file:
                 kept = json.loads(await file.read(_MOST_LIST))
@@ -114,7 +116,7 @@ class Sender:
         except asyncssh.SFTPNoSuchFile:
             return {}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return {}  # it was broken; all is compared anew
+            return {}  # the list is corrupt, so compare all files
         if origin != self._origin():
             advice = f"rename one of both folders, or give this host or {self._node.name} a remote_root of its own"
             raise HostTrouble(self._node, f"{self._root} holds another folder: {visible(str(origin), 200)}", advice)
@@ -124,7 +126,7 @@ class Sender:
         return f"{socket.gethostname()}:{self._tree.root.resolve()}"
 
     async def _changed(self, before: Mapping[str, list[Any]], times: Mapping[str, int]) -> list[str]:
-        """Return the paths of the files that are to be sent."""
+        """Return the paths of the files to send."""
         changed: list[str] = []
 
         async def look(path: str) -> None:
@@ -148,10 +150,11 @@ class Sender:
     def _at(self, path: str) -> str:
         return posixpath.join(self._root, path)
 
-    # -- what is changed -----------------------------------------------------------------------------------------------
+    # -- change the host's files
+    # ------------------------------------------------------------------------------------------
 
     async def _remove(self, paths: Iterable[str]) -> int:
-        """Remove what is not here any more, and folders that are empty then."""
+        """Remove files that no longer exist locally, and folders that become empty."""
         folders: set[str] = set()
         count = 0
         for path in paths:
@@ -176,12 +179,12 @@ class Sender:
     async def _make_folder(self, folder: str) -> None:
         try:
             await self._sftp.mkdir(self._at(folder))
-        except asyncssh.SFTPError:  # servers have no error of their own for a folder that exists
+        except asyncssh.SFTPError:  # SFTP has no specific error for an existing folder
             if not await self._sftp.isdir(self._at(folder)):
                 raise
 
     async def _put(self, path: str, moment: int) -> None:
-        """Send a file beside its place, and move it there: a program there never reads half of one."""
+        """Send a file under a temporary name and rename it, so that no program reads an incomplete file."""
         entry, place = self._files[path], self._at(path)
         part = posixpath.join(posixpath.dirname(place), f".cluster-{secrets.token_hex(8)}.part")
         try:
@@ -218,7 +221,7 @@ class Sender:
         await self._sftp.posix_rename(part, self._list)
 
     async def _unwritten(self, error: Any) -> HostTrouble:
-        """Return what a refusal of the host's disk means; SFTP has few words for it."""
+        """Convert an error of the host's disk into HostTrouble. SFTP reports few details."""
         why = error.reason
         with contextlib.suppress(asyncssh.Error, OSError):
             room = await self._sftp.statvfs(posixpath.dirname(self._root) or "/")
@@ -227,7 +230,7 @@ class Sender:
 
 
 async def _some(most: int, work: Callable[[str], Awaitable[None]], paths: Iterable[str]) -> None:
-    """Do something with each path, with so many at once; the first error ends the others."""
+    """Process all paths with limited concurrency. The first error cancels the others."""
     places = asyncio.Semaphore(most)
 
     async def one(path: str) -> None:

@@ -1,4 +1,4 @@
-"""`cluster up` and `down`: hosts of cluster.yaml as hosts of the cluster that runs in this checkout."""
+"""The commands `cluster up` and `down`: join the hosts of cluster.yaml to the cluster of this checkout."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from threads_cluster.ssh.sync import Sender, Synced
 from threads_cluster.terminal import visible
 from threads_protocol.folders import Tree
 
-#: The checkout of this client.
+#: Checkout that contains this client.
 CHECKOUT = Path(__file__).resolve().parents[2]
-#: Its folder on a host, in remote_root.
+#: Name of the checkout's folder on a host, in remote_root.
 FOLDER = "threads-cluster"
 _INVITATION = re.compile(r"deploy-cluster\.sh join (\S+)")
-#: Characters of what a step on a host said, where it failed; and bytes of its output that are kept.
+#: Maximum characters of a failed step's output in messages, and bytes of its output that are kept.
 _SHOWN, _KEPT = 600, 64 << 10
-#: Seconds for one step of deploy.local on a host.
+#: Timeout in seconds of one step of deploy.local on a host.
 _SECONDS = 150.0
-#: Hosts that are worked on at once.
+#: Maximum number of hosts processed at once.
 _HOSTS = 16
 
-#: Says what is done on a host.
+#: Reports progress on a host.
 Say = Callable[[Node, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A host after `up` or `down`."""
+    """State of a host after `up` or `down`."""
 
     name: str
-    #: up, already up, down, not joined, failed.
+    #: One of up, already up, down, not joined and failed.
     state: str
     detail: str = ""
     advice: str = ""
 
 
 def checkout() -> Tree:
-    """Return the files of this checkout, as git lists them. ClientError where this is none."""
+    """Return the files of this checkout that git tracks. Raise ClientError outside a checkout."""
     if not (CHECKOUT / "deploy-cluster.sh").is_file():
         error = errors.Misconfigured("up needs a checkout of the cluster, which is sent to the hosts")
         error.next = "run it as .venv/bin/cluster where ./deploy-cluster.sh local runs"
@@ -67,9 +67,9 @@ def checkout() -> Tree:
 
 
 def invitation(address: str | None, labels: Sequence[str] = ()) -> str:
-    """Return an invitation of the cluster that runs in this checkout, which counts once. ClientError.
+    """Create a single-use invitation to the cluster of this checkout. Raises ClientError.
 
-    `labels`: those that the host gets which joins with it.
+    `labels` are the labels of the host that joins with it.
     """
     options = {"--address": address, "--labels": ",".join(labels)}
     given = [word for option, value in options.items() if value for word in (option, value)]
@@ -84,7 +84,7 @@ def invitation(address: str | None, labels: Sequence[str] = ()) -> str:
 
 
 async def all_of(nodes: Sequence[Node], work: Callable[[Node], Awaitable[Outcome]]) -> list[Outcome]:
-    """Return what became of each host, several at once; what goes wrong with one leaves the others alone."""
+    """Process several hosts at once and return their outcomes. An error on one host does not affect others."""
     places = asyncio.Semaphore(_HOSTS)
 
     async def one(node: Node) -> Outcome:
@@ -99,14 +99,14 @@ async def all_of(nodes: Sequence[Node], work: Callable[[Node], Awaitable[Outcome
 
 
 class Installer:
-    """Installs and joins hosts. Used in the pool's event loop."""
+    """Installs hosts and joins them to the cluster. Used in the pool's event loop."""
 
     def __init__(self, pool: Pool, tree: Tree, say: Say, invite: Callable[[Sequence[str]], str]) -> None:
         self._pool, self._tree, self._say, self._invite = pool, tree, say, invite
         self._inviting = asyncio.Lock()
 
     async def up(self, node: Node) -> Outcome:
-        """Have a host work for the cluster; one that does is left as it is. HostTrouble."""
+        """Join a host to the cluster, unless it already works for it. Raises HostTrouble."""
         host = _Checkout(self._pool, node)
         if (state := await host.works()) is not None:
             return Outcome(name=node.name, state="already up", detail=_detail(state))
@@ -130,12 +130,12 @@ class Installer:
         return await Sender(self._pool, node, self._tree, lambda _sent, _all: None, name=FOLDER).send()
 
     async def _invited(self, node: Node) -> str:
-        async with self._inviting:  # each writes the files of the door
+        async with self._inviting:  # The lock is needed because each invitation writes the TLS proxy's files.
             return await asyncio.to_thread(self._invite, node.labels)
 
 
 async def down(pool: Pool, node: Node, say: Say, *, anyway: bool) -> Outcome:
-    """Have a host leave the cluster: its workers end, and so do their tokens. HostTrouble."""
+    """Remove a host from the cluster: stop its workers and revoke their tokens. Raises HostTrouble."""
     host = _Checkout(pool, node)
     if not await host.find():
         return Outcome(name=node.name, state="not joined", detail="nothing is installed there")
@@ -147,7 +147,7 @@ async def down(pool: Pool, node: Node, say: Say, *, anyway: bool) -> Outcome:
 
 
 def _options(node: Node) -> list[str]:
-    """Return the options with which a host joins."""
+    """Return the options for joining a host."""
     flags = [f"--{name}" for name in ("gpu", "runner") if getattr(node, name)]
     labels = ["--labels", ",".join(node.labels)] if node.labels and node.runner else []
     return ["--name", node.name, "--workers", str(node.workers), *flags, *labels]
@@ -167,11 +167,11 @@ class _Checkout:
 
     @property
     def python(self) -> str:
-        """The Python of its environment."""
+        """Path of the Python in its environment."""
         return self._node.python or posixpath.join(self.folder, ".venv/bin/python")
 
     async def find(self) -> bool:
-        """Tell whether it is there; sets its folder."""
+        """Set `folder` and return True if the checkout exists there."""
         async with self._pool.channel(self._node) as connection, connection.start_sftp_client() as sftp:
             around = self._pool.config.root(self._node)
             home = await sftp.realpath(".") if around.startswith("~/") else ""
@@ -179,14 +179,14 @@ class _Checkout:
             return bool(await sftp.exists(posixpath.join(self.folder, "deploy/local/joining/detached.py")))
 
     async def works(self) -> dict[str, Any] | None:
-        """Return its state where it has joined and runs; None where not, or where it cannot say."""
+        """Return the host's state if it has joined and is running, else None."""
         with suppress(HostTrouble):
             if await self.find() and (state := await self.told("state"))["joined"] and state["running"]:
                 return state
         return None
 
     async def install(self, group: str) -> None:
-        """Make its environment. HostTrouble with what went wrong; a Ctrl-C ends it there, too."""
+        """Create the environment. Raise HostTrouble with its output on failure. Ctrl-C stops it on the host, too."""
         program = Program(words=["deploy/environment.sh", group], folder=self.folder)
         remote = Remote(self._pool, self._node, program)
         said = b""
@@ -201,9 +201,9 @@ class _Checkout:
             raise self._failed(f"deploy/environment.sh {group}", code, said)
 
     async def run(self, *words: str, line: str = "") -> bytes:
-        """Return what deploy.local there prints; `line` is its stdin. HostTrouble with what it said where it failed.
+        """Run deploy.local on the host and return its stdout. `line` is its stdin.
 
-        It may start what goes on.
+        The command can start background processes. Raises HostTrouble with its output on failure.
         """
         command = f"cd {shlex.quote(self.folder)} && exec {shell_path(self.python)} -m deploy.local {shlex.join(words)}"
         try:

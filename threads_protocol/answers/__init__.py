@@ -1,5 +1,5 @@
-"""Answers of the API, each declared once.
+"""Responses of the API. Each is declared once.
 
-The coordinator sends dictionaries of these types without checking them. OpenAPI is generated from them. The client
-checks what it receives by them.
+The coordinator sends dictionaries of these types without validating them. OpenAPI is generated from the types, and the
+client validates responses against them.
 """

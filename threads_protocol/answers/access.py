@@ -1,4 +1,4 @@
-"""Answers about tokens and logins."""
+"""Responses about tokens and logins."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CreatedToken(Answer):
 
 
 class Session(Answer):
-    """Who asks."""
+    """The principal that sent the request."""
 
     tenant: str
     token_id: Annotated[str | None, describe("cluster-token with CLUSTER_TOKEN; null without a token.")]

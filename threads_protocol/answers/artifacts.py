@@ -1,4 +1,4 @@
-"""Answers about artifacts."""
+"""Responses about artifacts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers about attachments."""
+"""Responses about attachments, which are shells in running programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ShellState: TypeAlias = Annotated[str, one_of(Literal["asked", "running", "ended
 
 
 class Attachment(Answer):
-    """A shell was asked for; the runner begins it while the unit runs."""
+    """A shell was requested. The runner starts it while the unit is running."""
 
     attachment_id: str
     job_id: str
@@ -21,7 +21,7 @@ class Attachment(Answer):
 
 
 class Input(Answer):
-    """Input was taken."""
+    """Input that the cluster accepted."""
 
     state: ShellState
     upto: Annotated[Count, describe("Bytes of input that were taken in all: go on there, also after a lost answer.")]

@@ -1,4 +1,4 @@
-"""Answers about the audit log."""
+"""Responses about the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers about live changes."""
+"""Responses about live changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threads_protocol.answers.telemetry import Alert
 
 
 class Snapshot(Jobs):
-    """The fleet at one moment; the newest 100 jobs."""
+    """The fleet at one time, with the newest 100 jobs."""
 
     stream: Annotated[str, describe("Last-Event-ID from which /api/events goes on without a gap.")]
     time: Annotated[float, describe("Seconds since 1970 by the clock of which all times of jobs are.")]

@@ -1,4 +1,4 @@
-"""Types of fields, with the bounds by which the client checks them."""
+"""Field types of responses, with the bounds that the client checks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Element = TypeVar("Element")
 
 @with_config(extra="forbid", strict=True, allow_inf_nan=False)
 class Answer(TypedDict):
-    """Base of the answers: in OpenAPI they have no other fields. The client ignores those it does not know."""
+    """Base of all responses. OpenAPI declares no further fields; the client ignores unknown ones."""
 
 
 def describe(text: str) -> Any:
-    """Describe a field in OpenAPI."""
+    """Add a description to a field in OpenAPI."""
     return Field(description=text)
 
 
 def one_of(words: Any) -> PlainSerializer:
-    """Name the values of a text in OpenAPI. The client takes others too: a newer cluster may have more of them."""
+    """List the values of a string field in OpenAPI. The client accepts others because a newer cluster can add values."""
     return PlainSerializer(str, return_type=words)
 
 
@@ -36,20 +36,20 @@ def _require_time_zone(text: str) -> str:
 
 Id: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$", max_length=200)]
 Count: TypeAlias = Annotated[int, Field(ge=0, le=2**64)]
-#: Seconds, or a time as seconds since 1970.
+#: Duration in seconds, or Unix time in seconds.
 Seconds: TypeAlias = Annotated[float, Field(ge=0)]
-#: A number up to 2^53, decimal digits beyond.
+#: Integer: a JSON number up to 2^53, and a string of decimal digits beyond.
 Whole: TypeAlias = Count | Annotated[str, Field(pattern="^[0-9]{1,40}$")]
-#: A time as RFC 3339 has it.
+#: Time in RFC 3339 format.
 Moment: TypeAlias = Annotated[str, AfterValidator(_require_time_zone)]
-#: A list whose first wrong element is enough to refuse it.
+#: List whose validation stops at the first invalid element.
 Many: TypeAlias = Annotated[list[Element], Field(fail_fast=True)]
 State: TypeAlias = Annotated[str, one_of(JobState)]
 
 
 @with_config(strict=True)
 class Problem(TypedDict):
-    """Error as RFC 9457 has it: what went wrong, why, and which field of the request it is about."""
+    """Error response in the format of RFC 9457: its title, the reason, and the affected field of the request."""
 
     type: str
     title: str

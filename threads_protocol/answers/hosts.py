@@ -1,4 +1,4 @@
-"""Answers about hosts."""
+"""Responses about hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers about jobs."""
+"""Responses about jobs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Job(Answer):
 
 
 class Related(Answer):
-    """A job before or after another."""
+    """A job that another job depends on, or that depends on it."""
 
     job_id: Id
     state: Annotated[State | None, describe("null: it is gone.")]
@@ -104,7 +104,7 @@ class Parent(Related):
 
 
 class Relations(Answer):
-    """Jobs before and after one."""
+    """Dependencies and dependents of a job."""
 
     job_id: Id
     parents: Annotated[Many[Parent], describe("In the order of its submission.")]
@@ -130,7 +130,7 @@ class QueueCounts(Answer):
 
 
 class DeadRange(Answer):
-    """Units that were given up: their lanes died, or the kernel raised, more often than is tried."""
+    """Units that the cluster gave up because their lanes died or their kernel raised too often."""
 
     first: Whole
     last: Whole
@@ -140,7 +140,7 @@ class DeadRange(Answer):
 
 
 class Dead(Answer):
-    """A job with units that were given up."""
+    """A job with units that the cluster gave up."""
 
     job_id: Id
     type: str
@@ -155,7 +155,7 @@ class DeadJobs(Answer):
 
 
 class Unit(Answer):
-    """One unit of a program, by its last attempt."""
+    """One unit of a program, described by its last attempt."""
 
     unit: Count
     state: UnitState
@@ -172,14 +172,14 @@ class Unit(Answer):
 
 
 class Units(Answer):
-    """Units of a program, by their numbers."""
+    """Units of a program, in numeric order."""
 
     total: Count
     counts: Annotated[dict[UnitState, Count], describe("Units by state.")]
     units: Many[Unit]
 
 
-#: Lists in JSON.
+#: Encoded as a list in JSON.
 UnitRun: TypeAlias = Annotated[tuple[Count, Count, UnitState], Field(strict=False)]
 
 
@@ -196,7 +196,7 @@ class Jobs(Answer):
 
 
 class ResultHead(Answer):
-    """Fields around a result."""
+    """Metadata of a result."""
 
     job_id: Id
     type: str
@@ -220,13 +220,13 @@ class One(Answer):
 
 
 class ManyResults(Answer):
-    """One answer each, in the order of the ids."""
+    """One response for each job ID, in the order of the request."""
 
     answers: Many[One]
 
 
 class Asked(Answer):
-    """The answer is still being computed; Location says where it will be."""
+    """The response is still being computed. Its URL is in the Location header."""
 
     job_id: Id
     status: State

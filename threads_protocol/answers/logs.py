@@ -1,4 +1,4 @@
-"""Answers about logs that are followed."""
+"""Responses about logs that are followed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threads_protocol.answers.fields import Answer, Count, describe
 
 
 class Output(Answer):
-    """Bytes that a unit wrote in a row."""
+    """Consecutive bytes of a unit's output."""
 
     unit: Count
     attempt: Annotated[Count, describe("From 1 on; a unit that failed may be tried again.")]
@@ -25,13 +25,13 @@ class Output(Answer):
 
 
 class Dropped(Answer):
-    """Bytes that are not passed on: the program writes faster than 64 KiB/s, or the reader reads too slowly."""
+    """Output that was skipped because the program writes faster than 64 KiB/s or the reader is too slow."""
 
     bytes: Count
 
 
 class End(Answer):
-    """The unit has ended."""
+    """The unit has finished."""
 
     state: Annotated[
         str, describe("done or dead; failed or cancelled where its job has ended before it; deleted with its job.")

@@ -1,4 +1,4 @@
-"""Answers about models and data."""
+"""Responses about models and data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers about profiles."""
+"""Responses about profiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers about schedules."""
+"""Responses about schedules."""
 
 from __future__ import annotations
 

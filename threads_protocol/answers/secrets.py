@@ -1,4 +1,4 @@
-"""Answers about secrets; none has a value."""
+"""Responses about secrets. They never contain a secret's value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers about services."""
+"""Responses about services."""
 
 from __future__ import annotations
 

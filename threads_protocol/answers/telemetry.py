@@ -1,4 +1,4 @@
-"""Answers about alerts, history and spans."""
+"""Responses about alerts, history and spans."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from threads_protocol.answers.fields import Answer, Count, Many, Moment, Seconds, Whole, describe, one_of
 
-# Written as calls, since `from` is a keyword.
+# Declared with the functional syntax because `from` is a keyword.
 _FromSecond = TypedDict("_FromSecond", {"from": Count})
 _FromMoment = TypedDict("_FromMoment", {"from": float})
 
@@ -28,7 +28,7 @@ class Alert(Answer):
 
 
 class Bins(Answer):
-    """A figure's bins; null where nothing is known."""
+    """Bins of one metric; null means no data."""
 
     min: Many[float | None]
     mean: Many[float | None]
@@ -36,7 +36,10 @@ class Bins(Answer):
 
 
 class History(Answer, _FromSecond):
-    """Bins that began after `from`, in seconds since 1970 of Redis' clock; bin i covers times[i] + step_seconds."""
+    """Bins of a metric's history that start after `from`, a Unix time in seconds on Redis's clock.
+
+    Bin i covers the interval from times[i] to times[i] + step_seconds.
+    """
 
     to: Count
     step_seconds: Count
@@ -61,7 +64,7 @@ class SpanLane(Answer):
 
 
 class Span(Answer):
-    """Leases of one lane that followed each other, of one job or, if small, of jobs of one kind."""
+    """Consecutive leases of one lane, for one job or for several small jobs of one kind."""
 
     lane: Annotated[Count, describe("Its number in lanes.")]
     job_id: Annotated[str | None, describe("null: several jobs, or untold.")]
@@ -88,7 +91,7 @@ class Span(Answer):
 
 
 class Spans(Answer, _FromMoment):
-    """Spans of work by lane; none is left out: too many are joined to longer ones."""
+    """Spans of work by lane. If there are too many, neighboring spans are merged and none is dropped."""
 
     to: float
     complete_since: Annotated[float, describe("Spans that ended before this moment are no longer kept.")]
@@ -100,7 +103,7 @@ class Spans(Answer, _FromMoment):
 
 
 class GpuFigures(Answer):
-    """Figures of a GPU; null where nothing is known."""
+    """Metrics of a GPU; null means unknown."""
 
     id: Annotated[Count, describe("Its number among the GPUs of this answer.")]
     memory_total: Annotated[float | None, describe("GiB.")]
@@ -125,7 +128,7 @@ class GpuSummary(Answer):
 
 
 class GpuStatus(Answer):
-    """GPUs of live workers now, and each second of the last minute, the oldest first."""
+    """GPUs of live workers: current metrics, and one sample per second of the last minute, oldest first."""
 
     summary: GpuSummary
     recent_metrics: Many[GpuThen]
@@ -138,7 +141,7 @@ class Sample(Answer):
 
 
 class Metric(Answer):
-    """A metric as Prometheus has it."""
+    """A metric in Prometheus's data model."""
 
     name: str
     type: Annotated[str, one_of(Literal["counter", "gauge", "histogram"])]

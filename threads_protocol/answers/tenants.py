@@ -1,4 +1,4 @@
-"""Answers about tenants."""
+"""Responses about tenants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threads_protocol.answers.fields import Answer, Count, Many, Whole, describe
 
 
 class Tenant(Answer):
-    """A tenant's share, its caps, and what it uses of them; use is counted while tenants are registered."""
+    """A tenant's weight, its caps, and its usage against the caps. Usage is counted while tenants are registered."""
 
     tenant: str
     weight: Annotated[Count, describe("Its share of the lanes relative to the weights of other tenants.")]

@@ -1,4 +1,4 @@
-"""Answers about usage."""
+"""Responses about usage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threads_protocol.answers.fields import Answer, Many, Whole, describe
 
 
 class TenantUsage(Answer):
-    """Usage of a tenant on a day, by the time at which work was committed."""
+    """Usage of one tenant on one day, by the time when work was committed."""
 
     tenant: str
     day: Annotated[str, describe("As 2026-11-22, UTC.")]

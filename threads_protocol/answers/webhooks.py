@@ -1,4 +1,4 @@
-"""Answers about webhooks."""
+"""Responses about webhooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers about workflows."""
+"""Responses about workflows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Retried(Workflow):
 
 
 class Items(Answer):
-    """Progress of a foreach."""
+    """Progress of an action with `foreach`."""
 
     done: Annotated[Count, describe("Items whose job has ended.")]
     total: Count
@@ -64,7 +64,7 @@ class Action(Answer):
 
 
 class Item(Answer):
-    """Job of one item of a foreach."""
+    """Job of one item of a `foreach`."""
 
     index: Count
     state: str
@@ -95,7 +95,7 @@ class Workflows(Answer):
 
 
 class Complaint(Answer):
-    """Complaint about a text, and its place."""
+    """A problem in a workflow file, with its position."""
 
     line: Annotated[Count, describe("From 1.")]
     column: Annotated[Count, describe("From 1.")]
@@ -116,7 +116,7 @@ class Validation(Answer):
 
 
 class Refused(Problem):
-    """Refusal of a text, with all that is wrong with it, or of what came with it."""
+    """Error response for a workflow file, with all its problems, or for its inputs."""
 
     problems: NotRequired[
         Annotated[Many[dict[str, Any]], describe("Those of the text, as of a validation; the first 100.")]

@@ -1,4 +1,4 @@
-"""Commands about who is let in: login, logout, token."""
+"""Commands for authentication: login, logout and token."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def create(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a token. It is printed once; the cluster keeps only its digest."""
+    """Create a token and print it once. The cluster stores only its digest."""
     made = ctx.obj.cluster.create_token(
         name, scopes.split(","), tenant=tenant, ttl_seconds=ttl, labels=labels.split(",") if labels else ()
     )
@@ -60,7 +60,7 @@ def create(
 
 @tokens.command("list")
 def list_tokens(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """List tokens without their secrets, those that have expired too."""
+    """List tokens without their secrets, including expired tokens."""
     none = "no tokens; make one with: cluster token create NAME"
     show.listing(ctx.obj.cluster.tokens(), show.TOKENS, as_json=as_json, none=none)
 
@@ -71,7 +71,7 @@ def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id; see cluster token list.")],
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a token. Within a second it is refused, and the logins made with it end."""
+    """Revoke a token. The cluster rejects it within a second and ends all logins made with it."""
     ctx.obj.cluster.revoke_token(token_id)
     show.json_line({"id": token_id, "revoked": True}) if as_json else show.line(f"{token_id} revoked")
 
@@ -83,7 +83,7 @@ def login(
     ] = None,
     link: Annotated[bool, typer.Option("--link", help="Print a one-time link that logs a browser in.")] = False,
 ) -> None:
-    """Keep a token for a cluster. It is asked for without echo, or read from stdin; a refused one is not kept."""
+    """Store a token for a cluster. It is read without echo, or from stdin, and must be valid."""
     from threads_cluster.client import api, logins
 
     if link:
@@ -104,16 +104,16 @@ def login(
 
 
 def _typed() -> str:
-    """Return what is typed at a prompt without echo; nothing when Ctrl-D ends it."""
+    """Read a token at a prompt without echo. Return "" if the user presses Ctrl-D."""
     try:
         return getpass.getpass("token: ")
     except EOFError:
-        show.say("")  # the prompt's line
+        show.say("")  # ends the line of the prompt
         return ""
 
 
 def _who(cluster: Any) -> dict[str, Any]:
-    """Return whose the token of the connection is. Misconfigured when the cluster does not know it."""
+    """Return the token's session information. Raise Misconfigured if the cluster rejects the token."""
     try:
         who: dict[str, Any] = cluster.session()
     except errors.ApiError as error:
@@ -129,7 +129,7 @@ def logout(
         str | None, typer.Argument(metavar="URL", help="The cluster's address; without it, that of --url.")
     ] = None,
 ) -> None:
-    """Forget the token that is kept for a cluster. It stays valid; to end it: cluster token revoke ID"""
+    """Remove the stored token of a cluster. The token stays valid; to revoke it: cluster token revoke ID"""
     from threads_cluster.client import api, connection, logins
 
     address = connection.shown_address(_address(ctx, url))

@@ -1,4 +1,4 @@
-"""`cluster artifact`: folders and files that are kept in the cluster."""
+"""The command `cluster artifact`, for folders and files stored in the cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ app = command_group("Artifacts: folders and files that are kept in the cluster, 
 Artifact: TypeAlias = Annotated[
     str, typer.Argument(metavar="ID", help="Its id, the first 8 or more digits of it, or its name.")
 ]
-#: Digits of an id that people see.
+#: Number of digits of an artifact ID that are printed.
 DIGITS = 12
 
 
@@ -38,7 +38,7 @@ def put(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Upload a folder or a file; only what the cluster lacks is sent. What .clusterignore names stays here."""
+    """Upload a folder or a file. Only files that the cluster lacks are sent, and .clusterignore excludes files."""
     with progress("sent", quiet=as_json) as progressing:
         answer = ctx.obj.cluster.artifacts.put(path, name=name, exclude=exclude or (), progress=progressing)
     if as_json:
@@ -61,7 +61,7 @@ def list_artifacts(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command()
 def info(ctx: typer.Context, artifact: Artifact, as_json: AsJson = False) -> None:
-    """Show an artifact: its names, what holds it, and its files."""
+    """Show an artifact: its names, its references, and its files."""
     artifacts = ctx.obj.cluster.artifacts
     row = artifacts.info(artifact)
     entries = artifacts.files(row["artifact_id"])
@@ -80,7 +80,7 @@ def fetch(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Download an artifact into a folder, each file verified. What is there already is not downloaded again."""
+    """Download an artifact into a folder and verify each file. Existing files are not downloaded again."""
     with progress("fetched", quiet=as_json) as progressing:
         answer = ctx.obj.cluster.artifacts.fetch(artifact, folder, progress=progressing)
     if as_json:
@@ -92,14 +92,14 @@ def fetch(
 
 @app.command()
 def delete(ctx: typer.Context, artifact: Artifact, as_json: AsJson = False) -> None:
-    """Delete an artifact with its names. Files that no other artifact has go with it."""
+    """Delete an artifact and its names. Files that no other artifact contains are deleted, too."""
     ctx.obj.cluster.artifacts.delete(artifact)
     show.json_line({"artifact": artifact, "deleted": True}) if as_json else show.line(f"{artifact} deleted")
 
 
 @contextmanager
 def progress(done: str, *, quiet: bool) -> Iterator[Progress]:
-    """Yield what shows bytes on a terminal, and nothing elsewhere."""
+    """Yield a function that displays progress in bytes on a terminal, and does nothing elsewhere."""
     if quiet or not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

@@ -1,4 +1,4 @@
-"""`cluster attach`: a shell beside a running unit, at this terminal or between pipes."""
+"""The command `cluster attach`: open a shell next to a running unit, with a terminal or with pipes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from threads_cluster.cli.running import OWN, check_reader, ending_signals, note,
 from threads_cluster.cli.session import Session
 from threads_cluster.client.attachments import Attachment, Shown, Terminal
 
-#: Seconds of one question for output, and after which one is told that nobody begins the shell.
+#: Timeout in seconds of one request for output, and seconds until a message reports that the shell has not started.
 _WAIT_SECONDS, _LATE_SECONDS = 10.0, 8.0
-#: Seconds between two questions while much comes, and bytes that are much.
+#: Minimum interval in seconds between requests during heavy output, and the number of bytes considered heavy.
 _PACE_SECONDS, _MUCH = 0.02, 4096
 _READ_BYTES = 16 << 10
-#: Seconds after which who types nothing says that it is there.
+#: Interval in seconds between keep-alive requests if nothing is typed.
 _ALIVE_SECONDS = 10.0
-#: TERM as the cluster takes it.
+#: Valid values of TERM.
 _NAME = re.compile(r"[A-Za-z0-9._+-]{1,64}")
-#: What ends the shell here when it stands at the beginning of a line: as in ssh.
+#: Keys that leave the shell at the start of a line, as in ssh.
 _LEAVE = b"~."
-#: Reasons for the end of a shell, as people understand them.
+#: Messages for the reasons why a shell ended.
 _WHY = {
     "program": "the program has ended, and its shell with it",
     "silent": "nothing was heard from here for 30 s, so the cluster ended the shell",
@@ -45,9 +45,9 @@ _WHY = {
 
 
 def attach(session: Session, job_id: str, unit: int, command: Sequence[str] | None, *, terminal: bool | None) -> int:
-    """Serve a shell to its end; return its exit code. Ctrl-C before it begins, SIGTERM and SIGHUP leave it.
+    """Run a shell until it ends, and return its exit code. SIGTERM, SIGHUP, and an early Ctrl-C leave it.
 
-    `terminal` None: where stdin and stdout are one.
+    If `terminal` is None, the shell gets a terminal if stdin and stdout are terminals.
     """
     with_terminal = sys.stdin.isatty() and sys.stdout.isatty() if terminal is None else terminal
     typing = session.another()
@@ -79,7 +79,7 @@ def _size() -> Terminal:
 
 
 class _Attached:
-    """A shell that was asked for, and this end of it."""
+    """The local end of a requested shell."""
 
     def __init__(self, attachment: Attachment, unit: int, unit_state: str, *, with_terminal: bool) -> None:
         self._attachment, self._unit, self._with_terminal = attachment, unit, with_terminal
@@ -89,7 +89,7 @@ class _Attached:
         self._say_waits(unit_state)
 
     def serve(self) -> int:
-        """Show its output to its end; return its exit code."""
+        """Print the shell's output until it ends, and return its exit code."""
         with _raw(self._with_terminal, self._keys.wake) as make_raw:
             try:
                 shown = self._show(make_raw)
@@ -138,7 +138,7 @@ class _Attached:
 
 
 class _Keys(threading.Thread):
-    """Types what comes from stdin, and says when the terminal changes its size."""
+    """Thread that sends stdin and terminal size changes to the shell."""
 
     def __init__(self, attachment: Attachment, *, with_terminal: bool) -> None:
         super().__init__(name="keys", daemon=True)
@@ -147,21 +147,21 @@ class _Keys(threading.Thread):
         self._ended = False
         self._error: BaseException | None = None
         self._line_begins, self._kept = True, b""
-        #: Whoever types has left the shell.
+        #: True if the user left the shell.
         self.left = False
 
     def run(self) -> None:
-        """Type until the end of stdin or of the shell."""
+        """Forward stdin until it or the shell ends."""
         try:
             self._type()
         except errors.ApiError as error:
-            if error.status != 404:  # the shell has ended
+            if error.status != 404:  # 404 means that the shell has ended
                 self._error = error
         except BaseException as error:
             self._error = error
 
     def _type(self) -> None:
-        """Pass on what is typed; without that, say now and then that somebody is there: who reads here may be slow."""
+        """Forward stdin. If nothing is typed, send keep-alives, because the thread that reads output can be blocked."""
         stdin = sys.stdin.fileno()
         heard, goes_on = [self._woken, stdin], self._attachment.write(b"", size=self._size())
         while goes_on and not self._ended:
@@ -178,7 +178,7 @@ class _Keys(threading.Thread):
                 goes_on = self._attachment.write(b"")
 
     def _pass_on(self, data: bytes) -> bool:
-        """Pass keys on, or the end of stdin; False: the shell is over."""
+        """Forward keys or the end of stdin. Return False if the shell has ended."""
         typed = self._without_leave(data) if self._with_terminal else data
         if self.left:
             self._attachment.leave(typing=True)
@@ -186,7 +186,7 @@ class _Keys(threading.Thread):
         return (not typed and bool(data)) or self._attachment.write(typed, closed=not data)
 
     def _without_leave(self, data: bytes) -> bytes:
-        """Return what is typed; ~. at the beginning of a line leaves the shell, ~~ there is ~."""
+        """Remove escape sequences at the start of a line: ~. leaves the shell, and ~~ types a single ~."""
         typed = bytearray()
         for byte in data:
             key = bytes([byte])
@@ -210,16 +210,16 @@ class _Keys(threading.Thread):
         return found.rows, found.columns
 
     def wake(self) -> None:
-        """Have it look at the size of the terminal."""
+        """Make the thread check the size of the terminal."""
         os.write(self._wakes, b"w")
 
     def check(self) -> None:
-        """Raise what ended it, if something did."""
+        """Raise the error that stopped the thread, if any."""
         if self._error is not None:
             raise self._error
 
     def stop(self) -> None:
-        """Have it type nothing any more."""
+        """Stop forwarding input."""
         self._ended = True
         with suppress(OSError):
             self.wake()
@@ -227,9 +227,9 @@ class _Keys(threading.Thread):
 
 @contextmanager
 def _raw(with_terminal: bool, resized: Callable[[], None]) -> Iterator[Callable[[], None]]:
-    """Yield what makes the terminal pass each key on; it is as before when the context ends.
+    """Yield a function that puts the terminal into raw mode. The previous mode is restored on exit.
 
-    `resized` is called when the terminal has another size.
+    `resized` is called when the size of the terminal changes.
     """
     if not with_terminal or not sys.stdin.isatty():
         yield lambda: None

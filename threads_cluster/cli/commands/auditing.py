@@ -1,4 +1,4 @@
-"""The command `audit`: lists entries of the audit log and verifies it."""
+"""The command `audit`, which lists and verifies entries of the audit log."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from threads_cluster import errors
 from threads_cluster.cli import audit, show
 from threads_cluster.cli.session import Session
 
-#: Hexadecimal digits of a head of AUDIT_FILE; one of what the cluster keeps has 40.
+#: Number of hexadecimal digits of a head hash of AUDIT_FILE. Hashes of entries in Redis have 40.
 _SHA256 = 64
-#: Entries that one request asks for.
+#: Number of entries per request.
 _PAGE = 1000
 
 
 class Altered(errors.ClientError):
-    """A log is not what was written."""
+    """The log was altered after it was written."""
 
     exit_code = errors.ALTERED
 
 
 class Unreadable(errors.ClientError):
-    """A file cannot be read."""
+    """The file could not be read."""
 
     exit_code = errors.REFUSED
 
 
 def listing(session: Session, after: int | None, limit: int, *, as_json: bool) -> None:
-    """Print entries: the last ones, or those after a number."""
+    """Print the last entries, or the entries after a number."""
     entries = [entry for entry in map(json.loads, _lines(session, after, limit)) if "seq" in entry]
     show.listing(entries, _COLUMNS, as_json=as_json, none="no such entries; the newest: cluster audit")
 
@@ -57,7 +57,7 @@ _COLUMNS: show.Columns = {
 
 
 def verify(session: Session, file: str | None, head: str, *, as_json: bool) -> None:
-    """Verify a file, or all that the cluster keeps, and print the hash to keep elsewhere. Altered names the line."""
+    """Verify a file or the cluster's log, and print its head hash. An Altered error contains the line number."""
     if file is None and len(head) == _SHA256:
         raise errors.BadArgument("this is the head of a file; verify that: cluster audit FILE --head HASH", "head")
     try:
@@ -82,7 +82,7 @@ def verify(session: Session, file: str | None, head: str, *, as_json: bool) -> N
 
 
 def _all(session: Session) -> Iterator[bytes]:
-    """Yield every line that the cluster keeps, oldest first."""
+    """Yield every line that the cluster stores, oldest first."""
     after, count = 0, _PAGE
     while count >= _PAGE:
         lines = _lines(session, after, _PAGE)
@@ -92,7 +92,7 @@ def _all(session: Session) -> Iterator[bytes]:
 
 
 def _whole(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file without their ends. A last one without an end is still being written."""
+    """Yield the lines of a file without newlines. A last line without a newline is incomplete and skipped."""
     for line in stream:
         if line.endswith(b"\n"):
             yield line[:-1]

@@ -1,4 +1,4 @@
-"""`cluster data`: chunks of data, where they lie, and how they get there."""
+"""The command `cluster data`, for chunks of data and their locations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def create(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Have a runner read a source into a chunk, whose id is printed at once."""
+    """Download data from a source into a chunk on a runner. Prints the chunk ID at once."""
     row = ctx.obj.cluster.data.create(source, device=places.on(host, device), secrets=secret or ())
     show.json_line(row) if as_json else show.line(row["chunk_id"])
     workflow_commands.followed(ctx, row["task_id"], wait=wait, as_json=as_json)
@@ -54,7 +54,7 @@ def list_data(
     device: Annotated[str | None, typer.Option(metavar="PLACE", help="Those that lie there, as HOST:disk.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List chunks by their ids, and where they lie."""
+    """List chunks by ID, with their locations."""
     found = [row for row in ctx.obj.cluster.data.list() if device in (None, *row["locations"])]
     show.listing(found, _COLUMNS, as_json=as_json, none="no data; get some with: cluster data create --source URL")
 
@@ -70,7 +70,7 @@ _COLUMNS: show.Columns = {
 
 @app.command()
 def info(ctx: typer.Context, chunk: Chunk, as_json: AsJson = False) -> None:
-    """Show a chunk: its size, where it lies, and how much else has it."""
+    """Show a chunk: its size, its locations, and the number of references to it."""
     row = ctx.obj.cluster.data.get(chunk)
     if as_json:
         show.json_line(row)
@@ -92,7 +92,7 @@ def info(ctx: typer.Context, chunk: Chunk, as_json: AsJson = False) -> None:
 def move(
     ctx: typer.Context, chunk: Chunk, target: Target, host: Node = None, wait: Wait = False, as_json: AsJson = False
 ) -> None:
-    """Bring a chunk to another place; it leaves those before, but the cluster's store."""
+    """Move a chunk to another location. Other copies are deleted, except in the cluster's store."""
     workflow_commands.begun(ctx, ctx.obj.cluster.data.move(chunk, places.on(host, target)), wait=wait, as_json=as_json)
 
 
@@ -100,7 +100,7 @@ def move(
 def transfer(
     ctx: typer.Context, chunk: Chunk, target: Target, host: Node = None, wait: Wait = False, as_json: AsJson = False
 ) -> None:
-    """Bring a chunk to another host; it leaves the one before."""
+    """Move a chunk to another host, and delete the copy on the previous one."""
     workflow_commands.begun(
         ctx, ctx.obj.cluster.data.transfer(chunk, places.on(host, target)), wait=wait, as_json=as_json
     )
@@ -108,6 +108,6 @@ def transfer(
 
 @app.command()
 def delete(ctx: typer.Context, chunk: Chunk, as_json: AsJson = False) -> None:
-    """Delete a chunk; jobs that have it keep its files until they go."""
+    """Delete a chunk. Jobs that use it keep its files until they are deleted."""
     ctx.obj.cluster.data.delete(chunk)
     show.json_line({"chunk_id": chunk, "deleted": True}) if as_json else show.line(f"{chunk} deleted")

@@ -1,4 +1,4 @@
-"""`cluster engine`: what runs services, and its packages on runners before they are needed."""
+"""The command `cluster engine`, which lists engines and preinstalls their packages on runners."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Examples:
   cluster engine list
   cluster engine install transformers --host gpu1
 """
-#: Name of the list of packages in the program's folder.
+#: File name of the requirements in the program's folder.
 _LIST = "requirements.txt"
 _SAY = "import sys; print('installed for', sys.version.split()[0], 'at', sys.prefix)"
 
@@ -47,7 +47,7 @@ def install(
     ] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="LABEL", help="On a runner with this label.")] = None,
 ) -> None:
-    """Have a runner make an engine's environment now. Replicas on it then start without; Ctrl-C cancels it."""
+    """Install an engine's packages on a runner now, so that replicas start faster. Ctrl-C cancels the job."""
     from threads_cluster.cli import running
     from threads_cluster.client.programs import Program
 
@@ -56,7 +56,7 @@ def install(
         show.say(f"the engine {name} needs no packages")
         return
     with tempfile.TemporaryDirectory() as folder:
-        # The same bytes as a replica's list: by them a runner knows the environment again.
+        # Write exactly the requirements of a replica, because runners identify an environment by their hash.
         Path(folder, _LIST).write_text(row["packages"])
         program = Program(command=["python3", "-c", _SAY], python=_LIST, retries=0, host=host, labels=label or ())
         job = ctx.obj.cluster.programs.submit(program, files=folder)["job_id"]
@@ -66,7 +66,7 @@ def install(
 
 
 def found(ctx: typer.Context, name: str) -> Mapping[str, Any]:
-    """Return an engine. BadArgument names those there are."""
+    """Return an engine. A BadArgument error lists the valid engines."""
     rows = {row["engine"]: row for row in ctx.obj.cluster.services.engines()}
     if name not in rows:
         raise errors.BadArgument(f"there is no engine {name}; there are {', '.join(rows)}")
@@ -75,11 +75,14 @@ def found(ctx: typer.Context, name: str) -> Mapping[str, Any]:
 
 
 def agreed(ctx: typer.Context, name: str) -> None:
-    """Ask whether gigabytes of packages may be fetched. BadArgument where nobody can be asked; Exit for no."""
+    """Ask for confirmation before runners download gigabytes of packages.
+
+    Raises BadArgument if stdin is not a terminal, and Exit if the user declines.
+    """
     try:
         large = {row["engine"] for row in ctx.obj.cluster.services.engines() if row["large"]}
     except errors.ApiError as error:
-        if error.status == HTTPStatus.FORBIDDEN:  # a token that only runs programs may not list engines
+        if error.status == HTTPStatus.FORBIDDEN:  # tokens with only the scope run cannot list engines
             return
         raise
     if name not in large:

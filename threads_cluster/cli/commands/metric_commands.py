@@ -1,4 +1,4 @@
-"""`cluster metrics`: counts, durations and scores as the text that Prometheus reads."""
+"""The command `cluster metrics`, which prints metrics in Prometheus's text format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AsJson: TypeAlias = as_json_option("For programs: JSON, one metric a line.")  # 
 
 
 def metrics(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Print counts and durations of jobs, and scores of hosts, as Prometheus reads them; names as of grid-cli."""
+    """Print job counts, job durations and host scores in Prometheus's format, under grid-cli's metric names."""
     rows = ctx.obj.cluster.metrics()
     if as_json:
         show.listing(rows, lambda _rows: None, as_json=True)
@@ -26,7 +26,7 @@ def metrics(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 
 def exposition(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of one metric in Prometheus' text format."""
+    """Yield the lines of one metric in Prometheus's text format."""
     yield f"# HELP {row['name']} {_escaped(row['help'])}"
     yield f"# TYPE {row['name']} {row['type']}"
     for sample in row["samples"]:
@@ -39,5 +39,5 @@ def _escaped(text: str) -> str:
 
 
 def _label(text: str) -> str:
-    """Return a label's value; what a terminal would obey is spelled out."""
+    """Escape a label value, including control characters that a terminal would interpret."""
     return visible(_escaped(text).replace('"', '\\"'))

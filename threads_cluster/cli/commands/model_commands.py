@@ -1,4 +1,4 @@
-"""`cluster model`: models that are kept in the cluster, and how they get there."""
+"""The command `cluster model`, for models stored in the cluster and their locations."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def register(
     kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="What you call it; shown.")] = "llm",
     as_json: AsJson = False,
 ) -> None:
-    """Note where a model comes from, for downloads of its name."""
+    """Register the source of a model, so that it can be downloaded by name."""
     row = ctx.obj.cluster.models.register(name, source, kind=kind)
     show.json_line(row) if as_json else show.line(f"{name} {row['status']}")
     if not as_json:
@@ -75,7 +75,7 @@ def download(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Have a runner download a model. What broke off goes on where it stopped; GGUF and safetensors alone."""
+    """Download a model (GGUF or safetensors) on a runner. An interrupted download resumes."""
     to = places.on(host, device)
     row = ctx.obj.cluster.models.download(name, source, to=to, sha256=sha256, secrets=secret or ())
     workflow_commands.begun(ctx, row, wait=wait, as_json=as_json)
@@ -93,7 +93,7 @@ def copy(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a model to another place as well, before something there needs it."""
+    """Copy a model to another location before it is needed there."""
     models = ctx.obj.cluster.models
     row = models.copy(name, places.on(host, target), source=places.on(host, source, store=True))
     workflow_commands.begun(ctx, row, wait=wait, as_json=as_json)
@@ -110,7 +110,7 @@ def move(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a model to another place, and let it leave the one before; the cluster's store keeps every model."""
+    """Move a model to another location. The cluster's store always keeps a copy."""
     to, of = places.on(host, target), places.on(host, source, store=True)
     row = ctx.obj.cluster.models.move(name, to, source=of, keep_source=keep_source)
     workflow_commands.begun(ctx, row, wait=wait, as_json=as_json)
@@ -124,7 +124,7 @@ def list_models(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List models by name, where they lie, and the services that have them."""
+    """List models by name, with their locations and services."""
     none = (
         "no models; get one with: cluster model download NAME --source URL, or: cluster artifact put FILE --name NAME"
     )
@@ -151,7 +151,7 @@ _COLUMNS: show.Columns = {
 
 @app.command()
 def info(ctx: typer.Context, name: Name, as_json: AsJson = False) -> None:
-    """Show a model: where it comes from, where it lies, its files, and the services that have it."""
+    """Show a model: its source, locations, files and services."""
     row = ctx.obj.cluster.models.get(name)
     if as_json:
         show.json_line(row)
@@ -182,6 +182,6 @@ def delete(
     host: Node = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a model, or at one place; refused while a service has it."""
+    """Delete a model, or its copy at one location. Fails while a service uses it."""
     ctx.obj.cluster.models.delete(name, at=None if device is None else places.on(host, device))
     show.json_line({"model_name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")

@@ -1,4 +1,4 @@
-"""`cluster profile`: what hosts and GPUs did, and where the time of a job went."""
+"""The command `cluster profile`, which records hosts and GPUs and traces jobs by lane."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ app = command_group(
 
 #: Seconds for which the cluster keeps spans.
 _KEPT_SECONDS = 3600
-#: Seconds of waiting for recordings after which progress is shown; most come sooner.
+#: Seconds of waiting before progress is printed. Most recordings arrive sooner.
 QUIET_SECONDS = 3.0
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.")]
@@ -47,7 +47,7 @@ def start(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record what hosts and GPUs do, from now on until `cluster profile stop NAME`."""
+    """Record hosts and GPUs from now on until `cluster profile stop NAME`."""
     if hz is not None and not hz.is_integer():
         raise typer.BadParameter(f"must be a whole number from 1 to 100; got {hz:g}", param_hint="'--hz'")
     wanted = [host for host in (hosts or "").split(",") if host]
@@ -82,7 +82,7 @@ def recover(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Collect once more what workers have of a profile, such as those that were away when it stopped."""
+    """Collect missing recordings of a profile again, for example from workers that were offline when it stopped."""
     profiles = ctx.obj.cluster.profiles
     names = [name] if name else [row["name"] for row in profiles.list(tenant=tenant) if _may_lack(row)]
     if not names:
@@ -97,7 +97,7 @@ def _may_lack(row: Mapping[str, Any]) -> bool:
 
 
 def _waited(session: Session, row: dict[str, Any], tenant: str | None = None) -> dict[str, Any]:
-    """Return a profile once it is done. After QUIET_SECONDS, show the progress on stderr."""
+    """Wait until a profile is done, and return it. After QUIET_SECONDS, print the progress on stderr."""
     said, now, began = "", row, time.monotonic()
     try:
         for now in session.cluster.profiles.follow(row["name"], tenant=tenant):
@@ -135,7 +135,7 @@ def status(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far a profile is: samples, bytes and state of each recording."""
+    """Show the progress of a profile: samples, bytes and state of each recording."""
     profiles = ctx.obj.cluster.profiles
     if name is None:
         row = next(iter(profiles.list(tenant=tenant)), None)
@@ -204,7 +204,7 @@ _PROFILES: show.Columns = {
 
 @app.command()
 def delete(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Delete a profile with what was recorded; one that records ends."""
+    """Delete a profile and its recordings. A running profile is stopped."""
     ctx.obj.cluster.profiles.delete(name, tenant=tenant)
     show.json_line({"name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")
 
@@ -221,7 +221,7 @@ def analyze(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what each host and GPU did: utilisation, memory, power, energy, bandwidth, idle time.
+    """Summarize each host and GPU: utilization, memory, power, energy, bandwidth, idle time.
 
     Waits if recordings are still being collected.
     """
@@ -244,7 +244,7 @@ def analyze(
 
 
 def _place(session: Session, what: str, folder: Path) -> Path:
-    """Return the path of recordings: one that exists, else a folder with all recordings of a profile."""
+    """Return the path of recordings: an existing path, or a folder with the downloaded recordings of a profile."""
     if Path(what).exists():
         return Path(what)
     if "/" in what or what.endswith((".jsonl", ".gz")):
@@ -318,7 +318,7 @@ def kernels(
         typer.FileTextWrite, typer.Option("--output", "-o", metavar="FILE", help="Where it is written; -: stdout.")
     ],
 ) -> None:
-    """Write which lane computed a job when, for https://ui.perfetto.dev; at most an hour after it ran."""
+    """Write a job's timeline by lane for https://ui.perfetto.dev. Available for an hour after the job ran."""
     from threads_cluster.profiling import lane_traces
 
     session = ctx.obj
@@ -333,7 +333,7 @@ def kernels(
 
 
 def _none(job: dict[str, Any]) -> str:
-    """Return why a job has no spans, and what shows more."""
+    """Explain why a job has no spans, and name the command that shows more."""
     if not job.get("started"):
         what = f"job {job['job_id']} is {job['state']}, and no lane has computed it"
         return f"{what}; follow it: cluster watch {job['job_id']}"

@@ -1,4 +1,4 @@
-"""`cluster run`, `map`, `logs`, `units` and `submit command`: programs on the cluster's runners."""
+"""The commands `run`, `map`, `logs`, `units`, `attach` and `submit command`, which run programs on runners."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ Exit codes: those of the shell or CMD, 128 and its number for a signal, and
   0    ~. left it
   125  it could not begin, or the cluster ended it: with the program, for one
 """
-#: Most units that failed that `map` names.
+#: Maximum number of failed units that `map` reports individually.
 _NAMED = 5
 
 
@@ -126,10 +126,10 @@ def run(
     quiet: Quiet = False,
     **given: Any,
 ) -> None:
-    """Run a program on the cluster as if it ran here.
+    """Run a program on the cluster as if it were local.
 
-    Its output comes as it is written, by stdout and stderr; the exit code is its own; Ctrl-C ends it. Files that match
-    --output are fetched into the folder at the end.
+    Its output is streamed to stdout and stderr, its exit code is returned, and Ctrl-C cancels it. Files that match
+    --output are downloaded into the folder when it exits.
     """
     if no_files and files is not None:
         raise typer.BadParameter("needs one of both, not --files and --no-files", param_hint="'--no-files'")
@@ -169,7 +169,7 @@ def _run_over_ssh(
     sys.exit(code)
 
 
-#: Exit code of a program that there is not.
+#: Exit code of a shell if a program does not exist.
 _NOT_FOUND = 127
 
 
@@ -191,7 +191,7 @@ def _left(session: Session, job_id: str, *, quiet: bool) -> None:
 def _submitted(
     session: Session, program: Program, given: dict[str, Any], folder: Path | None, *, quiet: bool = False, **units: Any
 ) -> Json:
-    """Submit a program with its folder, which is said on stderr. A Ctrl-C meanwhile leaves nothing that runs."""
+    """Submit a program with its folder, and report the upload on stderr. Ctrl-C during the upload leaves no job."""
     import uuid
 
     def sent(answer: Json) -> None:
@@ -221,7 +221,7 @@ def _fetch(session: Session, row: Mapping[str, Any], folder: Path, *, quiet: boo
 
 
 def _warn_of_stdin() -> None:
-    """Say that what is sent to stdin does not reach the program: it would read nothing, and not say why."""
+    """Warn if data on stdin would be ignored, because the program's stdin is empty."""
     if sys.stdin is None or sys.stdin.closed:
         return
     try:
@@ -236,7 +236,7 @@ def _warn_of_stdin() -> None:
 
 
 def _has_bytes(number: int) -> bool:
-    """Return True for a pipe that holds something; one whose writer has gone can be read, too."""
+    """Return True if a pipe contains data. A pipe whose writer has exited is readable without data."""
     import array
     import fcntl
     import termios
@@ -268,7 +268,7 @@ def submit(
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
-    """Run a program many times: for each number, or each item of a list."""
+    """Run a program many times: once for each number, or once for each item of a list."""
     from threads_cluster.cli.commands import submitting
 
     if count is not None and items:
@@ -285,7 +285,7 @@ def submit(
     elif as_json:
         submitting.accepted(answer, as_json=True)
     else:
-        # The estimate knows the queue, and not whether any runner has what the job needs.
+        # Omit the wait estimate. It ignores whether a runner meets the job's requirements.
         submitting.accepted(answer | {"estimated_wait_seconds": None}, as_json=False)
         _say_why_it_waits(session, answer["job_id"])
 
@@ -317,10 +317,10 @@ def map_items(
     quiet: Quiet = False,
     **given: Any,
 ) -> None:
-    """Call a Python function with each of many items.
+    """Call a Python function once for each item.
 
-    Prints what it returns, a line of JSON each, in the order of the items. Each call has a fresh interpreter on a
-    runner, which imports the module from the folder; items and values are JSON.
+    Prints the return values as JSON lines in the order of the items. Each call runs in a new interpreter on a runner,
+    which imports the module from the folder. Items and return values are JSON.
     """
     from threads_cluster.client import programs
 
@@ -363,7 +363,7 @@ def _print_values(session: Session, job_id: str, *, quiet: bool) -> NoReturn:
 
 
 def _say_failed(session: Session, job_id: str, row: Mapping[str, Any], said: set[str]) -> None:
-    """Say why a call failed, unless that was said of another one; `said` gets it."""
+    """Report why a call failed, unless the same reason is in `said`, and add the reason to it."""
     from threads_cluster.cli import running
     from threads_cluster.client import programs
 
@@ -375,7 +375,7 @@ def _say_failed(session: Session, job_id: str, row: Mapping[str, Any], said: set
 
 
 def _failures(count: int, failed: int, said: set[str]) -> str:
-    """Return how many calls failed, and how many of them are known to have failed alike."""
+    """Describe how many calls failed, and how many for the same reason."""
     whole = f"all {failed:,} calls" if failed == count and failed > 1 else f"{failed:,} calls"
     if len(said) > 1:
         return f"{whole} failed"
@@ -393,7 +393,7 @@ def _cancel(session: Session, job_id: str) -> NoReturn:
     raise running.Left(f"{job_id} {state}; nothing of it runs any more")
 
 
-# -- what units wrote, and how they ended ------------------------------------------------------------------------------
+# -- output and state of units ----------------------------------------------------------------------------------------
 
 
 def logs(
@@ -412,9 +412,9 @@ def logs(
         bool, typer.Option("--raw", help="To a terminal, too, as it is; else only colours and line ends take effect.")
     ] = False,
 ) -> None:
-    """Print what a program wrote.
+    """Print the output of a program.
 
-    Of much output the first 1 MiB and the last 8 MiB were kept.
+    Of long output, the cluster stores the first 1 MiB and the last 8 MiB.
     """
     from threads_cluster.cli import running
 
@@ -450,7 +450,7 @@ def _print_all(session: Session, job_id: str, stream: str | None, *, raw: bool) 
 
 
 def _require_log(session: Session, job_id: str, unit: int) -> None:
-    """Say why a unit has no output, where it has none."""
+    """Report why a unit has no output. Raise BadArgument if it has not finished."""
     row = session.cluster.programs.unit(job_id, unit)
     if row.get("artifact"):
         return
@@ -476,7 +476,7 @@ def units(
 ) -> None:
     """List the units of a program.
 
-    Each with its state, exit code, time, attempts, worker, value and why it failed.
+    For each unit: state, exit code, duration, attempts, worker, value, and the reason of a failure.
     """
     from itertools import islice
 
@@ -510,7 +510,7 @@ def attach(
         ),
     ] = None,
 ) -> None:
-    """Open a shell beside a program that runs."""
+    """Open a shell next to a running program."""
     from threads_cluster.cli.commands import attaching
 
     session: Session = ctx.find_root().obj
@@ -519,7 +519,7 @@ def attach(
 
 
 def _only_unit(session: Session, job_id: str) -> int:
-    """Return the unit that a shell is for where none is named: the only one, or the only one that runs."""
+    """Return the default unit for a shell: the only unit, or the only running unit."""
     from itertools import islice
 
     programs = session.cluster.programs
@@ -537,9 +537,9 @@ def _only_unit(session: Session, job_id: str) -> int:
 
 
 def fetch(session: Session, job_id: str, folder: Path, *, flat: bool, as_json: bool) -> None:
-    """Fetch what the units of a job left so far, each into a folder of its own or all into one.
+    """Download the output files of a job's finished units, into one folder per unit or all into one.
 
-    A folder that is made for it is not sent with the next program that runs from one around it.
+    A new folder excludes itself from later uploads of a surrounding folder.
     """
     from threads_cluster.client import trees
 

@@ -1,4 +1,4 @@
-"""`cluster queue`: jobs by the words of a queue of tasks."""
+"""The command `cluster queue`, which presents jobs as a task queue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tasks(
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs, newest first. The same as: cluster jobs"""
+    """List jobs, newest first. Same as: cluster jobs"""
     rows = list(ctx.obj.cluster.jobs(state=state, limit=limit))
     show.listing(rows, show.jobs, as_json=as_json, none="no such jobs; all: cluster queue tasks")
 
@@ -42,13 +42,13 @@ def cancel(
     job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")],
     as_json: AsJson = False,
 ) -> None:
-    """Stop a job. The same as: cluster cancel"""
+    """Stop a job. Same as: cluster cancel"""
     row = ctx.obj.cluster.cancel(job_id)
     show.json_line(row) if as_json else show.line(f"{row['job_id']} {row['state']}")
 
 
 @app.command()
 def history(ctx: typer.Context, limit: Limit = 20, as_json: AsJson = False) -> None:
-    """List jobs that have ended, the latest end first."""
+    """List jobs that have ended, most recent first."""
     rows = ctx.obj.cluster.history(limit)
     show.listing(rows, show.jobs, as_json=as_json, none="no job has ended")

@@ -1,4 +1,4 @@
-"""`cluster schedule`: jobs and workflows that are submitted again and again, said in the words of `cluster`."""
+"""The command `cluster schedule`, for jobs and workflows that the cluster submits repeatedly."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def add(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a schedule, and print its next five runs."""
+    """Add a schedule and print its next five runs."""
     if (every is None) == (cron is None):
         raise typer.BadParameter("needs one of both: --every TIME or --cron TEXT", param_hint="'--every'")
     if timezone is not None and cron is None:
@@ -73,16 +73,16 @@ def add(
 
 
 class _Read(Exception):
-    """The words were read, and this is what they would have submitted."""
+    """Raised instead of submitting a job. Contains the parsed submission."""
 
     def __init__(self, **what: Any) -> None:
         super().__init__()
-        #: As add_schedule takes it: job, or workflow.
+        #: Keyword arguments of add_schedule: job or workflow.
         self.what = what
 
 
 def _submission(session: Session, words: list[str]) -> dict[str, Any]:
-    """Return what `cluster` with these words would submit. Its files are put."""
+    """Parse a `cluster` command line and return its submission. Its files are uploaded."""
     from threads_cluster.cli import main as cli
     from threads_cluster.client import api
 
@@ -120,27 +120,27 @@ def _submission(session: Session, words: list[str]) -> dict[str, Any]:
 
 @app.command("list")
 def list_schedules(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """List schedules: when each runs next, and what became of its last run."""
+    """List schedules with their next run and the outcome of the last one."""
     none = "no schedules; add one with: cluster schedule add NAME --every 1h -- submit KIND ..."
     show.listing(ctx.obj.cluster.schedules(tenant=tenant), show.SCHEDULES, as_json=as_json, none=none)
 
 
 @app.command("show")
 def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Show a schedule, what it submits and its next runs."""
+    """Show a schedule with its job or workflow, and its next runs."""
     row = ctx.obj.cluster.schedule(name, tenant=tenant)
     show.json_line(row) if as_json else show.schedule(row)
 
 
 @app.command()
 def pause(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Let a schedule run no more until it is resumed."""
+    """Pause a schedule until it is resumed."""
     _turned(ctx.obj.cluster.pause_schedule(name, tenant=tenant), as_json=as_json)
 
 
 @app.command()
 def resume(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Let a paused schedule run again, from its next time on."""
+    """Resume a paused schedule at its next time."""
     _turned(ctx.obj.cluster.resume_schedule(name, tenant=tenant), as_json=as_json)
 
 
@@ -154,7 +154,7 @@ def _turned(row: dict[str, Any], *, as_json: bool) -> None:
 
 @app.command("run-now")
 def run_now(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Submit the job or workflow of a schedule now, beside its times; prints its id."""
+    """Submit the job or workflow of a schedule now, in addition to its regular times. Prints its ID."""
     made = ctx.obj.cluster.run_schedule(name, tenant=tenant)
     field = "job_id" if made.startswith("s-") else "workflow_id"
     show.json_line({"name": name, field: made}) if as_json else show.line(made)
@@ -162,6 +162,6 @@ def run_now(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJs
 
 @app.command()
 def delete(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Delete a schedule; what it has submitted goes on."""
+    """Delete a schedule. Its submitted jobs continue."""
     ctx.obj.cluster.delete_schedule(name, tenant=tenant)
     show.json_line({"name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")

@@ -1,4 +1,4 @@
-"""`cluster secret`: values for the environment of programs. A value is read, never printed, and no argument."""
+"""The command `cluster secret`. Values are read from a prompt, stdin or a file, and are never printed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from threads_cluster.cli.session import AsJson, Tenant, command_group
 
 app = command_group("Secrets: values for the environment of programs. Needs a token with the scope run.")
 
-#: Most bytes of a value; the API's bound.
+#: Maximum size of a value in bytes, as in the API.
 MAX_BYTES = 64 << 10
-#: The API's pattern of a name.
+#: Valid names of secrets, as in the API.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="Its name: that of the environment variable.")]
@@ -33,12 +33,12 @@ def set_value(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set a secret: asks for its value without echo, or reads it from stdin; a line end at its end is left out."""
+    """Set a secret. Its value is read without echo, or from stdin without a trailing newline."""
     if value:
-        # The shell's history and every process of the machine would have it.
+        # An argument would be visible in the shell's history and to every process on the machine.
         raise errors.BadArgument(f"a value is no argument; type it when asked, or: cluster secret set {name} < FILE")
     if not _NAME.fullmatch(name):
-        # Neither sent nor repeated: NAME=VALUE would stand in the logs of the servers.
+        # Do not send or repeat the name: it may be NAME=VALUE, and the value would appear in server logs.
         raise errors.BadArgument("a name has letters, digits and _, no digit first, at most 64")
     row = ctx.obj.cluster.put_secret(name, _text(from_file), tenant=tenant)
     show.json_line(row) if as_json else show.line(f"{row['name']} set for tenant {row['tenant']}")
@@ -46,7 +46,7 @@ def set_value(
 
 @app.command("list")
 def list_secrets(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """List secrets without their values, which nothing shows."""
+    """List secrets without their values. No command prints a value."""
     rows = ctx.obj.cluster.secrets(tenant=tenant)
     show.listing(rows, show.SECRETS, as_json=as_json, none="no secrets; set one with: cluster secret set NAME")
     if unreadable := [row["name"] for row in rows if not row["readable"]]:
@@ -62,7 +62,7 @@ def delete(ctx: typer.Context, name: Name, tenant: Tenant = None) -> None:
 
 @app.command()
 def rotate(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Encrypt every tenant's secrets with the first key of SECRETS_KEY; needs the scope admin."""
+    """Encrypt the secrets of all tenants with the first key of SECRETS_KEY. Needs the scope admin."""
     outcome = ctx.obj.cluster.rotate_secrets()
     if as_json:
         show.json_line(outcome)
@@ -73,7 +73,7 @@ def rotate(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 
 def _text(file: Path | None) -> str:
-    """Return the value that is typed, or stands in a file or in stdin. BadArgument when it is none."""
+    """Read a value from a prompt, a file or stdin. Raise BadArgument if it is empty or invalid."""
     if file is not None:
         return _decoded(_from_file(file))
     text = _typed() if sys.stdin.isatty() else _decoded(_read(sys.stdin.buffer))
@@ -84,7 +84,7 @@ def _text(file: Path | None) -> str:
 
 
 def _typed() -> str:
-    """Return what is typed at a prompt without echo; nothing when the terminal ends it."""
+    """Read a value at a prompt without echo. Return "" if the user presses Ctrl-D."""
     try:
         return getpass.getpass("value: ")
     except EOFError:
@@ -100,8 +100,8 @@ def _from_file(file: Path) -> bytes:
 
 
 def _read(source: BinaryIO) -> bytes:
-    """Return what a source holds. BadArgument when it has more than a value may have."""
-    # Two more: a line end that may be left out.
+    """Read a value. Raise BadArgument if it is too long."""
+    # Two more bytes for a trailing line end, and one to detect a longer value.
     content = source.read(MAX_BYTES + 3)
     if len(content) > MAX_BYTES + 2:
         raise errors.BadArgument(f"the value has over {MAX_BYTES} bytes; a secret has at most that many")

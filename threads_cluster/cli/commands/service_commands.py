@@ -1,4 +1,4 @@
-"""`cluster serve`, `cluster services` and `cluster service`: engines that stay up, and models behind them."""
+"""The commands `serve`, `services` and `service`, for models and programs that keep running."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Examples:
   cluster serve dask --replicas 4
   cluster serve --engine http --name web -- python3 -m http.server {port} --bind {address}
 """
-#: What names of services lack.
+#: Characters that a service name cannot contain.
 _OTHERS = re.compile(r"[^a-z0-9]+")
 _MOST_NAME = 63
 _WHOLE_ID = re.compile(r"[0-9a-f]{64}")
@@ -33,7 +33,7 @@ _SUFFIX, _GGUF = ".gguf", b"GGUF"
 _FETCHED = (
     "to fetch a model: cluster model download NAME --source hf://ORG/REPO/FILE; to list those kept: cluster model list"
 )
-#: Engine without a model, which is a word for it.
+#: Engine without a model. Its name is accepted in place of a model.
 DASK = "dask"
 
 
@@ -91,9 +91,9 @@ def serve(
     wait: Annotated[bool, typer.Option("--wait", help="Until every replica is ready; Ctrl-C leaves it.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a model, or a program, until it is stopped: it is asked at /v1 as OpenAI's API is.
+    """Serve a model or a program until it is stopped. Models are served with OpenAI's API at /v1.
 
-    A file is sent first; what the cluster has of it is not sent again.
+    A model file is uploaded first, unless the cluster has it.
     """
     if what == [DASK] and not engine and not Path(DASK).exists():
         engine = DASK
@@ -144,7 +144,7 @@ def _how_asked(name: str, engine: str, url: str) -> str:
 
 
 def _autoscale(text: str | None, target: float | None) -> dict[str, Any] | None:
-    """Return the numbers between which a service is scaled, of a text MIN:MAX."""
+    """Parse MIN:MAX into the bounds of autoscaling."""
     if text is None:
         if target is not None:
             raise typer.BadParameter("needs --autoscale MIN:MAX", param_hint="'--target'")
@@ -156,7 +156,7 @@ def _autoscale(text: str | None, target: float | None) -> dict[str, Any] | None:
 
 
 def _asked(words: Sequence[str], engine: str, files: str | None) -> tuple[str | None, dict[str, Any]]:
-    """Return the model or the files, and the parameters that the words are."""
+    """Return the model or the files, and the parameters, that the arguments contain."""
     if engine == "http":
         if not words:
             raise typer.BadParameter("a program is needed, behind --: -- ./server --port {port}", param_hint="CMD")
@@ -173,7 +173,7 @@ def _asked(words: Sequence[str], engine: str, files: str | None) -> tuple[str | 
 
 
 def _parameters(texts: Sequence[str]) -> dict[str, Any]:
-    """Return NAME=VALUE as names with their values: JSON where a value is some, else the text."""
+    """Parse NAME=VALUE texts. A value that is valid JSON is parsed, too."""
     found: dict[str, Any] = {}
     for text in texts:
         name, sign, value = text.partition("=")
@@ -187,7 +187,7 @@ def _parameters(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _weighty(ctx: typer.Context, model: str | None, gpus: int | None) -> str:
-    """Return the engine that a model without one will have, as far as its packages matter; empty: a small one."""
+    """Return the engine that the cluster will choose for a model if its packages are large, else ""."""
     if model is None:
         return ""
     paths = _paths(ctx, model)
@@ -197,13 +197,13 @@ def _weighty(ctx: typer.Context, model: str | None, gpus: int | None) -> str:
 
 
 def _paths(ctx: typer.Context, model: str) -> list[str]:
-    """Return the files of a model, here or kept in the cluster; none where it may not be looked at."""
+    """Return the file names of a local or stored model, or an empty list if the token cannot list them."""
     place = Path(model)
     if place.exists():
         return [path.name for path in place.rglob("*")] if place.is_dir() else [place.name]
     try:
         return [entry.path for entry in ctx.obj.cluster.artifacts.files(model)]
-    except errors.ApiError:  # that it is served will say what is wrong
+    except errors.ApiError:  # the request to serve the model reports the error
         return []
 
 
@@ -212,7 +212,7 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(model: str) -> str:
-    """Return a name for the service of a model, by that of its file."""
+    """Derive a service name from a model's file name."""
     found = _OTHERS.sub("-", Path(model).name.lower().removesuffix(".gguf")).strip("-")[:_MOST_NAME].strip("-")
     if not found:
         raise typer.BadParameter(f"is needed, since {model!r} gives none", param_hint="'--name'")
@@ -220,7 +220,7 @@ def _name(model: str) -> str:
 
 
 def _check_there(model: str | None) -> None:
-    """Raise BadArgument for what can be nothing but a file, and is not there or is another thing by its beginning."""
+    """Raise BadArgument if a model is clearly a local file but does not exist or is not GGUF."""
     if model is None or not (model.endswith(".gguf") or "/" in model):
         return
     path = Path(model)
@@ -232,7 +232,7 @@ def _check_there(model: str | None) -> None:
 
 
 def _check_begins(path: Path) -> None:
-    """Raise BadArgument for a file whose first bytes are not those of a model in GGUF."""
+    """Raise BadArgument if a file does not start with the magic bytes of GGUF."""
     try:
         with path.open("rb") as file:
             begins = file.read(len(_GGUF))
@@ -246,9 +246,9 @@ def _check_begins(path: Path) -> None:
 
 
 def _sent(ctx: typer.Context, model: str | None, service: str, *, as_json: bool) -> str | None:
-    """Return the artifact of a model: one that there is, or the file or folder, which is sent.
+    """Return the artifact of a model. A local file or folder is uploaded first.
 
-    It is called as the service is; without one it has no name.
+    The artifact is named after the service, if `service` is not empty.
     """
     if model is None or not Path(model).exists():
         return model
@@ -260,7 +260,7 @@ def _sent(ctx: typer.Context, model: str | None, service: str, *, as_json: bool)
 
 
 def _follow(ctx: typer.Context, name: str) -> dict[str, Any]:
-    """Say how the replicas of a service become ready, and return it."""
+    """Report on stderr how the replicas of a service become ready. Return the service."""
     said, row = "", dict[str, Any]()
     try:
         for row in ctx.obj.cluster.services.follow(name):
@@ -283,7 +283,7 @@ def _state(row: Mapping[str, Any]) -> str:
 
 
 def services(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """List services with their replicas, and why one is not ready."""
+    """List services with their replicas, and why a replica is not ready."""
     none = "no services; serve one with: cluster serve model.gguf"
     show.listing(ctx.obj.cluster.services.list(tenant=tenant), _table, as_json=as_json, none=none)
 
@@ -301,7 +301,7 @@ def _table(several: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _why(row: Mapping[str, Any]) -> str | None:
-    """Return why a service has no replica."""
+    """Explain why a service has no replica."""
     if row["state"] == "asleep":
         return "the next request to it starts one"
     if not row["last_failure"]:
@@ -311,13 +311,13 @@ def _why(row: Mapping[str, Any]) -> str | None:
 
 
 def _log_of(row: Mapping[str, Any]) -> str:
-    """Return the command that shows what a replica wrote."""
+    """Return a hint to the command that prints the replica's log."""
     return f"; see: cluster service logs {row['name']}"
 
 
 @app.command("show")
 def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Show a service: how it is, what it has served lately, and its replicas."""
+    """Show a service: its state, its recent requests, and its replicas."""
     row = ctx.obj.cluster.services.get(name, tenant=tenant)
     if as_json:
         show.json_line(row)
@@ -340,13 +340,13 @@ def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJ
 
 
 def _model(model: str | None) -> str | None:
-    """Return a model as it was named; of an artifact's whole id the beginning, by which it is found as well."""
+    """Return the name of a model. A full artifact ID is shortened; commands accept the short form."""
     return model[: artifact_commands.DIGITS] if model and _WHOLE_ID.fullmatch(model) else model
 
 
 @app.command("open")
 def open_page(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Print a link to its page for browsers, such as Dask's dashboard; it lets in whoever follows it, as you."""
+    """Print a link to the service's web page, such as Dask's dashboard. Anyone with the link has your access."""
     link = ctx.obj.cluster.services.open(name, tenant=tenant)
     if as_json:
         show.json_line(link)
@@ -364,25 +364,25 @@ def scale(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep another number of replicas; this starts one that was stopped."""
+    """Change the number of replicas. A stopped service is started."""
     _said(ctx.obj.cluster.services.scale(name, replicas, tenant=tenant), as_json=as_json)
 
 
 @app.command()
 def restart(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Replace all replicas, one after the other; this starts a service that was stopped."""
+    """Replace all replicas, one after the other. A stopped service is started."""
     _said(ctx.obj.cluster.services.restart(name, tenant=tenant), as_json=as_json)
 
 
 @app.command()
 def stop(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """End all replicas, once the requests that they have are answered."""
+    """Stop all replicas once their open requests are answered."""
     _said(ctx.obj.cluster.services.stop(name, tenant=tenant), as_json=as_json)
 
 
 @app.command()
 def delete(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Delete a service; its replicas end as those of one that is stopped."""
+    """Delete a service. Its replicas finish their open requests first."""
     ctx.obj.cluster.services.delete(name, tenant=tenant)
     show.json_line({"name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")
 
@@ -397,7 +397,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print what it writes as it comes.")] = False,
     tenant: Tenant = None,
 ) -> None:
-    """Print what a replica writes, or what the last one that died wrote."""
+    """Print the log of a replica, or of the last replica that died."""
     row = ctx.obj.cluster.services.get(name, tenant=tenant)
     running = [one["job_id"] for one in row["running"] if one["worker"]]
     job = replica or next(iter(running), None) or row.get("last_dead_job_id")

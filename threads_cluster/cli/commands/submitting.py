@@ -1,4 +1,4 @@
-"""`cluster submit KIND`: a command for each kind, its flags made from the kind's schema."""
+"""The command `cluster submit KIND`, with a subcommand for each kind whose flags follow the kind's schema."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from threads_cluster.cli import figures, program_options, show
 from threads_cluster.cli.commands import program_commands
 from threads_cluster.cli.session import Session, as_json_option
 
-# What takes long to import is imported where it is used, so that help and completion come at once.
+# Slow imports are deferred to their use, so that help and completion are fast.
 if TYPE_CHECKING:
     from threads_cluster.cli import options
     from threads_cluster.client.api import Json
 
 PARAMETERS = "parameters_file"
-#: Characters that a file of parameters may have; the API takes less.
+#: Maximum number of characters of a parameter file. The API's limit is lower.
 _LONGEST_FILE = 16 << 20
 _COMMON: dict[str, Any] = {
     PARAMETERS: Annotated[
@@ -56,7 +56,7 @@ _COMMON: dict[str, Any] = {
 
 
 class Kinds(TyperGroup):
-    """The kinds of the cluster, or of this checkout while no cluster answers; asked for once a run of a command."""
+    """Subcommands for the cluster's kinds, or for this checkout's kinds if the cluster is not reachable."""
 
     _of: Session | None = None
 
@@ -97,13 +97,13 @@ def _programs() -> Any:
     return typer.main.get_command(app)
 
 
-#: Kinds whose commands are more than their schema.
+#: Kinds with a hand-written command.
 _OWN = {"command": _programs}
 
 
 @contextmanager
 def usable(session: Session, kind: Json) -> Iterator[None]:
-    """Turns what a schema makes of us that is none into UnexpectedAnswer."""
+    """Convert errors caused by an invalid schema into UnexpectedAnswer."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -118,7 +118,7 @@ def _help(kind: Json) -> str:
 
 
 def command(kind: Json) -> Any:
-    """A function with one argument for each parameter of the kind, as typer reads it."""
+    """Return a typer command function with one argument for each parameter of the kind."""
     from threads_cluster.cli import options
 
     flags = [flag for flag in options.flags(kind["schema"]) if not _is_taken(flag)]
@@ -135,7 +135,7 @@ def command(kind: Json) -> Any:
 
 
 def _is_taken(flag: options.Flag) -> bool:
-    """A parameter named like a flag of every submit can still be given in --parameters."""
+    """Return True if a parameter's name conflicts with a general flag. --parameters can still set it."""
     return flag.name in _COMMON or flag.name in ("ctx", "help", "json", "parameters") or not flag.name.isidentifier()
 
 
@@ -147,7 +147,7 @@ def _annotation(flag: options.Flag) -> Any:
 
 
 def parameters(flags: Sequence[options.Flag], given: Mapping[str, Any], file: str | None) -> Json:
-    """Return the values of the file, overridden by those of the flags. BadParameter names the flag."""
+    """Merge the values of the file and of the flags, which take precedence. A BadParameter error names the flag."""
     from threads_cluster.cli import options
 
     values = _from_file(file) if file else {}
@@ -181,7 +181,7 @@ def _from_file(file: str) -> Json:
 
 
 def _text(file: str) -> str:
-    """Read the file, - for stdin; OSError when it is closed, or longer than any cluster takes."""
+    """Read a file, or stdin for "-". Raise OSError if stdin is closed or the text is too long for any cluster."""
     if file == "-" and sys.stdin is None:
         raise OSError("stdin is closed")
     with nullcontext(sys.stdin) if file == "-" else Path(file).open(encoding="utf-8") as source:
@@ -192,7 +192,7 @@ def _text(file: str) -> str:
 
 
 def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json: bool, **options: Any) -> None:
-    """Submits and, when asked, waits; says on stderr how to go on."""
+    """Submit a job and optionally wait for it. The next command is suggested on stderr."""
     options["gpu_preferred"] = options["gpu_preferred"] or None
     options["hold"] = options["hold"] or None
     options["timeout_seconds"] = options.pop("timeout", None)
@@ -207,7 +207,7 @@ def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json
 
 
 def accepted(answer: Json, *, as_json: bool) -> None:
-    """Print what a submission was answered with, and how to go on."""
+    """Print the response to a submission, and suggest the next command."""
     if as_json:
         show.json_line(answer)
         return
@@ -229,7 +229,7 @@ def _starts(answer: Json) -> str:
 
 
 def finish(session: Session, job_id: str, *, as_json: bool) -> None:
-    """Waits, prints the result, and ends the command with the job's exit code."""
+    """Wait for a job and print its result. Raise Exit if the job failed."""
     from threads_cluster.cli import watching
 
     if not as_json:

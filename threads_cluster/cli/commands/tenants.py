@@ -1,4 +1,4 @@
-"""`cluster tenant`: who shares the cluster, by which weight and within which caps."""
+"""The command `cluster tenant`, for tenants with their weights and caps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from threads_cluster.cli.session import AsJson, command_group
 
 app = command_group("Show and change tenants: their weights and caps. Changes need the scope admin.")
 
-#: Bytes of a unit of sizes.
+#: Bytes per size unit.
 _SIZES = {
     "": 1,
     "B": 1,
@@ -31,7 +31,7 @@ _SIZES = {
 
 
 def _units(text: str) -> dict[str, int]:
-    """Return what `collatz=1e9,thread=1e6` says, and no caps for `none`."""
+    """Parse caps such as `collatz=1e9,thread=1e6`. The text `none` means no caps."""
     from threads_cluster.cli import options
 
     if text == "none":
@@ -44,7 +44,7 @@ def _units(text: str) -> dict[str, int]:
 
 
 def _bytes(text: str) -> int:
-    """Return the bytes that 1GB, 512MiB or 1000000 are."""
+    """Parse a size such as 1GB, 512MiB or 1000000 into bytes."""
     match = re.fullmatch(r"([0-9_]+(?:\.[0-9]{1,3})?)\s*([A-Za-z]*)", text)
     if not match or match[2] not in _SIZES:
         raise typer.BadParameter(f"must be a size as 1GB, 512MiB or 1000000, 0 for any; got {text!r}")
@@ -53,7 +53,7 @@ def _bytes(text: str) -> int:
 
 
 def _labels(text: str) -> frozenset[str]:
-    """Return the labels of `trusted,eu`, and none for `none`."""
+    """Parse labels such as `trusted,eu`. The text `none` means no labels."""
     labels = [] if text == "none" else [label.strip() for label in text.split(",")]
     if not all(labels):
         raise typer.BadParameter(f"must be labels with commas between as trusted,eu, or none; got {text!r}")
@@ -114,12 +114,12 @@ Requires: TypeAlias = Annotated[
 
 @app.command("list")
 def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """List tenants with their weights, caps and use. An admin sees all, others their own."""
+    """List tenants with their weights, caps and usage. Tokens with the scope admin see all tenants."""
     show.listing(ctx.obj.cluster.tenants(), show.TENANTS, as_json=as_json)
 
 
 def _writing(known_of: Callable[[Any, str], dict[str, Any]]) -> Callable[..., None]:
-    """Return a command that writes a tenant with the options that are named; all others stay as they are known."""
+    """Build a command that writes a tenant. Settings without an option keep the values of `known_of`."""
 
     def write(
         ctx: typer.Context,
@@ -161,7 +161,7 @@ app.command("set", help="Change a tenant's weight, caps and required labels. Wha
 
 
 def _put(ctx: typer.Context, known: dict[str, Any], named: dict[str, Any], as_json: bool) -> None:
-    """Write a tenant: what is named, else what is known, 0 and nothing being no cap."""
+    """Write a tenant. A new value takes precedence over the known one, and 0 or an empty value removes a cap."""
     names = ("max_lanes", "max_jobs", "max_units", "max_gpu_seconds", "max_stored_bytes")
     wanted = {name: named.get(name, known.get(name)) or None for name in names}
     weight = named.get("weight") or known.get("weight", 1)
@@ -172,6 +172,6 @@ def _put(ctx: typer.Context, known: dict[str, Any], named: dict[str, Any], as_js
 
 @app.command()
 def delete(ctx: typer.Context, name: Name) -> None:
-    """Forget a tenant. None of its jobs may wait or run."""
+    """Delete a tenant. It fails while jobs of the tenant are waiting or running."""
     ctx.obj.cluster.delete_tenant(name)
     show.line(f"{name} deleted")

@@ -1,4 +1,4 @@
-"""`cluster webhook`: messages to URLs when jobs and workflows end, those that could not be delivered, their key."""
+"""The command `cluster webhook`, which lists, retries and tests webhook deliveries."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def list_deliveries(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """List deliveries, the latest first: pending ones, those of the last day, and those given up in the last week."""
+    """List deliveries, newest first: all pending, delivered in the last day, and dead in the last week."""
     _listing(ctx.obj, state, limit, tenant, as_json=as_json)
 
 
 @app.command()
 def dead(ctx: typer.Context, limit: Limit = 20, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """List deliveries that were given up. To try one again: cluster webhook retry ID"""
+    """List failed deliveries. To retry one: cluster webhook retry ID"""
     _listing(ctx.obj, "dead", limit, tenant, as_json=as_json)
 
 
@@ -52,7 +52,7 @@ def retry(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try deliveries again, at once."""
+    """Retry deliveries now."""
     for delivery_id in delivery_ids:
         row = ctx.obj.cluster.retry_webhook(delivery_id, tenant=tenant)
         show.json_line(row) if as_json else show.line(f"{row['id']} {row['state']}")
@@ -64,7 +64,7 @@ def try_receiver(
     url: Annotated[str, typer.Argument(metavar="URL", help="Where to send it.")],
     as_json: AsJson = False,
 ) -> None:
-    """Send a signed message of the type webhook.test to a URL, once, and say what came of it."""
+    """Send one signed test message of type webhook.test to a URL, and print the outcome."""
     outcome = ctx.obj.cluster.test_webhook(url)
     said = outcome["error"] or f"the receiver answered {outcome['status']}"
     if as_json:
@@ -77,6 +77,6 @@ def try_receiver(
 
 @app.command()
 def key(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Print the key with which webhooks are signed, for those who verify them; the audit log notes it."""
+    """Print the key that signs webhooks, for receivers that verify them. The audit log records this."""
     text = ctx.obj.cluster.webhook_key(tenant=tenant)
     show.json_line({"key": text}) if as_json else show.line(text)

@@ -1,4 +1,4 @@
-"""`cluster workflow`: graphs of actions, submitted, followed, approved, cancelled and retried."""
+"""The command `cluster workflow`, which submits, follows, approves, cancels and retries workflows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ app = command_group("Workflows: graphs of jobs, approvals and artifacts in one f
 Id: TypeAlias = Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow's id.")]
 File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="Its YAML or JSON; - reads stdin.")]
 
-#: Bytes of a text at most; the API's bound.
+#: Maximum size of a workflow file in bytes, as in the API.
 MAX_BYTES = 4 << 20
-#: Actions of a workflow that `status` lists without being asked; problems that are shown.
+#: Maximum number of actions that `status` lists by default, and of problems that are printed.
 _LISTED, _PROBLEMS = 40, 20
-#: States in the order in which they are shown; those of which people want to know the actions.
+#: Order of states in counts, and states whose actions are listed in large workflows.
 _ORDER = (
     "done",
     "running",
@@ -51,7 +51,7 @@ def submit(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit a workflow. With --wait: exit code 1 unless all of it is done; Ctrl-C leaves it running."""
+    """Submit a workflow. With --wait, the exit code is 1 unless all actions are done. Ctrl-C leaves it running."""
     try:
         row = ctx.obj.cluster.workflows.submit(_text(file), notify=notify)
     except errors.ApiError as error:
@@ -67,7 +67,7 @@ def submit(
 
 @app.command()
 def validate(ctx: typer.Context, file: File, as_json: AsJson = False) -> None:
-    """Say all that is wrong with a workflow, as FILE:LINE:COLUMN; nothing is submitted."""
+    """Print all problems of a workflow as FILE:LINE:COLUMN, without submitting it."""
     found = ctx.obj.cluster.workflows.validate(_text(file))
     if as_json:
         show.json_line(found)
@@ -88,7 +88,7 @@ def status(
     wait: Annotated[bool, typer.Option("--wait", help="Show how it goes, until it has ended.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a workflow: its layers, its actions, what failed and what waits for a person."""
+    """Show a workflow: its layers and actions, failures, and pending approvals."""
     if wait:
         follow(ctx, workflow, as_json=as_json)
     course = ctx.obj.cluster.workflows.get(workflow)
@@ -128,13 +128,13 @@ def list_workflows(
 
 @app.command()
 def cancel(ctx: typer.Context, workflow: Id, as_json: AsJson = False) -> None:
-    """Cancel a workflow and its jobs. What is done stays; retry goes on from there."""
+    """Cancel a workflow and its jobs. Finished actions stay done, and retry continues from there."""
     _acted(ctx.obj.cluster.workflows.cancel(workflow), as_json=as_json)
 
 
 @app.command()
 def retry(ctx: typer.Context, workflow: Id, as_json: AsJson = False) -> None:
-    """Let a workflow that failed or was cancelled go on from what failed; what is done stays."""
+    """Retry the failed actions of a workflow that failed or was cancelled."""
     row = ctx.obj.cluster.workflows.retry(workflow)
     for note in row.get("notes", []):
         show.say(note)
@@ -148,14 +148,14 @@ def approve(
     action: Annotated[str, typer.Argument(metavar="ACTION", help="The action that waits for a person.")],
     as_json: AsJson = False,
 ) -> None:
-    """Let an action that waits for a person be done."""
+    """Approve an action that waits for a person."""
     row = ctx.obj.cluster.workflows.approve(workflow, action)
     show.json_line(row) if as_json else show.line(f"{action} approved")
 
 
 @app.command()
 def delete(ctx: typer.Context, workflow: Id) -> None:
-    """Forget a workflow that has ended; its jobs stay until they expire."""
+    """Delete a workflow that has ended. Its jobs stay until they expire."""
     ctx.obj.cluster.workflows.delete(workflow)
     show.line(f"{workflow} deleted")
 
@@ -173,7 +173,7 @@ def _text(file: Path) -> bytes:
 
 
 def refuse(file: Path, error: errors.ApiError) -> NoReturn:
-    """Print all that is wrong with a workflow, and end; raise the error where it is about something else."""
+    """Print all problems of a workflow and exit. Errors that are not about the file are raised."""
     problems = error.problem.get("problems")
     if not isinstance(problems, list) or not problems:
         raise error
@@ -183,7 +183,7 @@ def refuse(file: Path, error: errors.ApiError) -> NoReturn:
 
 
 def _print_problems(file: Path, problems: Sequence[Any], total: int, *, to_stderr: bool = False) -> None:
-    """Print complaints as compilers do, so that editors find the place."""
+    """Print problems in the format of compilers, so that editors can jump to the position."""
     write = show.say if to_stderr else show.line
     for one in problems[:_PROBLEMS]:
         row = one if isinstance(one, Mapping) else {}
@@ -194,13 +194,13 @@ def _print_problems(file: Path, problems: Sequence[Any], total: int, *, to_stder
 
 
 def begun(ctx: typer.Context, row: Mapping[str, Any], *, wait: bool, as_json: bool) -> None:
-    """Print the workflow that does what was asked for, and see `followed`."""
+    """Print the ID of a started workflow, and optionally follow it."""
     show.json_line(row) if as_json else show.line(row["task_id"])
     followed(ctx, row["task_id"], wait=wait, as_json=as_json)
 
 
 def followed(ctx: typer.Context, workflow: str, *, wait: bool, as_json: bool) -> None:
-    """Follow a workflow to its end if that is asked for; else say how."""
+    """Follow a workflow until it ends if `wait` is true. Otherwise suggest the command that does."""
     if wait:
         follow(ctx, workflow, as_json=as_json)
     elif not as_json:
@@ -208,7 +208,7 @@ def followed(ctx: typer.Context, workflow: str, *, wait: bool, as_json: bool) ->
 
 
 def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
-    """Say how a workflow goes until it has ended, and end with its exit code."""
+    """Report the progress of a workflow until it ends, and exit with its exit code."""
     said, course = "", {}
     try:
         for course in ctx.obj.cluster.workflows.follow(workflow):
@@ -233,7 +233,7 @@ def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
 
 
 def _say_what_stays(course: Mapping[str, Any]) -> None:
-    """Say which services of a workflow that did not end well hold memory and GPUs still."""
+    """Report services of a failed or cancelled workflow that still use memory and GPUs."""
     if course["state"] in ("failed", "cancelled"):
         for name in course["services"]:
             show.say(f"service {name} stays; to end it: cluster service delete {name}")
@@ -257,7 +257,7 @@ def _actions(count: int) -> str:
 
 
 def layers(actions: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Return the actions by the length of the longest path to each; they come after those that they wait for."""
+    """Group actions into layers by the length of the longest path to them. `actions` must be in topological order."""
     depth: dict[str, int] = {}
     by_depth: list[list[Mapping[str, Any]]] = []
     for action in actions:
