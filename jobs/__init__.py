@@ -1,10 +1,10 @@
-"""Parts that every service shares: jobs, kinds, the store, workers. Knows no service."""
+"""Code that all servers share: jobs, kinds, the store and the worker loop. It does not import any server."""
 
 from pathlib import Path
 from pkgutil import extend_path
 
-#: A folder `jobs/kinds/<kind>` elsewhere on PYTHONPATH adds a kind; both levels need an `__init__.py`.
+#: A folder `jobs/kinds/<kind>` elsewhere on PYTHONPATH adds a kind. Both folders need an `__init__.py`.
 __path__ = extend_path(__path__, __name__)
 
-#: The version of everything: of packages, of images, of what answers. The only place that says it.
+#: Version of the project, its packages and its container images. It is defined only here.
 VERSION = Path(__file__).with_name("VERSION").read_text().strip()

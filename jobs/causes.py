@@ -1,12 +1,13 @@
-"""Causes of errors of httpx: the error of the system, or of TLS, from which one was made."""
+"""Find the operating system or TLS error behind an httpx exception."""
 
 from __future__ import annotations
 
 
 def system_error(error: BaseException) -> OSError | None:
-    """Return the first error of a chain that the system or TLS has raised; None if there is none.
+    """Return the first operating system or TLS error in an exception chain, or None if there is none.
 
-    A plain OSError without a number is a library's own. The context is searched as well: httpcore removes the cause.
+    A plain OSError without an errno was raised by a library, so it is skipped. Search `__context__` too, because
+    httpcore clears `__cause__`.
     """
     each: BaseException | None = error
     while each is not None:

@@ -1,4 +1,4 @@
-"""One tree of errors. A class's docstring is its title; `status` is what HTTP answers for it."""
+"""Exceptions of the cluster. The docstring of a class is its title in API responses; `status` is its HTTP status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class ClusterError(Exception):
-    """Something went wrong in the cluster."""
+    """The cluster failed to process the request."""
 
     status = 500
 
@@ -16,12 +16,12 @@ class ClusterError(Exception):
         self.detail = detail or self.title()
         #: Dotted path of the offending input, for example `parameters.number_count`.
         self.field = field
-        #: Further members of the answer, by name.
+        #: Additional members of the error response, by name.
         self.extra: Mapping[str, Any] = {}
 
     @classmethod
     def title(cls) -> str:
-        """First line of the docstring, without its full stop."""
+        """Return the first line of the docstring without its full stop."""
         return (cls.__doc__ or cls.__name__).splitlines()[0].rstrip(".")
 
 
@@ -32,25 +32,25 @@ class InvalidRequest(ClusterError):
 
 
 class UnknownTenant(InvalidRequest):
-    """There is no such tenant."""
+    """The tenant does not exist."""
 
     def __init__(self, tenant: str) -> None:
-        detail = f"tenant: {tenant} is not registered; an admin registers it with PUT /api/tenants/{tenant}"
+        detail = f"tenant: {tenant} is not registered; an admin can register it with PUT /api/tenants/{tenant}"
         super().__init__(detail, field="tenant")
 
 
 class MalformedBody(ClusterError):
-    """The body is not valid JSON."""
+    """The request body is not valid JSON."""
 
     status = 400
 
 
 class UnknownKind(InvalidRequest):
-    """There is no such kind of job."""
+    """The kind of job does not exist."""
 
 
 class Unauthorized(ClusterError):
-    """A token is needed."""
+    """A token is required."""
 
     status = 401
 
@@ -62,42 +62,42 @@ class Forbidden(ClusterError):
 
 
 class NotFound(ClusterError):
-    """There is no such thing."""
+    """The resource does not exist."""
 
     status = 404
 
 
 def missing(what: str, name: str, field: str) -> NotFound:
-    """Return the error about a thing that does not exist. Things of its sort are listed at /api/`what`s."""
+    """Return a NotFound error for a resource that GET /api/`what`s lists."""
     return NotFound(f"no {what} {name}; list them with GET /api/{what}s", field=field)
 
 
 class TooSlow(ClusterError):
-    """The body did not arrive in time."""
+    """The request body did not arrive in time."""
 
     status = 408
 
 
 class Conflict(ClusterError):
-    """The state does not allow this."""
+    """The current state does not allow the request."""
 
     status = 409
 
 
 class Broken(ClusterError):
-    """Raised when something stored cannot be read."""
+    """Stored data cannot be read."""
 
     status = 409
 
 
 class TooLarge(ClusterError):
-    """The body is too large."""
+    """The request body is too large."""
 
     status = 413
 
 
 class InvalidRange(ClusterError):
-    """Nothing of the file is in the range."""
+    """The requested range is outside the file."""
 
     status = 416
 
@@ -109,12 +109,12 @@ class OverLimit(ClusterError):
 
     def __init__(self, detail: str = "", *, field: str | None = None, seconds: int = 1) -> None:
         super().__init__(detail, field=field)
-        #: Seconds after which a client should try again, for Retry-After.
+        #: Seconds after which a client should try again, sent as Retry-After.
         self.seconds = seconds
 
 
 class UnsupportedMediaType(ClusterError):
-    """The body's type is not supported."""
+    """The media type of the request body is not supported."""
 
     status = 415
 
@@ -134,13 +134,13 @@ class StoreFull(ClusterError):
 class MissingSetting(ClusterError):
     """A setting of the coordinator is missing."""
 
-    # Not 503: it comes back with every attempt until somebody sets it.
+    # Not 503: a retry fails until an operator sets the setting.
     status = 500
 
 
 class NoKernel(ClusterError):
-    """No kernel for this device."""
+    """The kind has no kernel for this device."""
 
 
 class KernelFailed(ClusterError):
-    """A kernel raised."""
+    """The kernel raised an exception."""

@@ -1,4 +1,4 @@
-"""Partials of a job as they are read together, before they are folded."""
+"""All partials of a job, read together before the worker merges them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """A job's accumulator and the parts beside it, read at one moment."""
+    """A job's accumulator and its other partials, read in one transaction."""
 
     accumulator: bytes | None
     parts: tuple[bytes, ...]
-    #: Units that they cover.
+    #: Number of units that the partials cover.
     done: int
-    #: The frozen spec as JSON; None when there is no such job.
+    #: Frozen spec as JSON, or None if the job does not exist.
     spec: bytes | None
 
     @property
     def digest(self) -> str:
-        """SHA-1 over the SHA-1s of accumulator and parts, as the functions compute it."""
+        """Return the SHA-1 of the partials' SHA-1s, as the Redis functions compute it."""
         return sha1("".join(sha1(text) for text in (self.accumulator or b"", *self.parts)).encode())
 
 
 def sha1(text: bytes) -> str:
-    """Return the digest that Redis' functions compute, too."""
+    """Return the SHA-1 digest that the Redis functions also compute."""
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()

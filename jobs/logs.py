@@ -1,7 +1,7 @@
-"""Structured logs: one JSON object a line, on stderr.
+"""Structured logs: one JSON object per line on stderr.
 
-Every line has timestamp (ISO 8601, UTC), level, component, message and host; where known task_id (a job's id),
-duration_seconds and status, and then whatever else the line's author added.
+Every line has timestamp (ISO 8601, UTC), level, component, message and host. If known, the line also has task_id (the
+job ID), duration_seconds and status. All other fields follow.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 import structlog
 
 _FIRST = ("timestamp", "level", "component", "message", "host", "task_id", "duration_seconds", "status")
-#: Our names of fields, and what stands on a line.
+#: Output names of log fields by internal name.
 _RENAMED = {"event": "message", "job_id": "task_id"}
-#: An API token or a login's cookie, of which a line shows the id alone: somebody may send one as a part of a path.
+#: API token or session cookie. Only its ID is logged, because a client may send a token as part of a URL path.
 _SECRET = re.compile(r"(t[cs]_[a-z0-9]{10}_)[A-Za-z0-9_-]{43}")
-#: Fields that stand on every line.
+#: Fields added to every log line.
 _always: dict[str, str] = {}
-#: What writes lines, once configured.
+#: Handlers that write log lines, set by `configure`.
 _handlers: list[logging.StreamHandler[Any]] = []
 
 
 def configure(level: str, component: str, *, host: str, **always: str) -> None:
-    """Send structlog and the standard library's loggers to one JSON stream; what is given here stands on every line."""
+    """Write structlog and standard library logs to stderr as JSON. The keyword arguments are added to every line."""
     _always.clear()
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -57,23 +57,23 @@ def configure(level: str, component: str, *, host: str, **always: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # It writes a line for each request.
+    # httpx logs each request at level info.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     _handlers[:] = [handler]
 
 
 def bind(**always: str) -> None:
-    """Have what is given stand on every line from now on, as what `configure` was given."""
+    """Add these fields to every later log line, or replace their values."""
     _always.update(always)
     structlog.contextvars.bind_contextvars(**always)
 
 
 def info(name: str, message: str, /, **fields: str | float | None) -> None:
-    """Write the line that the logger of this name would write at level info, at a fifth of its cost.
+    """Log a message at level info through a fast path, at a fifth of the cost of structlog.
 
-    For what is logged many times a second.
+    Use this function for messages that are logged many times per second.
     """
-    if not _handlers:  # a program that has not said how it logs
+    if not _handlers:  # `configure` was not called
         structlog.get_logger(name).info(message, **fields)
     elif logging.getLogger(name).isEnabledFor(logging.INFO):
         moment = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -82,17 +82,17 @@ def info(name: str, message: str, /, **fields: str | float | None) -> None:
 
 
 def _write(handler: logging.StreamHandler[Any], line: str) -> None:
-    with handler.lock or nullcontext(), suppress(OSError, ValueError):  # whoever read the log may have gone
+    with handler.lock or nullcontext(), suppress(OSError, ValueError):  # the reader of a pipe may have exited
         handler.stream.write(f"{line}\n")
         handler.flush()
 
 
 def _without_secrets(_logger: Any, _name: str, line: Any) -> str:
-    """Return a finished line with the ids alone of tokens in it."""
+    """Replace each token in a log line by its ID."""
     return _SECRET.sub(r"\1...", str(line))
 
 
 def _line(fields: MutableMapping[str, Any]) -> dict[str, Any]:
-    """Fields under the names that stand on a line, the common ones first."""
+    """Return log fields under their output names, common fields first."""
     named = {_RENAMED.get(name, name): value for name, value in fields.items()}
     return {name: named[name] for name in _FIRST if name in named} | named

@@ -1,7 +1,7 @@
-"""Marks: facts about ranges of integers that finished jobs leave for good, joined where they touch.
+"""Marks: proven facts about ranges of integers that outlive their job. Adjacent ranges are merged.
 
-Integers of any size, so Lua never computes with them: a function stores each job's range as it is, in the moment in
-which the job is done. Joining is done by whoever reads, and by the leader to keep the list short; they can do so at
+The integers can have any size, so Lua never computes with them. When a job finishes, the Redis function stores the
+job's range unchanged. Readers merge adjacent ranges, and so does the leader, to keep the list short. Both can merge at
 the same time.
 """
 
@@ -17,18 +17,18 @@ from jobs.models import Mark, MarkKind, Spec
 
 
 def left_by(kind: str, spec: Spec, result: dict[str, Any] | None) -> str:
-    """Return what a job leaves, as FINISH and DONE1 take it."""
+    """Return the marks of a finished job as JSON, in the format that FINISH and DONE1 accept."""
     left = [] if result is None else registry.definition(kind).marks(spec, result)
     return json.dumps([[f"{kind}:{mark.name}", *row] for mark in left for row in rows([mark]).items()])
 
 
 def rows(marks: Iterable[Mark]) -> dict[str, str]:
-    """Return payload by range, as stored."""
+    """Return the JSON payloads of marks by range (`lo-hi`), as stored in Redis."""
     return {f"{mark.lo}-{mark.hi}": json.dumps(mark.payload) for mark in marks}
 
 
 def parsed(name: str, stored: Mapping[str, str]) -> list[Mark]:
-    """Return stored marks in order. What cannot be read is left out; it is no fact about any number."""
+    """Parse stored marks and return them in order. Skip unreadable marks: they prove nothing."""
     readable = []
     for field, text in stored.items():
         with contextlib.suppress(ValueError, TypeError):
@@ -38,7 +38,7 @@ def parsed(name: str, stored: Mapping[str, str]) -> list[Mark]:
 
 
 def joined(marks: Iterable[Mark], kind: MarkKind) -> list[Mark]:
-    """Join ranges that touch or overlap. `marks` are in order, and so is what is returned."""
+    """Merge ranges that touch or overlap. Both `marks` and the result are sorted."""
     apart: list[Mark] = []
     for mark in marks:
         if apart and mark.lo <= apart[-1].hi:
@@ -50,5 +50,5 @@ def joined(marks: Iterable[Mark], kind: MarkKind) -> list[Mark]:
 
 
 def from_origin(marks: Iterable[Mark], kind: MarkKind) -> Mark | None:
-    """Return the range that reaches from the origin without a hole."""
+    """Return the mark whose range contains the origin, or None."""
     return next((mark for mark in marks if mark.lo <= kind.origin < mark.hi), None)

@@ -1,8 +1,8 @@
-"""Every metric: name, help, labels. Base units, bounded labels, never a job id.
+"""All metrics: name, help text and labels. They use base units and bounded labels, never a job ID.
 
-Cluster-wide figures live in Redis and every coordinator shows the same value: over replicas take max, never sum.
-The exceptions, each replica's own, are marked `per_replica`: sum those.
-Figures of a host are shown once a host, as the worker on it that was heard of last reports them.
+Cluster-wide metrics are stored in Redis, so every coordinator exports the same value: aggregate replicas with max, not
+sum. Metrics with `per_replica` differ between replicas: aggregate them with sum. Host metrics are exported once per
+host, from the worker of that host with the latest heartbeat.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-#: Upper bounds of the histograms of jobs' waits and durations.
+#: Histogram buckets in seconds for wait times and durations of jobs.
 SECONDS = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 21600, 86400)
-#: Upper bounds of the histograms of requests to models.
+#: Histogram buckets in seconds for requests to models.
 INFERENCE_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-#: How a lease ends; the functions count these.
+#: Outcomes of leases, as the Redis functions count them.
 LEASE_OUTCOMES = ("committed", "released", "failed", "crashed", "expired", "stale")
-#: How a delivery of a webhook ends, and an attempt at one.
+#: Outcomes of webhook deliveries, and of single delivery attempts.
 WEBHOOK_OUTCOMES, ATTEMPT_OUTCOMES = ("delivered", "dead", "dropped"), ("succeeded", "failed")
-#: Tenants that metrics name, the first ones by name; the others together are OTHER_TENANTS.
+#: Maximum number of tenants with their own label, chosen by name. All others share the label OTHER_TENANTS.
 MAX_TENANTS, OTHER_TENANTS = 100, "other"
 #: States of a workflow.
 WORKFLOW_STATES = ("running", "waiting", "done", "failed", "cancelling", "cancelled")
 #: States of a live worker.
 WORKER_STATES = ("starting", "parked", "idle", "busy", "draining", "drained")
 PROFILE_STATES = ("recording", "collecting")
-#: Why a GPU slows down: NVML's names of its clock event reasons, without gpu_idle, which slows nothing down.
+#: Reasons for GPU throttling: NVML's clock event reasons without gpu_idle, which does not slow a GPU down.
 THROTTLE_REASONS = (
     "applications_clocks_setting",
     "sw_power_cap",
@@ -46,176 +46,215 @@ class Metric:
     labels: tuple[str, ...] = ()
     type: Literal["counter", "gauge", "histogram"] = "gauge"
     per_replica: bool = False
-    #: Who shows it on its port for metrics.
+    #: Process that exports the metric on its metrics port.
     shown_by: Literal["coordinator", "worker"] = "coordinator"
 
 
-JOBS = Metric("cluster_jobs_total", "Jobs that ended, by outcome.", ("kind", "outcome"), "counter")
+JOBS = Metric("cluster_jobs_total", "Finished jobs, by outcome.", ("kind", "outcome"), "counter")
 SUBMITTED = Metric(
-    "cluster_jobs_submitted_total", "Jobs that were submitted; what is tried again is no new one.", ("kind",), "counter"
+    "cluster_jobs_submitted_total", "Submitted jobs; retried submissions count once.", ("kind",), "counter"
 )
-# Not cluster_jobs: in OpenMetrics that is the name of the counter above.
-JOBS_KEPT = Metric("cluster_jobs_kept", "Jobs kept, by state.", ("state",))
-DURATION = Metric("cluster_job_duration_seconds", "First lease to result of done jobs.", ("kind",), "histogram")
-WAIT = Metric("cluster_queue_wait_seconds", "Submission to first lease.", ("queue",), "histogram")
-QUEUE_JOBS = Metric("cluster_queue_jobs", "Jobs that wait for a worker.", ("queue",))
-QUEUE_OLDEST = Metric("cluster_queue_oldest_wait_seconds", "Age of the first job in the queue.", ("queue",))
-QUEUE_LOAD = Metric("cluster_queue_load_seconds", "Estimated lane seconds of work that waits or runs.", ("queue",))
-UNITS = Metric("cluster_job_units_total", "Units committed.", ("kind", "device"), "counter")
-TENANT_JOBS = Metric("cluster_tenant_jobs_total", "Jobs of a tenant that were done.", ("tenant",), "counter")
+# Not named cluster_jobs: in OpenMetrics, that is the base name of the counter above.
+JOBS_KEPT = Metric("cluster_jobs_kept", "Stored jobs, by state.", ("state",))
+DURATION = Metric(
+    "cluster_job_duration_seconds", "Time from first lease to result of successful jobs.", ("kind",), "histogram"
+)
+WAIT = Metric("cluster_queue_wait_seconds", "Time from submission to first lease.", ("queue",), "histogram")
+QUEUE_JOBS = Metric("cluster_queue_jobs", "Jobs waiting for a worker.", ("queue",))
+QUEUE_OLDEST = Metric("cluster_queue_oldest_wait_seconds", "Wait time of the oldest job in the queue.", ("queue",))
+QUEUE_LOAD = Metric("cluster_queue_load_seconds", "Estimated lane seconds of waiting and running work.", ("queue",))
+UNITS = Metric("cluster_job_units_total", "Committed units.", ("kind", "device"), "counter")
+TENANT_JOBS = Metric("cluster_tenant_jobs_total", "Successful jobs, by tenant.", ("tenant",), "counter")
 TENANT_LANES = Metric(
-    "cluster_tenant_lane_seconds_total", "Time of lanes that a tenant's jobs took.", ("tenant", "device"), "counter"
+    "cluster_tenant_lane_seconds_total", "Lane time used by a tenant's jobs.", ("tenant", "device"), "counter"
 )
-LEASES = Metric("cluster_leases_total", "Leases that ended, by outcome.", ("outcome",), "counter")
+LEASES = Metric("cluster_leases_total", "Ended leases, by outcome.", ("outcome",), "counter")
 WORKERS = Metric("cluster_workers", "Live workers.", ("device", "state"))
 LANES = Metric("cluster_lanes", "Lanes of live workers.", ("device", "state"))
-WORKER_RATE = Metric("cluster_worker_rate_units", "Units/s a lane reached last, averaged.", ("kind", "device"))
-WORKER_INFO = Metric("cluster_worker_info", "Live workers, always 1.", ("worker", "device", "host", "network"))
-CONFIGURED = Metric("cluster_configured_workers", "Workers wanted (CLUSTER_SIZE).", ("device",))
-DESIRED = Metric("cluster_desired_workers", "Workers that the work needs, within AUTOSCALE_*.", ("device",))
-HOST_CPU = Metric("cluster_host_cpu_ratio", "CPU in use on a host, 0..1.", ("host",))
-HOST_MEMORY = Metric("cluster_host_memory_used_bytes", "Memory in use on a host.", ("host",))
-HOST_MEMORY_TOTAL = Metric("cluster_host_memory_total_bytes", "Memory of a host.", ("host",))
-HOST_CPUS = Metric("cluster_host_cpus", "CPUs of a host.", ("host",))
-# A container sees its own network only: `network` is the number of a network namespace, one a host but for containers.
+WORKER_RATE = Metric(
+    "cluster_worker_rate_units", "Moving average of a lane's rate in units per second.", ("kind", "device")
+)
+WORKER_INFO = Metric("cluster_worker_info", "Live workers; always 1.", ("worker", "device", "host", "network"))
+CONFIGURED = Metric("cluster_configured_workers", "Expected number of workers (CLUSTER_SIZE).", ("device",))
+DESIRED = Metric(
+    "cluster_desired_workers",
+    "Number of workers that the queued and running work needs, within AUTOSCALE_*.",
+    ("device",),
+)
+HOST_CPU = Metric("cluster_host_cpu_ratio", "CPU utilization of a host, 0..1.", ("host",))
+HOST_MEMORY = Metric("cluster_host_memory_used_bytes", "Used memory of a host.", ("host",))
+HOST_MEMORY_TOTAL = Metric("cluster_host_memory_total_bytes", "Total memory of a host.", ("host",))
+HOST_CPUS = Metric("cluster_host_cpus", "Number of CPUs of a host.", ("host",))
+# A container sees only its own network, so `network` is the number of a network namespace. Without containers, a host
+# has one.
 HOST_RECEIVED = Metric(
-    "cluster_host_network_receive_bytes_total", "Bytes a network of a host received.", ("host", "network"), "counter"
+    "cluster_host_network_receive_bytes_total",
+    "Bytes that a host received, by network namespace.",
+    ("host", "network"),
+    "counter",
 )
 HOST_SENT = Metric(
-    "cluster_host_network_transmit_bytes_total", "Bytes a network of a host sent.", ("host", "network"), "counter"
+    "cluster_host_network_transmit_bytes_total",
+    "Bytes that a host sent, by network namespace.",
+    ("host", "network"),
+    "counter",
 )
-HOST_LOAD1 = Metric("cluster_host_load1", "Load of a host, averaged over a minute.", ("host",))
-HOST_SCORE = Metric("cluster_host_score", "How busy a host is: 100 * load1 / cpus + 3 * mean GPU %.", ("host",))
+HOST_LOAD1 = Metric("cluster_host_load1", "One-minute load average of a host.", ("host",))
+HOST_SCORE = Metric(
+    "cluster_host_score", "Load score of a host: 100 * load1 / cpus + 3 * mean GPU utilization in percent.", ("host",)
+)
 HOST_CLOCK = Metric(
-    "cluster_host_clock_offset_seconds", "Time by which the clock of a host is ahead of Redis' clock.", ("host",)
+    "cluster_host_clock_offset_seconds",
+    "Offset of a host's clock from Redis' clock; positive if the host is ahead.",
+    ("host",),
 )
-HOST_DISK_FREE = Metric("cluster_host_disk_free_bytes", "Room on a disk that a host's workers fill.", ("host", "disk"))
+HOST_DISK_FREE = Metric(
+    "cluster_host_disk_free_bytes", "Free space on a disk to which a host's workers write.", ("host", "disk")
+)
 HOST_DISK_TOTAL = Metric(
-    "cluster_host_disk_total_bytes", "Size of a disk that a host's workers fill.", ("host", "disk")
+    "cluster_host_disk_total_bytes", "Size of a disk to which a host's workers write.", ("host", "disk")
 )
 WORKER_MEMORY = Metric(
     "cluster_worker_memory_bytes",
-    "Resident memory of this worker and its children.",
+    "Resident memory of this worker and its child processes.",
     per_replica=True,
     shown_by="worker",
 )
 
 _GPU = ("worker", "gpu")
-GPU_INFO = Metric("cluster_gpu_info", "GPUs of live workers by UUID, always 1.", (*_GPU, "index", "name"))
-GPU_UTILIZATION = Metric("cluster_gpu_utilization_ratio", "Share of time in which a kernel ran, 0..1.", _GPU)
-GPU_SM_ACTIVE = Metric("cluster_gpu_sm_active_ratio", "Share of cycles in which an SM had work, 0..1.", _GPU)
-GPU_MEMORY = Metric("cluster_gpu_memory_used_bytes", "Memory in use on a GPU, whoever uses it.", _GPU)
-GPU_MEMORY_TOTAL = Metric("cluster_gpu_memory_total_bytes", "Memory of a GPU.", _GPU)
-GPU_TEMPERATURE = Metric("cluster_gpu_temperature_celsius", "Temperature of a GPU's core.", _GPU)
-GPU_POWER = Metric("cluster_gpu_power_watts", "Power that a GPU draws.", _GPU)
-GPU_ENERGY = Metric(
-    "cluster_gpu_energy_joules_total", "Energy that a GPU used since its driver was loaded.", _GPU, "counter"
+GPU_INFO = Metric("cluster_gpu_info", "GPUs of live workers, by UUID; always 1.", (*_GPU, "index", "name"))
+GPU_UTILIZATION = Metric(
+    "cluster_gpu_utilization_ratio", "Fraction of time during which a kernel was running, 0..1.", _GPU
 )
-GPU_CLOCK = Metric("cluster_gpu_sm_clock_hertz", "Clock of a GPU's SMs.", _GPU)
-GPU_MEMORY_CLOCK = Metric("cluster_gpu_memory_clock_hertz", "Clock of a GPU's memory.", _GPU)
-GPU_PCIE_RECEIVED = Metric("cluster_gpu_pcie_receive_bytes_per_second", "What a GPU now receives over PCIe.", _GPU)
-GPU_PCIE_SENT = Metric("cluster_gpu_pcie_transmit_bytes_per_second", "What a GPU now sends over PCIe.", _GPU)
-GPU_THROTTLED = Metric("cluster_gpu_throttled", "1 while a GPU runs slower for this reason.", (*_GPU, "reason"))
-GPU_CORDONED = Metric("cluster_gpu_cordoned", "1 while a worker gives a GPU no work because it is sick.", _GPU)
+GPU_SM_ACTIVE = Metric("cluster_gpu_sm_active_ratio", "Fraction of cycles during which an SM was active, 0..1.", _GPU)
+GPU_MEMORY = Metric("cluster_gpu_memory_used_bytes", "Used memory of a GPU, including other processes.", _GPU)
+GPU_MEMORY_TOTAL = Metric("cluster_gpu_memory_total_bytes", "Total memory of a GPU.", _GPU)
+GPU_TEMPERATURE = Metric("cluster_gpu_temperature_celsius", "Core temperature of a GPU.", _GPU)
+GPU_POWER = Metric("cluster_gpu_power_watts", "Power draw of a GPU.", _GPU)
+GPU_ENERGY = Metric(
+    "cluster_gpu_energy_joules_total", "Energy that a GPU has used since its driver was loaded.", _GPU, "counter"
+)
+GPU_CLOCK = Metric("cluster_gpu_sm_clock_hertz", "SM clock of a GPU.", _GPU)
+GPU_MEMORY_CLOCK = Metric("cluster_gpu_memory_clock_hertz", "Memory clock of a GPU.", _GPU)
+GPU_PCIE_RECEIVED = Metric(
+    "cluster_gpu_pcie_receive_bytes_per_second", "Rate at which a GPU receives data over PCIe.", _GPU
+)
+GPU_PCIE_SENT = Metric("cluster_gpu_pcie_transmit_bytes_per_second", "Rate at which a GPU sends data over PCIe.", _GPU)
+GPU_THROTTLED = Metric("cluster_gpu_throttled", "1 while a GPU is throttled for this reason.", (*_GPU, "reason"))
+GPU_CORDONED = Metric("cluster_gpu_cordoned", "1 while a worker does not use a GPU because it is unhealthy.", _GPU)
 
 AUDIT_UNEXPORTED = Metric(
-    "cluster_audit_unexported_seconds", "Age of the oldest entry of the audit log that AUDIT_FILE lacks; 0 without one."
+    "cluster_audit_unexported_seconds", "Age of the oldest audit log entry that is not yet in AUDIT_FILE; 0 if all are."
 )
 ARTIFACT_BYTES = Metric(
-    "cluster_artifact_bytes", "Bytes of files of artifacts, by whether an artifact has them.", ("state",)
+    "cluster_artifact_bytes", "Bytes of artifact files, by whether an artifact uses them.", ("state",)
 )
-ARTIFACT_FILES = Metric("cluster_artifact_files", "Files of artifacts, by whether an artifact has them.", ("state",))
-# Figures of profiles are those of the profiles that live: what is done is a file.
-PROFILES = Metric("cluster_profiles", "Profiles that record, or whose recordings are collected.", ("state",))
-PROFILE_SAMPLES = Metric("cluster_profile_samples", "Samples of the profiles that live.")
+ARTIFACT_FILES = Metric(
+    "cluster_artifact_files", "Number of artifact files, by whether an artifact uses them.", ("state",)
+)
+# Profile metrics cover only running and collecting profiles: finished profiles are files.
+PROFILES = Metric("cluster_profiles", "Profiles that are recording or collecting.", ("state",))
+PROFILE_SAMPLES = Metric("cluster_profile_samples", "Samples of active profiles.")
 PROFILE_MISSED = Metric(
-    "cluster_profile_missed_samples", "Samples of the profiles that live whose time passed, or that were not written."
+    "cluster_profile_missed_samples", "Samples that active profiles missed: too late, or not written."
 )
-PROFILE_BYTES = Metric("cluster_profile_bytes", "Bytes that the profiles that live take on the disks of hosts.")
+PROFILE_BYTES = Metric("cluster_profile_bytes", "Disk space on hosts that active profiles use.")
 WEBHOOKS = Metric(
-    "cluster_webhook_deliveries_total", "Deliveries of webhooks that ended, by how.", ("outcome",), "counter"
+    "cluster_webhook_deliveries_total", "Finished webhook deliveries, by outcome.", ("outcome",), "counter"
 )
 WEBHOOK_ATTEMPTS = Metric(
-    "cluster_webhook_attempts_total", "Attempts to deliver a webhook, by what came of them.", ("outcome",), "counter"
+    "cluster_webhook_attempts_total", "Attempts to deliver a webhook, by outcome.", ("outcome",), "counter"
 )
-WEBHOOKS_PENDING = Metric("cluster_webhook_pending", "Webhooks that are not delivered yet.")
-WEBHOOKS_OLDEST = Metric("cluster_webhook_oldest_seconds", "Age of the oldest webhook that is not delivered yet.")
-WEBHOOKS_DEAD = Metric("cluster_webhook_dead", "Webhooks that were given up within a week and not tried again.")
-# Figures of workflows are those of the leader's last census.
-WORKFLOWS = Metric("cluster_workflows", "Workflows kept, by state.", ("state",))
+WEBHOOKS_PENDING = Metric("cluster_webhook_pending", "Webhooks that are not yet delivered.")
+WEBHOOKS_OLDEST = Metric("cluster_webhook_oldest_seconds", "Age of the oldest webhook that is not yet delivered.")
+WEBHOOKS_DEAD = Metric(
+    "cluster_webhook_dead", "Webhooks that failed permanently within the last week and were not retried."
+)
+# Workflow metrics come from the leader's latest count.
+WORKFLOWS = Metric("cluster_workflows", "Stored workflows, by state.", ("state",))
 WORKFLOW_IDLE = Metric(
-    "cluster_workflow_idle_seconds", "Longest time for which a workflow that goes on has had no job that waits or runs."
+    "cluster_workflow_idle_seconds", "Longest time for which an active workflow has had no waiting or running job."
 )
-WORKFLOWS_AGE = Metric("cluster_workflow_census_age_seconds", "Time since the leader has counted the workflows.")
+WORKFLOWS_AGE = Metric("cluster_workflow_census_age_seconds", "Time since the leader last counted the workflows.")
 SCHEDULES_LATE = Metric(
-    "cluster_schedule_late_seconds", "Time for which the schedule that has been due the longest waits for the leader."
+    "cluster_schedule_late_seconds", "Time for which the most overdue schedule has been waiting for the leader."
 )
-BROKEN = Metric("cluster_broken", "Jobs and keys that were found broken in Redis.")
+BROKEN = Metric("cluster_broken", "Number of unreadable jobs and keys found in Redis.")
 SKIPPED = Metric(
     "cluster_skipped_entries_total",
-    "Reads of entries in Redis that were skipped because they are broken.",
+    "Entries in Redis that a read skipped because they are invalid.",
     ("what",),
     "counter",
     per_replica=True,
 )
-BUILD = Metric("cluster_build_info", "Version of this coordinator, always 1.", ("version",), per_replica=True)
-REDIS_UP = Metric("cluster_redis_up", "1 when this replica reaches Redis.", (), "gauge", per_replica=True)
-LEADER = Metric("cluster_leader", "1 if this replica leads.", (), "gauge", per_replica=True)
+BUILD = Metric("cluster_build_info", "Version of this coordinator; always 1.", ("version",), per_replica=True)
+REDIS_UP = Metric("cluster_redis_up", "1 if this coordinator can reach Redis.", (), "gauge", per_replica=True)
+LEADER = Metric("cluster_leader", "1 if this coordinator is the leader.", (), "gauge", per_replica=True)
 HTTP_REQUESTS = Metric(
-    "cluster_http_requests_total", "Requests answered.", ("method", "route", "status"), "counter", per_replica=True
+    "cluster_http_requests_total",
+    "HTTP requests that were answered.",
+    ("method", "route", "status"),
+    "counter",
+    per_replica=True,
 )
 HTTP_SECONDS = Metric(
-    "cluster_http_request_duration_seconds", "Time to answer.", ("method", "route"), "histogram", per_replica=True
+    "cluster_http_request_duration_seconds",
+    "Time from an HTTP request to its response.",
+    ("method", "route"),
+    "histogram",
+    per_replica=True,
 )
 _MODEL = ("tenant", "model")
 INFERENCES = Metric(
     "cluster_inference_requests_total",
-    "Requests to models that ended.",
+    "Finished requests to models.",
     (*_MODEL, "status"),
     "counter",
     per_replica=True,
 )
 INFERENCE_SECONDS = Metric(
     "cluster_inference_duration_seconds",
-    "Time from a request to a model to its last byte.",
+    "Time from a request to a model to the last byte of the response.",
     _MODEL,
     "histogram",
     per_replica=True,
 )
 FIRST_TOKEN_SECONDS = Metric(
     "cluster_inference_first_token_seconds",
-    "Time from a request that streams to its first frame.",
+    "Time from a streaming request to the first frame of the response.",
     _MODEL,
     "histogram",
     per_replica=True,
 )
 TOKENS = Metric(
     "cluster_inference_tokens_total",
-    "Tokens of prompts and answers, as engines count them.",
+    "Prompt and completion tokens, as counted by the engines.",
     (*_MODEL, "what"),
     "counter",
     per_replica=True,
 )
 SERVICE_REPLICAS = Metric(
     "cluster_service_replicas",
-    "Replicas of services, by state; the first 100 services by name, others together.",
+    "Service replicas, by state; services beyond the first 100 by name are combined.",
     ("tenant", "service", "state"),
 )
 SERVICE_DESIRED = Metric(
     "cluster_service_desired_replicas",
-    "Replicas that a service is to have; 0 while it is stopped or sleeps.",
+    "Desired replicas of a service; 0 while it is stopped or sleeping.",
     ("tenant", "service"),
 )
 
 ALL: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
-#: Names of grid-cli, which the recording rules of grid.yml and GET /api/metrics show.
-GRID_SUBMITTED = Metric("grid_tasks_submitted_total", "Jobs that were submitted.", (), "counter")
-GRID_COMPLETED = Metric("grid_tasks_completed_total", "Jobs that ended, by whether done.", ("status",), "counter")
-GRID_DURATION = Metric("grid_task_duration_seconds", "First lease to result of done jobs.", (), "histogram")
+#: Metric names of grid-cli, which the recording rules in grid.yml and GET /api/metrics provide.
+GRID_SUBMITTED = Metric("grid_tasks_submitted_total", "Submitted jobs.", (), "counter")
+GRID_COMPLETED = Metric("grid_tasks_completed_total", "Finished jobs, by success.", ("status",), "counter")
+GRID_DURATION = Metric(
+    "grid_task_duration_seconds", "Time from first lease to result of successful jobs.", (), "histogram"
+)
 GRID_SCORE = Metric("grid_node_health_score", HOST_SCORE.help, ("host",))
-GRID_ACTIVE = Metric("grid_active_tasks", "Jobs that run.")
-#: Each of them, and ours of which it is made.
+GRID_ACTIVE = Metric("grid_active_tasks", "Running jobs.")
+#: The metric of this project behind each grid-cli metric.
 GRID = {
     GRID_SUBMITTED: SUBMITTED,
     GRID_COMPLETED: JOBS,
@@ -226,7 +265,7 @@ GRID = {
 
 
 def grid_series() -> dict[str, str]:
-    """Return the names of the series of GRID, by those of ours; a histogram has three."""
+    """Map each series of the GRID metrics to the series of this project. A histogram has three series."""
     parts = {"histogram": ("_bucket", "_sum", "_count")}
     return {
         metric.name + part: ours.name + part for metric, ours in GRID.items() for part in parts.get(metric.type, ("",))

@@ -1,7 +1,7 @@
-"""Serve a registry's metrics to Prometheus over HTTP; with METRICS_TOKEN set, only to those that send it.
+"""Serve metrics to Prometheus over HTTP. If METRICS_TOKEN is set, require it as a bearer token.
 
-Without it, who listens on loopback answers to loopback's names and ALLOWED_HOSTS alone: a page whose name was made to
-resolve to this machine reads nothing.
+Without METRICS_TOKEN, a server on loopback accepts only the host names of loopback and ALLOWED_HOSTS. This prevents DNS
+rebinding: a web page cannot read the metrics through a name that resolves to this machine.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 class _Silent(WSGIRequestHandler):
     def log_message(self, *_: Any) -> None:
-        """Log no line for each request."""
+        """Do not log requests."""
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Listen at BIND and METRICS_PORT. Raises OSError if the port is taken."""
+    """Listen at BIND and METRICS_PORT. Raises OSError if the port is in use."""
     place = (settings.bind or None, settings.metrics_port)
     family, _, _, _, address = socket.getaddrinfo(*place, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
@@ -36,9 +36,9 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def serve(registry: CollectorRegistry, settings: Settings, listener: socket.socket | None = None) -> Callable[[], None]:
-    """Serve at BIND and METRICS_PORT, or on a listening socket, and return the function that stops it.
+    """Serve metrics at BIND and METRICS_PORT, or on `listener`. Return the function that stops the server.
 
-    Raises OSError if the port is taken.
+    Raises OSError if the port is in use.
     """
     listener = listener or listen(settings)
     server = ThreadingWSGIServer(listener.getsockname()[:2], _Silent, bind_and_activate=False)
@@ -82,6 +82,8 @@ def _under_own_names(hosts: Container[str], app: _Wsgi) -> _Wsgi:
         if exposure.is_loopback(name) or name in hosts:
             return app(environ, start_response)
         start_response("403 Forbidden", [("Content-Type", "text/plain")])
-        return [b"metrics on loopback answer to its names: set METRICS_TOKEN, or name the host in ALLOWED_HOSTS\n"]
+        return [
+            b"metrics on loopback accept only its host names: set METRICS_TOKEN, or add the host to ALLOWED_HOSTS\n"
+        ]
 
     return guarded

@@ -1,4 +1,4 @@
-"""Models that travel between services: frozen, keyword-only, one line a field. JSON on the wire, never pickles."""
+"""Data classes that coordinators and workers exchange as JSON. They are frozen and keyword-only."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
-#: Answer of a kernel for a run of units: JSON values only, integers of any size. Only its kind knows the keys.
+#: Result of a kernel for a range of units: JSON values with integers of any size. Only the kind knows its keys.
 Partial: TypeAlias = dict[str, Any]
-#: The frozen description a kernel works from; made once by `plan`, JSON values only.
+#: Frozen description of the work, from which kernels compute. `plan` creates it once; it contains only JSON values.
 Spec: TypeAlias = Mapping[str, Any]
 
-#: The tenant that always exists.
+#: Name of the tenant that always exists.
 DEFAULT_TENANT = "default"
 
 
 class Actor(NamedTuple):
-    """Who changes something, as the audit log names it."""
+    """The principal of a change, as recorded in the audit log."""
 
     tenant: str = DEFAULT_TENANT
-    #: Id of its API token; empty without one.
+    #: ID of the API token; empty if the request had no token.
     token: str = ""
 
 
-#: Whoever acts without a token.
+#: Principal of requests without a token.
 ANONYMOUS = Actor()
 
-#: Length of a worker's turn at a job in seconds; then the job parks and the best pending one is next.
+#: Duration of a worker's slot in seconds. After it, the worker looks for the best pending job again.
 QUANTUM_SECONDS = 5.0
 
-#: Units are numbered 0..total-1; Lua's doubles are exact up to here.
+#: Maximum number of units of a job. Lua's doubles are exact up to this number.
 MAX_UNITS = 2**53
 
 
 class Priority(StrEnum):
-    #: Reads that need computing; not for submitters.
+    #: Interactive queries that need computing. Clients cannot submit jobs with this priority.
     INTERACTIVE = "interactive"
     HIGH = "high"
     NORMAL = "normal"
@@ -44,61 +44,62 @@ class Priority(StrEnum):
 
 class Device(StrEnum):
     GPU = "gpu"
-    #: Either of GPU and CPU; never a runner.
+    #: A GPU or a CPU, but not a runner.
     ANY = "any"
     CPU = "cpu"
-    #: Runs programs: what a kind has no kernel for.
+    #: Runs programs: work for which a kind has no kernel.
     RUNNER = "runner"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Divisible work that a kind makes of valid parameters."""
+    """Division of a job into units, computed by a kind from valid parameters."""
 
-    #: Units of work, 1..2^53.
+    #: Number of units, 1..2^53.
     total: int
-    #: Spec for the kernels; travels with every lease, so keep it under 64 KiB.
+    #: Spec for the kernels. It is sent with every lease, so keep it under 64 KiB.
     spec: Spec
-    #: Parameters with every default and drawn value filled in, as the job shows them.
+    #: Parameters with all defaults and random values filled in, as the API returns them.
     parameters: Mapping[str, Any]
-    #: Leases are cut where (unit + offset) is a multiple of grain.
+    #: Lease boundaries are multiples of `grain` in (unit + offset).
     grain: int = 1
     offset: int = 0
     #: Devices that have a kernel for this spec.
     devices: tuple[Device, ...] = (Device.CPU,)
-    #: Why this spec is not for GPUs although its kind has a kernel for them; shown where a GPU was asked for.
+    #: Reason why this spec cannot run on GPUs although its kind has a GPU kernel. Returned to users who request a GPU.
     cpu_only: str = ""
-    #: Rough seconds on one CPU core; decides small or not and the first lease. Never changes a result.
+    #: Estimated seconds on one CPU core. It decides whether a job is small, and the size of the first lease, but no
+    #: result.
     cpu_seconds: float
-    #: Rates are remembered under (kind, mode, device).
+    #: Key of measured rates, which are stored by (kind, mode, device).
     mode: str = "default"
-    #: Longest a lease may live before it counts as hung. Raise it for units that cannot be cut.
+    #: Maximum duration of a lease before it counts as hung. Raise this value for units that cannot be divided.
     max_lease_seconds: float = 30.0
-    #: Shown to the submitter and with the job.
+    #: Notes for the submitter, also returned with the job.
     notes: tuple[str, ...] = field(default=())
-    #: What a runner must have for it; the keys are those of `jobs.hosts.requirements`. For jobs of runners alone.
+    #: Requirements on the runner, with the keys of `jobs.hosts.requirements`. Only for jobs that need a runner.
     requirements: Mapping[str, Any] = field(default_factory=dict)
-    #: Seconds that one unit takes at most, of programs; None: any number.
+    #: Maximum seconds per unit of a program; None: unlimited.
     unit_seconds: float | None = None
-    #: Ids of artifacts of its tenant that it needs, at most 8; they are kept as long as the job is.
+    #: IDs of artifacts that the job needs, at most 8, from its own tenant. They are retained as long as the job.
     artifacts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binary:
-    """Numbers about a job as packed columns; see `jobs.encoding.packed`."""
+    """Numbers about a job as packed binary columns; see `jobs.encoding.packed`."""
 
-    #: For people and the API's description: what it is, its facts and its columns.
+    #: Description for users and for the API reference: content, facts and columns.
     summary: str
-    #: Made of the answer to this question; None: of the job's own result.
+    #: Name of the question whose answer contains the numbers; None: the job's own result.
     question: str | None = None
-    #: Names in the query that are its own; the others go to the question.
+    #: Names of its own query parameters. All other parameters are passed to the question.
     choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """Fact that a finished job proved of the integers lo..hi-1, of any size; outlives the job."""
+    """A fact that a finished job proved for the integers lo..hi-1. Marks outlive their jobs."""
 
     name: str
     lo: int
@@ -109,65 +110,68 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class MarkKind:
-    #: One sentence for people.
+    #: One sentence that describes the mark to users.
     summary: str
-    #: The range that begins here is the one that counts.
+    #: Start of the reported range, which has no gaps.
     origin: int
-    #: The payload of two ranges that touch, the lower one first.
+    #: Merges the payloads of two adjacent ranges, the lower one first.
     join: Callable[[Any, Any], Any] = lambda lower, upper: None
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class DeadRange:
-    """Units lo..hi-1, which were given up."""
+    """Units lo..hi-1, which the cluster gave up."""
 
     lo: int
     hi: int
-    #: Lanes that died on it, and times that the kernel raised.
+    #: Number of lanes that died on the range, and number of exceptions that the kernel raised.
     deaths: int
     errors: int
-    #: The last error.
+    #: Message of the latest error.
     error: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """Daily cap of a tenant that is reached."""
+    """A daily cap of a tenant that is reached. Name of the cap: max_units or max_gpu_seconds."""
 
     #: max_units or max_gpu_seconds.
     cap: str
-    #: Units, or seconds.
+    #: Amount used today, and the cap, in units or in seconds.
     used: float
     most: float
-    #: Seconds until the day turns.
+    #: Seconds until the usage day ends.
     seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a job waits, and what its tenant is allowed."""
+    """A job's position in its queue, and the limits of its tenant."""
 
-    #: Jobs before it in its queue; of its tenant alone, where tenants are registered. None: it is not in the queue.
+    #: Number of jobs before it in its queue; if tenants are registered, of its own tenant. None: it is not in the
+    #: queue.
     before: int | None = None
-    #: Leases of it.
+    #: Number of the job's active leases.
     leases: int = 0
-    #: Its tenant, where tenants are registered.
+    #: Tenant of the job; empty if no tenants are registered.
     tenant: str = ""
-    #: Tenants with jobs in its queue that were given less.
+    #: Number of tenants in the same queue that have used less of their share.
     tenants_before: int = 0
-    #: Jobs before it in its tenant's backlog; None: it is not in the backlog.
+    #: Number of jobs before it in its tenant's backlog; None: it is not in the backlog.
     in_backlog: int | None = None
-    #: Most jobs that its tenant may have; 0: any number.
+    #: Maximum number of the tenant's jobs; 0: unlimited.
     max_jobs: int = 0
-    #: Most lanes that its tenant may use, if it uses them all; else 0.
+    #: Maximum number of the tenant's lanes if all are in use, otherwise 0.
     max_lanes: int = 0
-    #: The tenant's daily caps on units of the job's kind and on GPU seconds, if they are reached.
+    #: The tenant's reached daily caps on units of the job's kind and on GPU seconds.
     units: Spent | None = None
     gpu: Spent | None = None
-    #: The runner that is kept for it, and how many leases end there before it starts; empty: none is.
+    #: Name of the runner reserved for the job, and the number of leases that must end there first. Empty: none is
+    #: reserved.
     kept: str = ""
     kept_leases: int = 0
-    #: Of a blocked job: how many jobs it waits for, of how many, and the id and state of the first of those.
+    #: For a blocked job: number of unfinished dependencies, number of all dependencies, and ID and state of the first
+    #: ones.
     waits_for: int = 0
     parents: int = 0
     first: tuple[tuple[str, str], ...] = ()

@@ -1,4 +1,6 @@
-"""The only module that reads the environment. docs/settings.md is generated from the comments above fields."""
+"""Settings from environment variables; only this module reads them. The comments above fields generate
+docs/settings.md.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +23,21 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jobs.hosts import cpu_level
 
-#: Where the local cluster of this checkout keeps its data; it leaves its address there.
+#: Folder with the data and the address file of this checkout's local cluster.
 LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
 
 
-#: SERVICE_ADDRESS of a runner whose replicas are reached through tunnels that it opens.
+#: Value of SERVICE_ADDRESS for runners whose replicas are reached through tunnels.
 TUNNEL = "tunnel"
-#: Replicas of services that a runner may run at once, unless it has more slots. Memory and GPUs are the usual limits.
+#: Maximum number of service replicas per runner, unless it has more slots. Memory and GPUs usually limit it first.
 REPLICAS = 32
-#: Secrets in files: one a setting, under its name (redis_url, cluster_token). A variable wins over a file.
+#: Folder of secret files, each named after a setting, such as redis_url. Environment variables take precedence.
 SECRETS_FOLDER = Path("/run/secrets")
 
 _NAME = r"^[A-Za-z0-9._-]{0,64}$"
-#: What makes digests of /etc/machine-id ours: machine-id(5) forbids to show the number itself.
+#: HMAC key for /etc/machine-id: machine-id(5) forbids publishing the ID itself.
 _MACHINE_KEY = b"threads-cluster host"
-#: Files that container engines leave in a container.
+#: Files that container engines create in a container.
 _CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 
@@ -48,7 +50,7 @@ class Settings(BaseSettings):
         secrets_dir=SECRETS_FOLDER if SECRETS_FOLDER.is_dir() else None,
     )
 
-    #: Expected number of workers, shown in the status. An alert fires if there are fewer. 0: not set.
+    #: Expected number of workers, reported in the status. An alert fires if there are fewer. 0: not set.
     cluster_size: int = Field(default=0, ge=0, le=10_000)
     #: File with the expected number of workers, which may change at run time; without a number: `CLUSTER_SIZE`.
     cluster_size_file: str = ""
@@ -60,7 +62,7 @@ class Settings(BaseSettings):
     autoscale_gpu_min: int = Field(default=0, ge=0, le=10_000)
     #: Maximum number of GPU workers, one per GPU.
     autoscale_gpu_max: int = Field(default=0, ge=0, le=10_000)
-    #: Seconds in which the workers should complete all queued and running work.
+    #: Seconds within which the workers should complete all queued and running work.
     autoscale_seconds: float = Field(default=60, ge=1, le=86400, allow_inf_nan=False)
     #: Seconds for which fewer workers must suffice before the number is reduced.
     autoscale_calm_seconds: float = Field(default=300, ge=0, le=86400, allow_inf_nan=False)
@@ -196,10 +198,10 @@ class Settings(BaseSettings):
     #: File that a worker touches at each heartbeat, for health checks.
     heartbeat_file: str = ""
 
-    # Thresholds of alerts: the coordinators', and those of prometheus/rules/thresholds.yml.
+    # Alert thresholds, used by coordinators and by prometheus/rules/thresholds.yml.
     #: Alert: seconds that the oldest job of a queue may wait. Queues of low priority raise no alert.
     alert_queue_wait_seconds: float = Field(default=600, gt=0, allow_inf_nan=False)
-    #: Alert: the same for the queue of questions.
+    #: Alert: seconds that the oldest job of the interactive queue may wait.
     alert_interactive_wait_seconds: float = Field(default=10, gt=0, allow_inf_nan=False)
     #: Alert: seconds for which a lost worker is reported.
     alert_worker_lost_seconds: float = Field(default=600, gt=0, allow_inf_nan=False)
@@ -237,7 +239,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _a_certificate_has_its_key(self) -> Settings:
         if bool(self.tls_certificate) != bool(self.tls_key):
-            raise ValueError("TLS_CERTIFICATE and TLS_KEY are set together, or neither is")
+            raise ValueError("TLS_CERTIFICATE and TLS_KEY must be set together")
         return self
 
     @model_validator(mode="after")
@@ -247,31 +249,33 @@ class Settings(BaseSettings):
         try:
             is_any = ip_address(self.service_address).is_unspecified
         except ValueError:
-            raise ValueError(f"SERVICE_ADDRESS is an address of IP, as 10.0.0.7; got {self.service_address}") from None
+            raise ValueError(
+                f"SERVICE_ADDRESS must be an IP address, such as 10.0.0.7; got {self.service_address}"
+            ) from None
         if is_any:
-            raise ValueError("SERVICE_ADDRESS is one address of this host, at which coordinators reach it")
+            raise ValueError("SERVICE_ADDRESS must be one address at which coordinators reach this host")
         return self
 
     @model_validator(mode="after")
     def _every_slot_has_a_user(self) -> Settings:
         uids = self.program_uids()
         if self.runner_uids and len(uids) < self.slots():
-            raise ValueError(f"RUNNER_UIDS names {len(uids)} users for {self.slots()} slots: one a slot is needed")
+            raise ValueError(f"RUNNER_UIDS has {len(uids)} user IDs for {self.slots()} slots; each slot needs one")
         return self
 
     def cluster_tokens(self) -> list[str]:
-        """Tokens of CLUSTER_TOKEN: several while one replaces another, with white space or commas between."""
+        """Return the tokens in CLUSTER_TOKEN, separated by white space or commas. A rotation needs several."""
         return _words(self.cluster_token)
 
     def secrets_keys(self) -> list[str]:
-        """Keys of SECRETS_KEY, the one that encrypts first, with white space or commas between."""
+        """Return the keys in SECRETS_KEY, separated by white space or commas. The first key encrypts."""
         return _words(self.secrets_key)
 
     def worker_name(self) -> str:
         return self.worker_id or f"{socket.gethostname()}-{os.getpid()}"
 
     def wanted_workers(self) -> int:
-        """Workers wanted at this moment; 0: not stated."""
+        """Return the current number of expected workers; 0: not set."""
         try:
             text = Path(self.cluster_size_file).read_text() if self.cluster_size_file else ""
         except OSError:
@@ -279,44 +283,44 @@ class Settings(BaseSettings):
         return int(text) if re.fullmatch(r"[0-9]{1,5}\s*", text, re.ASCII) else self.cluster_size
 
     def host_name(self) -> str:
-        """Name of this machine among the cluster's hosts."""
+        """Return the name of this host in the cluster."""
         return self.host_id or default_host()
 
     def lanes(self) -> int:
-        """Lanes of a CPU worker: as stated, else the cores it may use."""
+        """Return the number of lanes of a CPU worker: WORKER_THREADS, or the number of usable cores."""
         return self.worker_threads or usable_cores()
 
     def slots(self) -> int:
-        """Programs that a runner runs at once: as stated, else the cores it may use."""
+        """Return the number of programs that a runner runs at once: RUNNER_SLOTS, or the number of usable cores."""
         return self.runner_slots or usable_cores()
 
     def replicas(self) -> int:
-        """Return how many replicas of services a runner may run at once, in addition to its slots.
+        """Return the maximum number of service replicas of a runner, in addition to its slots.
 
-        With RUNNER_UIDS each replica has its own user. These are the users after those of the slots.
+        With RUNNER_UIDS, each replica runs under its own user ID. These IDs follow the IDs of the slots.
         """
         most = max(REPLICAS, self.slots())
         return min(most, len(self.program_uids()) - self.slots()) if self.runner_uids else most
 
     def labels(self) -> list[str]:
-        """Labels of a runner, sorted."""
+        """Return the labels of a runner, sorted."""
         return sorted(set(_words(self.runner_labels)))
 
     def host_labels(self) -> list[str]:
-        """Labels of the host of a worker at Redis, sorted."""
+        """Return the host labels of a worker that connects to Redis, sorted."""
         return sorted(set(_words(self.worker_labels)))
 
     def data_places(self) -> dict[str, Path]:
-        """Folders that a worker of this machine fills, by what they are for."""
+        """Return the folders to which workers on this machine write data, by purpose."""
         runner = {"runner": Path(self.runner_dir)} if self.runner_dir else {}
         return {"data": LOCAL_FOLDER, "temporary": Path(tempfile.gettempdir()), **runner}
 
     def profile_folder(self) -> Path:
-        """Folder of what a worker records for profiles: workers of one user on one machine share it."""
+        """Return the folder for profile recordings. All workers of one user on one machine share it."""
         return Path(self.profile_dir or f"{tempfile.gettempdir()}/threads-cluster-profiles-{os.geteuid()}").absolute()
 
     def program_uids(self) -> range:
-        """Users of a runner's programs, those of the slots first; empty: all programs run as the runner's user."""
+        """Return the user IDs of a runner's programs, slots first. Empty: all programs run as the runner's user."""
         if not self.runner_uids:
             return range(0)
         first, last = map(int, self.runner_uids.split("-"))
@@ -328,14 +332,14 @@ def _words(text: str) -> list[str]:
 
 
 def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Cores that this process may be scheduled on, and no more than its container's CPU limit, rounded up."""
-    # macOS cannot tell which cores a process may use.
+    """Return the number of cores that this process may use, limited by its container's CPU limit, rounded up."""
+    # macOS has no CPU affinity.
     own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(own, _cpu_limit(cgroup) or own)
 
 
 def _cpu_limit(cgroup: Path) -> int | None:
-    """Return the limit of control groups version 2, then 1, in cores; None without one."""
+    """Return the CPU limit of control groups version 2 or 1 in cores, or None if there is no limit."""
     for places in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:
             quota, period = " ".join((cgroup / place).read_text().strip() for place in places).split()
@@ -346,7 +350,7 @@ def _cpu_limit(cgroup: Path) -> int | None:
 
 
 def usable_memory_mib(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Memory of this machine in MiB, and no more than its container's limit."""
+    """Return the memory of this machine in MiB, or the container's memory limit if it is lower."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for place in ("memory.max", "memory/memory.limit_in_bytes"):  # control groups version 2, then 1
         try:
@@ -357,9 +361,10 @@ def usable_memory_mib(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 def default_host(machine_id: Path = Path("/etc/machine-id"), marks: Iterable[Path] = _CONTAINER_MARKS) -> str:
-    """The machine's name with a digest of its machine-id, so that two machines of one name are two hosts.
+    """Return the host name with a digest of the machine ID, so that two machines with the same name are two hosts.
 
-    The name alone where there is no machine-id, and in a container: what an image brings is the same on every machine.
+    Without a machine ID, and in a container, return only the host name: all containers of an image have the same
+    machine ID.
     """
     name = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())
     try:
@@ -375,18 +380,20 @@ def _in_a_pod() -> bool:
 
 
 def search_path() -> str:
-    """Return where this process looks for commands."""
+    """Return the PATH in which this process looks for commands."""
     return os.environ.get("PATH", os.defpath)
 
 
 def inherited(**more: str) -> dict[str, str]:
-    """Return the environment of this process with these variables besides, for a child that all of it concerns."""
+    """Return the environment of this process with these variables added, for a child process."""
     return {**os.environ, **more}
 
 
 def use_cpu_level(wanted: str) -> str:
-    """Have numba compile for this level, "" being that of the CPU, in this process and its children. Before anything
-    imports it. Return the level in use. cpu_level.Unusable when the CPU has less.
+    """Make numba compile for a CPU level in this process and its children. An empty level means the level of the CPU.
+
+    Call this function before anything imports numba. It returns the level in use, and raises cpu_level.Unusable if the
+    CPU does not support the level.
     """
     cpu_level.check(wanted)
     host = cpu_level.of_host()
@@ -397,33 +404,35 @@ def use_cpu_level(wanted: str) -> str:
 
 
 def show_one_gpu(uuid: str) -> None:
-    """Hides the others from CUDA. Before anything imports it."""
+    """Hide all other GPUs from CUDA. Call this function before anything imports CUDA."""
     os.environ["CUDA_VISIBLE_DEVICES"] = uuid
 
 
 def begin_anew(visible: str) -> NoReturn:
-    """Replace this process by one of the same command, whose CUDA_VISIBLE_DEVICES this is. Nothing of CUDA is left."""
+    """Restart this process with the same command and a different CUDA_VISIBLE_DEVICES. The new process has no CUDA
+    state.
+    """
     os.environ["CUDA_VISIBLE_DEVICES"] = visible
     for opened in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the one of the list itself
+        with contextlib.suppress(OSError):  # the file descriptor of this listing is already closed
             if str(opened.readlink()).startswith("/dev/nvidia"):
                 os.set_inheritable(int(opened.name), False)
     sys.stdout.flush()
     os.execv(sys.executable, sys.orig_argv)
 
 
-#: Settings that came by another way than the environment, where a child or another process could read them.
+#: Settings that override the environment. Other processes cannot read them, unlike environment variables.
 given_settings: dict[str, Any] = {}
 
 
 def give(**settings: Any) -> None:
-    """Have `load` return settings with these values from now on, whatever the environment says."""
+    """Override settings: from now on, `load` returns these values instead of the environment's."""
     given_settings.update(settings)
     load.cache_clear()
 
 
 def give_worker_token(token: str) -> None:
-    """Have `load` return settings with this WORKER_TOKEN from now on."""
+    """Override WORKER_TOKEN in the settings that `load` returns."""
     give(worker_token=token)
 
 

@@ -1,1 +1,1 @@
-"""Exact numbers and JSON on the wire."""
+"""Encodings of exact integers, JSON and binary columns."""

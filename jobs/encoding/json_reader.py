@@ -1,4 +1,4 @@
-"""A JSON text read in pieces. Parsing tens of megabytes at once would block all other threads.
+"""Incremental JSON reader. Parsing tens of megabytes at once would block all other threads.
 
 reader = JsonReader(pieces)
 for name in reader.members():
@@ -17,24 +17,24 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-#: Characters that end a value.
+#: Characters that can follow a value.
 _AFTER = frozenset(" \t\n\r,]}:")
-_ENDS_EARLY = "the JSON text ends early"
+_ENDS_EARLY = "the JSON text is incomplete"
 
 
 class JsonReader:
-    """Values of a JSON text, in order. Raises ValueError for invalid JSON."""
+    """Reads the values of a JSON text in order. Raises ValueError for invalid JSON."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
         self._json = json.JSONDecoder()
-        #: Text that was taken from the pieces, and the position up to which it was read.
+        #: Buffered text, and the position of the first unread character.
         self._text = ""
         self._at = 0
 
     def value(self) -> Any:
-        """Return the whole next value. The text of a long one is buffered until it is complete."""
+        """Return the next complete value. The text of a long value is buffered until it is complete."""
         self._peek()
         while True:
             try:
@@ -43,13 +43,13 @@ class JsonReader:
                 if not self._take_more():
                     raise
                 continue
-            # A number may continue in the next piece: -1 can become -1. or -1.5e3.
+            # A number can continue in the next piece: -1 can become -1.5e3.
             if self._text[end : end + 1] in _AFTER or not self._take_more():
                 self._at = end
                 return value
 
     def members(self) -> Iterator[str]:
-        """Yield the names of an object. Read the value of each with a method of this reader before the next."""
+        """Yield the member names of an object. Read each value with a method of this reader before the next name."""
         self._expect("{")
         if self._peek() == "}":
             self._at += 1
@@ -57,14 +57,14 @@ class JsonReader:
         while True:
             name = self.value()
             if not isinstance(name, str):
-                raise ValueError("a name in a JSON object must be a text")
+                raise ValueError("a member name in a JSON object must be a string")
             self._expect(":")
             yield name
             if self._expect(",}") == "}":
                 return
 
     def items(self) -> Iterator[Any]:
-        """Yield the values of a list; each one is read whole."""
+        """Yield the complete values of an array."""
         self._expect("[")
         if self._peek() == "]":
             self._at += 1
@@ -77,12 +77,12 @@ class JsonReader:
     def _expect(self, characters: str) -> str:
         found = self._peek()
         if found not in characters:
-            raise ValueError(f"the JSON text has {found!r} in the place of one of {characters}")
+            raise ValueError(f"the JSON text has {found!r} instead of one of {characters}")
         self._at += 1
         return found
 
     def _peek(self) -> str:
-        """Skip white space; return the next character without reading it."""
+        """Skip white space and return the next character without consuming it."""
         while True:
             if space := _SPACE.match(self._text, self._at):
                 self._at = space.end()
@@ -92,7 +92,9 @@ class JsonReader:
                 raise ValueError(_ENDS_EARLY)
 
     def _take_more(self) -> bool:
-        """Read at least as much text as is unread, so that a long value is parsed few times. False at the end."""
+        """Read at least as much text as is unread, so that a long value is parsed only a few times. Return False at the
+        end.
+        """
         unread = self._text[self._at :]
         parts, size = [unread], 0
         while size <= len(unread) and (piece := next(self._pieces, None)) is not None:

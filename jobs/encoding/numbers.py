@@ -1,4 +1,4 @@
-"""Fields of requests that are integers: a number or a decimal string, never a float, never a bool."""
+"""Integer fields of requests: each accepts a number or a decimal string, but no float and no boolean."""
 
 from __future__ import annotations
 
@@ -25,21 +25,23 @@ def _read(value: Any) -> int:
 
 
 def _bound(name: str, value: int) -> dict[str, Any]:
-    """Return a bound for a JSON schema; beyond 2^53, as a decimal string under a name that validators ignore."""
+    """Return a bound for a JSON schema. Bounds beyond 2^53 are decimal strings with an `x-` name, which validators
+    ignore.
+    """
     if abs(value) <= JSON_SAFE:
         return {name: value}
     return {f"x-{name}": str(value)} if value.bit_length() <= 256 else {}
 
 
 class ExactInt(GroupedMetadata):
-    """An integer in [low, high], given as a number or as a decimal string: `Annotated[int, ExactInt(low, high)]`."""
+    """An integer in [low, high], as a number or a decimal string: `Annotated[int, ExactInt(low, high)]`."""
 
     def __init__(self, low: int, high: int) -> None:
         self._low, self._high = low, high
         self._digits = max(len(str(low)), len(str(high)))
 
     def _bounded(self, value: Any) -> int:
-        # Reading digits takes the square of their number: what cannot be within the bounds is not read.
+        # Parsing n digits takes O(n^2) time, so skip numbers that have too many digits for the bounds.
         far = isinstance(value, str) and self._digits < len(value.lstrip("-0")) <= MAX_DIGITS and _is_decimal(value)
         number = self._high + 1 if far else _read(value)
         if self._low <= number <= self._high:

@@ -1,7 +1,7 @@
-"""Columns of numbers as bytes that a page reads without copying: docs/adding-a-kind.md has the layout.
+"""Pack columns of numbers into bytes that a browser reads without copying. See docs/adding-a-kind.md for the layout.
 
-`TCB1`, the length of the header as u32, the header (JSON, filled up with spaces), then the columns, each at a multiple
-of 8 bytes from the start. Everything little-endian.
+The layout is `TCB1`, the header length as u32, the header (JSON, padded with spaces), and the columns. Each column
+starts at a multiple of 8 bytes. All numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from collections.abc import Mapping
 from typing import Any
 
 MAGIC = b"TCB1"
-#: Names of types by the array's own codes, whose sizes are the same on every machine that Python runs on today.
+#: Type names by type code of `array`. Their sizes are the same on every platform that Python supports.
 TYPES = {"B": "u8", "H": "u16", "I": "u32", "i": "i32", "f": "f32", "d": "f64", "Q": "u64"}
 _CODES = {name: code for code, name in TYPES.items()}
 
 
 def pack(facts: Mapping[str, Any], columns: Mapping[str, array[Any]]) -> bytes:
-    """Return facts and columns as bytes."""
+    """Pack facts and columns into bytes."""
     rows = [
         {"name": name, "type": TYPES[column.typecode], "offset": 0, "length": len(column)}
         for name, column in columns.items()
     ]
-    start = _aligned(8 + len(_header(facts, rows)) + 16 * len(rows))  # room for the offsets' digits
+    start = _aligned(8 + len(_header(facts, rows)) + 16 * len(rows))  # reserves space for the digits of the offsets
     place = start
     for row, column in zip(rows, columns.values(), strict=True):
         row["offset"] = place
@@ -39,15 +39,15 @@ def pack(facts: Mapping[str, Any], columns: Mapping[str, array[Any]]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, array[Any]]]:
-    """Return facts and columns of packed bytes. ValueError when they are something else."""
+    """Return the facts and columns of packed bytes. Raises ValueError for other data."""
     if data[:4] != MAGIC:
-        raise ValueError("these are not packed columns")
+        raise ValueError("the data does not contain packed columns")
     try:
         (length,) = struct.unpack_from("<I", data, 4)
         header = json.loads(data[8 : 8 + length])
         return dict(header["facts"]), {row["name"]: _column(data, row) for row in header["columns"]}
     except (struct.error, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"the header of these columns is broken: {error!r}") from error
+        raise ValueError(f"the header of the packed columns is invalid: {error!r}") from error
 
 
 def _column(data: bytes, row: Mapping[str, Any]) -> array[Any]:
@@ -55,7 +55,7 @@ def _column(data: bytes, row: Mapping[str, Any]) -> array[Any]:
     low, length = row["offset"], row["length"]
     high = low + length * column.itemsize
     if not 0 <= low <= high <= len(data):
-        raise ValueError(f"the column {row['name']!r} lies outside of the data")
+        raise ValueError(f"column {row['name']!r} exceeds the data")
     column.frombytes(data[low:high])
     return _little(column)
 

@@ -1,1 +1,1 @@
-"""Facts about hosts: CPU level, labels, measurements, and what programs require of them."""
+"""Facts about hosts (CPU level, labels and measurements), and what programs require of hosts."""

@@ -1,7 +1,7 @@
-"""Instructions that kernels use, in three levels, so that any of them can be had on a machine that has more.
+"""CPU levels: the instruction sets that kernels may use. A level below the machine's own can also be selected.
 
-A level is what a compiler may take for granted: v2 and avx2 are x86-64-v2 and x86-64-v3 of the processors' common
-naming, avx512 is x86-64-v4 with VBMI2. Others than x86-64 have no levels.
+The levels v2 and avx2 are x86-64-v2 and x86-64-v3. The level avx512 is x86-64-v4 with VBMI2. Other architectures have
+no levels.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 class Unusable(Exception):
-    """The CPU lacks the level that CPU_LEVEL asks for."""
+    """The CPU does not support the level in CPU_LEVEL."""
 
 
 @dataclass(frozen=True)
 class Level:
-    #: As CPU_LEVEL says it.
+    #: Name in CPU_LEVEL.
     name: str
-    #: As LLVM and gcc (-march) name it.
+    #: Processor name for LLVM and gcc (-march).
     processor: str
-    #: What it has beyond the levels before it, in LLVM's names.
+    #: LLVM names of the features that the level adds to the previous levels.
     adds: tuple[str, ...]
 
 
@@ -46,9 +46,9 @@ _V2 = (
 )
 _AVX2 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
 _AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vbmi2")
-#: The lowest first.
+#: CPU levels, lowest first.
 LEVELS = (Level("v2", "x86-64-v2", _V2), Level("avx2", "x86-64-v3", _AVX2), Level("avx512", "x86-64-v4", _AVX512))
-#: Names of the kernel's list where it has others than LLVM; those of no entry are not in its list.
+#: Feature names in /proc/cpuinfo that differ from LLVM's names.
 _KERNELS_NAMES = {
     "64bit": "lm",
     "sahf": "lahf_lm",
@@ -62,19 +62,21 @@ _KERNELS_NAMES = {
 
 
 def features(level: str) -> str:
-    """Return all that a level has, as LLVM is told it."""
+    """Return all features of a level in LLVM's syntax, separated by commas."""
     names = [each.name for each in LEVELS]
     return ",".join(f"+{name}" for each in LEVELS[: names.index(level) + 1] for name in each.adds)
 
 
 def processor(level: str) -> str:
-    """Return the name by which compilers know a level."""
+    """Return the compilers' processor name for a level."""
     return next(each.processor for each in LEVELS if each.name == level)
 
 
 @lru_cache
 def of_host(cpuinfo: Path = CPUINFO) -> str:
-    """Return the highest level of this machine's CPU; that of none is the machine's architecture, such as aarch64."""
+    """Return the highest level that this machine's CPU supports, or the architecture (such as aarch64) if it has no
+    levels.
+    """
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
     found = platform.machine()
@@ -86,14 +88,14 @@ def of_host(cpuinfo: Path = CPUINFO) -> str:
 
 
 def usable(host: str | None = None) -> tuple[str, ...]:
-    """Return the levels that this machine's CPU has, or one of level `host`, the lowest first."""
+    """Return the levels that this machine's CPU supports, or that level `host` includes, lowest first."""
     names, host = tuple(level.name for level in LEVELS), host or of_host()
     return names[: names.index(host) + 1] if host in names else ()
 
 
 def check(wanted: str, host: str | None = None) -> None:
-    """Raise Unusable unless the CPU has this level; "" is whatever it has."""
+    """Raise Unusable if the CPU does not support a level. An empty level is always supported."""
     has = usable(host)
     if wanted and wanted not in has:
         others = f"set it to {' or '.join(has)}, or leave it empty" if has else "leave it empty"
-        raise Unusable(f"CPU_LEVEL is {wanted}, which this CPU ({host or of_host()}) has not: {others}")
+        raise Unusable(f"CPU_LEVEL is {wanted}, which this CPU ({host or of_host()}) does not support: {others}")

@@ -1,7 +1,7 @@
-"""The one table of figures that workers report of their host and its GPUs each second.
+"""Table of the measurements that workers report about their host and its GPUs every second.
 
-Heartbeats, API, metrics and history take their names from here; tests compare what must spell them again: the schema,
-the sample of a GPU, the dashboards, docs/gpu.md.
+Heartbeats, API, metrics and history take their names from this table. Tests compare it with the names in the schema,
+GPU samples, dashboards and docs/gpu.md.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from jobs.metrics import Metric
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    #: Its field in heartbeats and in the API, in base units.
+    #: Field name in heartbeats and in the API, in base units.
     field: str
     type: type[int] | type[float]
     unit: str
     metric: Metric
-    #: Its last part in names of the history, where it is kept; of a counter the history has the speed.
+    #: Last part of the name in the history; empty: not recorded. For counters, the history stores the rate.
     history: str = ""
 
     @property

@@ -1,6 +1,6 @@
-"""Requirements of programs: what a runner must have for a job, and what one lacks.
+"""Requirements of programs: compare a job's requirements with a runner's capacity.
 
-`store/lua/programs.lua` has the same rule for what a runner can take now; a test compares the two.
+`store/lua/programs.lua` checks the same requirements against free capacity. A test compares both implementations.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: Bytes of the requirements of a job, as `canonical` writes them.
+#: Maximum size in bytes of a job's requirements, as encoded by `canonical`.
 MAX_BYTES = 2048
 
-#: Requirements on the sort of GPU.
+#: Requirements on the type of GPU.
 _SORT = ("gpu_memory_mib", "compute_capability")
 
-#: Requirements of a job: gpus (a number), gpu_memory_mib and compute_capability ("8.0") that each of them has at least,
-#: cpus, memory_mib, host (its name), labels (all are needed).
+#: Requirements of a job. Keys: gpus (count), gpu_memory_mib and compute_capability (such as "8.0", both minimums per
+#: GPU), cpus, memory_mib, host (its name), labels (all are required).
 Requirements = Mapping[str, Any]
-#: What a runner has: cpus, memory_mib, gpus (a row each: memory_mib, compute_capability), host, labels.
+#: Capacity of a runner. Keys: cpus, memory_mib, gpus (list with memory_mib and compute_capability), host, labels.
 Offer = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Shortfall:
-    """Requirement that a runner does not meet."""
+    """A requirement that a runner does not meet."""
 
-    #: Requirement and value, such as "gpus 4", and what the runner has of it.
+    #: Requirement with its value, such as "gpus 4", and the runner's value.
     needed: str
     has: str
-    #: Part of it that the runner has, 0..1.
+    #: Fraction of the requirement that the runner meets, 0..1.
     part: float = 0.0
 
 
 def canonical(requirements: Requirements) -> str:
-    """Return requirements as a text that is the same for equal ones; empty for none."""
+    """Return requirements as canonical JSON: equal requirements have equal texts. Empty for no requirements."""
     given = {name: value for name, value in requirements.items() if value not in (None, [], ())}
     if "labels" in given:
         given["labels"] = sorted(set(given["labels"]))
@@ -43,8 +43,8 @@ def canonical(requirements: Requirements) -> str:
 
 
 def lacking(requirements: Requirements, offer: Offer) -> list[str]:
-    """Return what a runner lacks for these requirements, in words for people; empty when it can take them."""
-    return [f"{each.needed}, and it has {each.has}" for each in shortfalls(requirements, offer)]
+    """Describe the requirements that a runner does not meet; empty if it meets all."""
+    return [f"{each.needed}, but it has {each.has}" for each in shortfalls(requirements, offer)]
 
 
 def shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfall]:
@@ -57,19 +57,21 @@ def shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfall]:
 
 
 def nearest(requirements: Requirements, offers: Iterable[tuple[str, Offer]]) -> tuple[str, Sequence[Shortfall]] | None:
-    """Return the runner that lacks least, by name, and what it lacks; None for no runner."""
+    """Return the name of the runner that misses the fewest requirements, and its shortfalls. None if there is no
+    runner.
+    """
     known = [(name, shortfalls(requirements, offer)) for name, offer in offers]
     return min(known, key=lambda one: (len(one[1]), -sum(each.part for each in one[1]), one[0]), default=None)
 
 
 def capability(text: Any) -> tuple[int, int]:
-    """Return a compute capability as numbers that can be compared; (0, 0) for what is none."""
+    """Parse a compute capability into two comparable numbers, or (0, 0) if it is invalid."""
     major, _, minor = str(text or "").partition(".")
     return (int(major), int(minor or 0)) if major.isdecimal() and (minor or "0").isdecimal() else (0, 0)
 
 
 def gpus_needed(requirements: Requirements) -> int:
-    """Return how many GPUs the requirements are for: one where only the sort of GPU is named."""
+    """Return the number of required GPUs: one if the requirements name only a type of GPU."""
     return int(requirements.get("gpus", any(name in requirements for name in _SORT)))
 
 
@@ -85,7 +87,7 @@ def _lacking_gpus(requirements: Requirements, gpus: Sequence[Mapping[str, Any]])
 
 
 def _lacking_amounts(requirements: Requirements, offer: Offer) -> list[Shortfall]:
-    """Return what there is too little of: CPUs, memory."""
+    """Return shortfalls in amounts: CPUs and memory."""
     short = []
     for name in ("cpus", "memory_mib"):
         needed, has = requirements.get(name, 0), offer.get(name, 0)
@@ -95,7 +97,7 @@ def _lacking_amounts(requirements: Requirements, offer: Offer) -> list[Shortfall
 
 
 def _lacking_names(requirements: Requirements, offer: Offer) -> list[Shortfall]:
-    """Return what is there or not: the host, labels."""
+    """Return shortfalls in names: host and labels."""
     short = []
     host, own = requirements.get("host", ""), offer.get("host", "")
     if host not in ("", own):

@@ -1,1 +1,1 @@
-"""Addresses and connections: of Redis, of what a process serves, and through tunnels."""
+"""Network addresses of Redis and of servers, and tunnels between runners and coordinators."""

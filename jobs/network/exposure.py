@@ -1,4 +1,4 @@
-"""Who could reach what a process serves, by its settings; asked before it starts to listen."""
+"""Check the settings before a server listens: who could reach its API and metrics without a token?"""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from ipaddress import ip_address
 
 from jobs.settings import Settings
 
-#: Exit code of a process that refuses its settings.
+#: Exit code of a process that rejects its settings.
 REFUSED = 2
 _AUTHORITY = re.compile(r"([^:@\[\]]+|\[[0-9a-f:.]+\])(:\d*)?")
 
 
 class Exposed(Exception):
-    """Strangers could reach an API or metrics without a token; the message names every way out."""
+    """Strangers could reach the API or the metrics without a token. The message lists all remedies."""
 
 
 def host_name(authority: str) -> str:
-    """Return the name in `name`, `name:port` or `[address]:port`, in lower case; empty when it is none of them."""
+    """Return the lower-case host of `name`, `name:port` or `[address]:port`. Empty if the text has another form."""
     parts = _AUTHORITY.fullmatch(authority.strip().lower())
     return parts[1].strip("[]").removesuffix(".") if parts else ""
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a host's name or address means this machine and nobody else."""
+    """Return True if a host name or address refers only to this machine."""
     name = name.strip("[]").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -34,12 +34,12 @@ def is_loopback(name: str) -> bool:
 
 
 def allowed_hosts(settings: Settings) -> frozenset[str]:
-    """Return the names of ALLOWED_HOSTS."""
+    """Return the host names in ALLOWED_HOSTS."""
     return frozenset(filter(None, map(host_name, settings.allowed_hosts.split(","))))
 
 
 def needs_token(settings: Settings) -> bool:
-    """Whether the API answers only requests with a token: AUTH, or CLUSTER_TOKEN, or who could reach it says so."""
+    """Return True if the API requires a token: by AUTH, by CLUSTER_TOKEN, or because it is public."""
     return settings.auth == "required" or bool(settings.cluster_tokens()) or not _published_on_loopback(settings)
 
 
@@ -49,31 +49,31 @@ def _published_on_loopback(settings: Settings) -> bool:
 
 
 def check_api(settings: Settings) -> None:
-    """Raise Exposed when the API would listen for strangers without a token."""
+    """Raise Exposed if strangers could reach the API without a token."""
     if settings.auth != "required" and not settings.cluster_tokens() and not _published_on_loopback(settings):
         where = settings.published or settings.bind
         raise Exposed(
-            f"the API would be reached at {where} without a token, and whoever reaches it commands the cluster:"
-            " set CLUSTER_TOKEN (openssl rand -hex 24), or AUTH=required where there are API tokens already, or"
-            " BIND=127.0.0.1; in a container publish its port on"
+            f"anyone who reaches the API at {where} could control the cluster, because no token is required:"
+            " set CLUSTER_TOKEN (openssl rand -hex 24), or AUTH=required if API tokens exist, or"
+            " BIND=127.0.0.1; in a container, publish the port on"
             " loopback (-p 127.0.0.1:3000:3000) and set PUBLISHED=loopback"
         )
 
 
 def check_metrics(settings: Settings) -> None:
-    """Raise Exposed when metrics would be read by strangers without a token."""
+    """Raise Exposed if strangers could read the metrics without a token."""
     where = settings.metrics_published or settings.published or settings.bind
     closed = where in ("loopback", "internal") or is_loopback(where)
     if settings.metrics_port and not settings.metrics_token and not closed:
         raise Exposed(
-            f"the metrics on port {settings.metrics_port} would be reached at {where} without a token: set"
-            " METRICS_TOKEN, or METRICS_PORT=0, or BIND=127.0.0.1; where only a network of your own reaches them, as in"
+            f"anyone who reaches {where} could read the metrics on port {settings.metrics_port} without a token: set"
+            " METRICS_TOKEN, METRICS_PORT=0 or BIND=127.0.0.1; if only a private network reaches them, as in"
             " a container that does not publish the port, set METRICS_PUBLISHED=internal"
         )
 
 
 def check(settings: Settings) -> None:
-    """Raise Exposed with the complaints of both in one message."""
+    """Check API and metrics. Raise Exposed with all complaints in one message."""
     complaints = []
     for one in (check_api, check_metrics):
         try:

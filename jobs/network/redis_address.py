@@ -1,4 +1,4 @@
-"""Addresses of Redis as REDIS_URL gives them: of one server, or of sentinels, which know the master."""
+"""Parse REDIS_URL: the address of one Redis server, or of Sentinels that know the master."""
 
 from __future__ import annotations
 
@@ -6,72 +6,72 @@ import re
 from dataclasses import dataclass
 from urllib.parse import parse_qs, unquote, urlsplit
 
-#: Beginnings of a REDIS_URL.
+#: Valid prefixes of REDIS_URL.
 SERVERS = ("redis://", "rediss://", "unix://")
 SENTINELS = "redis+sentinel://"
-#: The port on which sentinels listen unless another is given.
+#: Default port of Sentinel.
 SENTINEL_PORT = 26379
 _EXAMPLE = "redis+sentinel://USER:PASSWORD@one:26379,two:26379,three:26379/mymaster/0"
 _SERVER = "redis://USER:PASSWORD@HOST:6379/0"
-_ESCAPE = "in a password, / ? # @ [ and % are written %2F %3F %23 %40 %5B and %25"
+_ESCAPE = "in a password, write / ? # @ [ and % as %2F %3F %23 %40 %5B and %25"
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:@\s]+)(?::(?P<port>\d{1,5}))?")
 _OPTIONS = frozenset({"service", "sentinel_user", "sentinel_password"})
 
 
 class UnusableAddress(ValueError):
-    """REDIS_URL names no server of Redis; the message says why and what to write, and holds no password."""
+    """REDIS_URL is invalid. The message says why, shows a valid example, and never contains a password."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sentinels:
-    """Sentinels, the name under which they watch the master, and the credentials for it and for them."""
+    """Addresses of Sentinels, the name of their master, and the credentials for both."""
 
     hosts: tuple[tuple[str, int], ...]
     service: str
     database: int = 0
     user: str | None = None
     password: str | None = None
-    #: Those of the sentinels themselves: the same, unless the address gives others.
+    #: Credentials for the Sentinels; the same as for Redis unless the URL contains others.
     sentinel_user: str | None = None
     sentinel_password: str | None = None
 
 
 def check(url: str) -> None:
-    """Raise UnusableAddress unless `url` can name a Redis."""
+    """Raise UnusableAddress if `url` is not a valid Redis URL."""
     if url.startswith(SENTINELS):
         sentinels(url)
     elif not url.startswith(SERVERS):
         begin = ", ".join((*SERVERS, SENTINELS))
-        raise UnusableAddress(f"REDIS_URL begins with none of {begin}: write {_SERVER} or {_EXAMPLE}")
+        raise UnusableAddress(f"REDIS_URL must start with one of {begin}: write {_SERVER} or {_EXAMPLE}")
     elif not url.startswith("unix://"):
         _check_server(url)
 
 
 def _check_server(url: str) -> None:
-    """Raise UnusableAddress where the address of one server cannot be read. The library's own errors name passwords."""
+    """Check the URL of a single server. Errors of the Redis library are not used, because they contain passwords."""
     try:
         parts = urlsplit(url)
         usable = bool(parts.hostname) and parts.port != 0 and re.fullmatch(r"/?|/[0-9]{1,9}", parts.path)
     except ValueError:
         usable = False
     if not usable:
-        raise UnusableAddress(f"REDIS_URL has no HOST:PORT/DATABASE: write {_SERVER}; {_ESCAPE}")
+        raise UnusableAddress(f"REDIS_URL does not contain HOST:PORT/DATABASE: write {_SERVER}; {_ESCAPE}")
 
 
 def sentinels(url: str) -> Sentinels:
     """Parse `redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/[service][/database]`.
 
-    Service and database may change places. Raises UnusableAddress.
+    Service and database may be swapped. Raises UnusableAddress.
     """
     try:
         parts = urlsplit(url)
-    except ValueError:  # its text holds the password
-        raise _unusable(f"cannot be read ({_ESCAPE})") from None
+    except ValueError:  # the text of the exception contains the password
+        raise _unusable(f"is invalid ({_ESCAPE})") from None
     credentials, _, hosts = parts.netloc.rpartition("@")
     user, _, password = (unquote(part) for part in credentials.partition(":"))
     options = parse_qs(parts.query, keep_blank_values=True)
     if unknown := sorted(options.keys() - _OPTIONS):
-        raise _unusable(f"has the option {unknown[0]}; there are {', '.join(sorted(_OPTIONS))}")
+        raise _unusable(f"has the unknown option {unknown[0]}; valid options are {', '.join(sorted(_OPTIONS))}")
     service, database = _place(parts.path)
     own = {name: options[name][0] for name in ("sentinel_user", "sentinel_password") if name in options}
     asked = own or {"sentinel_user": user, "sentinel_password": password}
@@ -90,17 +90,17 @@ def _host(text: str) -> tuple[str, int]:
     matched = _HOST.fullmatch(text)
     port = int(matched["port"] or SENTINEL_PORT) if matched else 0
     if matched is None or not 1 <= port <= 65535:
-        raise _unusable("has a sentinel that is no HOST:PORT")
+        raise _unusable("contains a Sentinel address that is not HOST:PORT")
     return matched["host"].strip("[]"), port
 
 
 def _place(path: str) -> tuple[str, int]:
-    """Return the service, empty where none is named, and the number of the database."""
+    """Return the service name (empty if missing) and the database number."""
     words = [unquote(word) for word in path.strip("/").split("/") if word]
     numbers = [word for word in words if word.isascii() and word.isdigit()]
     names = [word for word in words if word not in numbers]
     if len(numbers) > 1 or len(names) > 1:
-        raise _unusable("needs one name of a master and one number of a database after the sentinels")
+        raise _unusable("must name exactly one Sentinel master and one database number")
     return (names or [""])[0], int((numbers or ["0"])[0])
 
 

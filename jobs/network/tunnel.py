@@ -1,7 +1,7 @@
-"""Streams of bytes through one channel of messages, as a runner opens it to a coordinator. Both ends use this.
+"""Tunnel: multiplexed byte streams over one message channel from a runner to a coordinator. Both ends use this module.
 
-A message is one byte for what it is, four for the stream, and what belongs to it. Each direction of a stream has a
-window, so that one that nobody reads holds up no other. Lives in one event loop.
+A message is one byte for its type, four bytes for the stream number, and the content. Each direction of a stream has a
+flow-control window, so a stream without a reader does not block the others. A tunnel belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -13,52 +13,52 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import Any
 
-#: In a runner's word about a replica, the address of one that is reached through its tunnels alone.
+#: Address that a runner reports for a replica which is reachable only through the runner's tunnels.
 ADDRESS = "0.0.0.0"
-#: Where coordinators take tunnels in, below /api/worker/.
+#: Path below /api/worker/ at which coordinators accept tunnels.
 PATH = "tunnel"
-#: Seconds between two words of the end that opened it, and after which the other end believes it gone.
+#: Heartbeat interval of the opening end in seconds, and silence in seconds after which the other end gives up.
 BEAT_SECONDS, SILENT_SECONDS = 5.0, 20.0
 _HEAD = struct.Struct(">BI")
 _COUNT = struct.Struct(">I")
-#: Bytes that are on their way to one stream at most, and bytes of one message.
+#: Flow-control window per stream direction, and maximum content of one message, both in bytes.
 WINDOW, PIECE = 256 << 10, 32 << 10
-#: Bytes of a message at most.
+#: Maximum size of a message in bytes.
 MAX_MESSAGE = _HEAD.size + PIECE
-#: Streams of one tunnel at once.
+#: Maximum number of open streams per tunnel.
 MOST_STREAMS = 1024
 
 
 class Kind(IntEnum):
-    """Sorts of messages."""
+    """Types of tunnel messages."""
 
-    #: It is alive.
+    #: Heartbeat.
     BEAT = 0
-    #: A stream to the port that follows.
+    #: Open a stream to a port; the content is the port number.
     OPEN = 1
     DATA = 2
-    #: So many bytes were read: as many more may come.
+    #: The receiver read this many bytes; the sender may send as many more.
     CREDIT = 3
-    #: Nothing comes any more from this end.
+    #: This end sends no more data.
     END = 4
     #: This end neither sends nor reads any more.
     CLOSE = 5
 
 
 class Garbled(Exception):
-    """Raised for what makes no sense from the other end: the tunnel is to be closed."""
+    """The other end sent an invalid message, so the tunnel must be closed."""
 
 
-#: Takes in a stream that the other end opened, to a port.
+#: Callback that accepts a stream, which the other end opened to a port.
 Accept = Callable[["Stream", int], None]
 
 
 def _refused(stream: Stream, port: int) -> None:
-    raise Garbled("the other end opened a stream, and streams are opened from here alone")
+    raise Garbled("the other end opened a stream, but only this end can open streams")
 
 
 class Tunnel:
-    """One end. `send` writes a message; `accept` takes in the streams that the other end opens."""
+    """One end of a tunnel. `send` writes a message; `accept` handles streams that the other end opens."""
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]], accept: Accept = _refused) -> None:
         self._write, self._accept = send, accept
@@ -68,27 +68,27 @@ class Tunnel:
         self.closed = False
 
     async def open(self, port: int) -> Stream:
-        """Open a stream to a port of the other end's host. ConnectionError where that cannot be."""
+        """Open a stream to a port on the other end's host. Raises ConnectionError if that fails."""
         if len(self._streams) >= MOST_STREAMS:
-            raise ConnectionRefusedError(f"{MOST_STREAMS} streams are open")
+            raise ConnectionRefusedError(f"{MOST_STREAMS} streams are already open")
         self._last += 1
         stream = self._streams[self._last] = Stream(self, self._last)
         await self.send(Kind.OPEN, stream.number, _COUNT.pack(port))
         return stream
 
     async def beat(self) -> None:
-        """Say that this end is alive."""
+        """Send a heartbeat."""
         await self.send(Kind.BEAT, 0)
 
     async def keep_alive(self) -> None:
-        """Say so again and again, until the tunnel is closed."""
-        with suppress(Exception):  # that it broke is told to who reads from it
+        """Send heartbeats until the tunnel is closed."""
+        with suppress(Exception):  # the reader of the tunnel reports the failure
             while True:
                 await self.beat()
                 await asyncio.sleep(BEAT_SECONDS)
 
     async def send(self, kind: Kind, number: int, content: bytes = b"") -> None:
-        """Send one message. ConnectionError where the tunnel is closed, as it is once nobody reads at its other end."""
+        """Send one message. Raises ConnectionError if the tunnel is closed or the other end has stopped reading."""
         try:
             async with asyncio.timeout(SILENT_SECONDS), self._sending:
                 if self.closed:
@@ -96,10 +96,10 @@ class Tunnel:
                 await self._write(_HEAD.pack(kind, number) + content)
         except TimeoutError:
             self.close()
-            raise ConnectionResetError("the other end of the tunnel does not read") from None
+            raise ConnectionResetError("the other end of the tunnel has stopped reading") from None
 
     def hear(self, message: bytes) -> None:
-        """Take in a message. Raises Garbled, also where the tunnel was closed meanwhile."""
+        """Process a received message. Raises Garbled if the message is invalid or the tunnel is already closed."""
         if self.closed:
             raise Garbled("the tunnel is closed")
         try:
@@ -118,16 +118,16 @@ class Tunnel:
 
     def _opened(self, number: int, port: int) -> None:
         if number in self._streams or len(self._streams) >= MOST_STREAMS:
-            raise Garbled("a stream is opened twice, or too many are")
+            raise Garbled("a stream was opened twice, or too many streams are open")
         stream = self._streams[number] = Stream(self, number)
         self._accept(stream, port)
 
     def forget(self, stream: Stream) -> None:
-        """Let go of a stream that has ended."""
+        """Remove a closed stream from the tunnel."""
         self._streams.pop(stream.number, None)
 
     def close(self) -> None:
-        """Break all streams off."""
+        """Close the tunnel and abort all streams."""
         self.closed = True
         for stream in list(self._streams.values()):
             stream.break_off()
@@ -135,7 +135,7 @@ class Tunnel:
 
 
 class Stream:
-    """One stream. One task reads, one writes."""
+    """One byte stream of a tunnel. It supports one reading task and one writing task."""
 
     def __init__(self, tunnel: Tunnel, number: int) -> None:
         self._tunnel, self.number = tunnel, number
@@ -147,16 +147,16 @@ class Stream:
 
     @property
     def is_readable(self) -> bool:
-        """Return True where a read would return at once."""
+        """True if `read` would return without waiting."""
         return bool(self._come) or self._ended or self._broken
 
     async def read(self, most: int) -> bytes:
-        """Return what has come, at least a byte; none at its end. ConnectionResetError where it broke off."""
+        """Wait for data and return it; return b"" at the end. Raises ConnectionResetError if the stream aborts."""
         while not self.is_readable:
             self._news.clear()
             await self._news.wait()
         if not self._come and self._broken and not self._ended:
-            raise ConnectionResetError("the tunnel broke off")
+            raise ConnectionResetError("the tunnel was closed")
         data = bytes(self._come[:most])
         del self._come[: len(data)]
         await self._grant(len(data))
@@ -169,7 +169,7 @@ class Stream:
             await self._tunnel.send(Kind.CREDIT, self.number, _COUNT.pack(granted))
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, as far as the other end reads. ConnectionError where nobody does any more."""
+        """Send data as the window permits. Raises ConnectionError if the stream is closed."""
         rest = memoryview(data)
         while rest:
             while not self._credit and not (self._broken or self._closed):
@@ -183,12 +183,12 @@ class Stream:
             await self._tunnel.send(Kind.DATA, self.number, bytes(piece))
 
     async def end(self) -> None:
-        """Say that nothing comes any more from here."""
+        """Tell the other end that no more data follows."""
         if not (self._broken or self._closed):
             await self._tunnel.send(Kind.END, self.number)
 
     async def close(self) -> None:
-        """Neither send nor read any more."""
+        """Close the stream in both directions."""
         if self._closed:
             return
         self._closed = True
@@ -198,15 +198,15 @@ class Stream:
             await self._tunnel.send(Kind.CLOSE, self.number)
 
     def hear(self, kind: Kind, content: bytes) -> None:
-        """Take in a message of this stream."""
+        """Process a received message for this stream."""
         if kind is Kind.DATA:
             self._come += content
             if len(self._come) > WINDOW or self._ended:
-                raise Garbled("a stream has more than its window, or goes on after its end")
+                raise Garbled("a stream exceeds its window or continues after its end")
         elif kind is Kind.CREDIT:
             self._credit += _COUNT.unpack(content)[0]
             if self._credit > WINDOW:
-                raise Garbled("a stream has more credit than its window")
+                raise Garbled("a stream was granted more credit than its window")
             self._room.set()
         else:
             self._ended = True
@@ -215,14 +215,14 @@ class Stream:
         self._news.set()
 
     def break_off(self) -> None:
-        """Have whoever reads or writes know that the tunnel is closed."""
+        """Abort the stream and wake its reader and writer."""
         self._broken = True
         self._news.set()
         self._room.set()
 
 
 async def joined(one: Stream, other: Stream) -> None:
-    """Pass bytes on both ways between two streams until one of them ends, and close both."""
+    """Forward data between two streams in both directions until one of them ends. Then close both streams."""
 
     async def passed(source: Stream, to: Stream) -> None:
         while data := await source.read(PIECE):
@@ -236,7 +236,7 @@ async def joined(one: Stream, other: Stream) -> None:
 
 
 async def passed_on(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass bytes on both ways between a stream and a connection until one of them ends, and all of that was sent."""
+    """Forward data between a stream and a connection in both directions until one of them ends."""
 
     async def out() -> None:
         while data := await reader.read(PIECE):
@@ -252,7 +252,7 @@ async def passed_on(stream: Stream, reader: asyncio.StreamReader, writer: asynci
 
 
 async def first_of(*several: Coroutine[Any, Any, None]) -> None:
-    """Return when the first of several ends, well or not; the others are cancelled."""
+    """Wait until the first coroutine finishes or fails, then cancel the others."""
     tasks = [asyncio.ensure_future(one) for one in several]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

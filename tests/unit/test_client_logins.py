@@ -159,10 +159,10 @@ def test_a_created_token_is_printed_alone_on_stdout(fake: Fake, capsys: pytest.C
         {"name": "ci", "scopes": ["read", "submit"], "tenant": "red", "ttl_seconds": 30 * 86400}
     ]
     assert run(capsys, "token", "create", "ci", "--ttl", "soon")[0] == 2
-    unknown = "tenant: rde is not registered; an admin registers it with PUT /api/tenants/rde"
+    unknown = "tenant: rde is not registered; an admin can register it with PUT /api/tenants/rde"
     fake.on("POST", "/api/tokens", problem(422, "There is no such tenant", unknown, field="tenant"))
     code, _, err = run(capsys, "token", "create", "ci", "--tenant", "rde")
-    assert code == 2 and "an admin registers it with cluster tenant create rde" in err
+    assert code == 2 and "an admin can register it with cluster tenant create rde" in err
 
 
 def test_tokens_are_listed_and_revoked(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:

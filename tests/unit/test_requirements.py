@@ -15,13 +15,13 @@ OFFER = {"cpus": 8, "memory_mib": 16_000, "gpus": [GPU, GPU], "host": "amber", "
     [
         ({}, []),
         ({"gpus": 2, "cpus": 8, "memory_mib": 16_000, "host": "amber", "labels": ["eu"]}, []),
-        ({"gpus": 4}, ["gpus 4, and it has 2"]),
-        ({"gpu_memory_mib": 80_000}, ["gpus 1 with gpu_memory_mib 80000, and it has 0"]),
+        ({"gpus": 4}, ["gpus 4, but it has 2"]),
+        ({"gpu_memory_mib": 80_000}, ["gpus 1 with gpu_memory_mib 80000, but it has 0"]),
         ({"compute_capability": "7.5"}, []),
-        ({"compute_capability": "10.0"}, ["gpus 1 with compute_capability 10.0, and it has 0"]),
-        ({"cpus": 8.5, "memory_mib": 16_001}, ["cpus 8.5, and it has 8", "memory_mib 16001, and it has 16000"]),
-        ({"host": "basalt"}, ["host basalt, and it has host amber"]),
-        ({"labels": ["nvme", "eu"]}, ["labels nvme, and it has eu, ssd"]),
+        ({"compute_capability": "10.0"}, ["gpus 1 with compute_capability 10.0, but it has 0"]),
+        ({"cpus": 8.5, "memory_mib": 16_001}, ["cpus 8.5, but it has 8", "memory_mib 16001, but it has 16000"]),
+        ({"host": "basalt"}, ["host basalt, but it has host amber"]),
+        ({"labels": ["nvme", "eu"]}, ["labels nvme, but it has eu, ssd"]),
     ],
 )
 def test_what_a_runner_lacks_is_said_in_words(needed: dict[str, object], words: list[str]) -> None:

@@ -44,7 +44,7 @@ def test_a_runner_has_a_slot_for_each_core_unless_stated_and_a_user_for_each_slo
     for slots, uids in (("4", "20001-20003"), ("1", "3-2")):
         monkeypatch.setenv("RUNNER_SLOTS", slots)
         monkeypatch.setenv("RUNNER_UIDS", uids)
-        with pytest.raises(ValueError, match="one a slot is needed"):
+        with pytest.raises(ValueError, match="each slot needs one"):
             Settings()
     monkeypatch.setenv("RUNNER_UIDS", "0-7")
     with pytest.raises(ValueError, match="runner_uids"):

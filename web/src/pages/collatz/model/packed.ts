@@ -19,7 +19,7 @@ interface Header {
 /** Views of the bytes, not copies. Error when they are something else. */
 export function unpack(data: ArrayBuffer): { facts: Record<string, unknown>; columns: Record<string, Numbers> } {
   const bytes = new Uint8Array(data);
-  if (String.fromCharCode(...bytes.subarray(0, 4)) !== "TCB1") throw new Error("these are not packed columns");
+  if (String.fromCharCode(...bytes.subarray(0, 4)) !== "TCB1") throw new Error("the data does not contain packed columns");
   const length = new DataView(data).getUint32(4, true);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length))) as Header;
   const entries = header.columns.map(({ name, type, offset, length: items }) => [
