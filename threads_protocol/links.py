@@ -23,7 +23,7 @@ class Links:
         self._work = _MOST_WORK
 
     def end(self, link: str) -> str | None:
-        """Return the path to which a link resolves ("" is the root), or None if the link is broken or leaves the tree."""
+        """Return the path to which a link resolves ("" is the root), or None if it is broken or leaves the tree."""
         if self._links[link].startswith("/"):
             return None
         at, left, hops = link.split("/")[:-1], _steps(self._links[link]), 0

@@ -20,7 +20,7 @@ def rate(units_per_second: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Format a duration in its two largest units, such as 350 ms, 12.3 s, 4 min 5 s, 3 h 20 min, 5 d 2 h or 12 years."""
+    """Format a duration in its two largest units, such as 350 ms, 12.3 s, 4 min 5 s, 3 h 20 min or 12 years."""
     if seconds is None:
         return ""
     if seconds < 0.9995:

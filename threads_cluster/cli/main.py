@@ -1,4 +1,4 @@
-"""Entry point of the `cluster` command. Data goes to stdout, messages to stderr, and exit codes are meant for scripts."""
+"""Entry point of the `cluster` command. Data goes to stdout, messages go to stderr, and exit codes suit scripts."""
 
 from __future__ import annotations
 

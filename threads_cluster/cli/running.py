@@ -1,4 +1,4 @@
-"""Run a program on the cluster as if it were local: stream its output, return its exit code, and cancel it on Ctrl-C."""
+"""Run a program on the cluster as if it were local: stream its output, return its exit code, cancel it on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Unit:
         self._said_wait = False
 
     def follow(self) -> Json:
-        """Print the output as it arrives, then any remaining output. Return the unit once it has ended or cannot run."""
+        """Print the output as it arrives, then any remaining output. Return the unit once it has ended."""
         with suppress(_Over):
             self._look(first=True)
             while True:

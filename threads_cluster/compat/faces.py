@@ -1,4 +1,4 @@
-"""The commands `gswarm` and `grid-cli`, which translate the commands of two other systems into commands of `cluster`."""
+"""The commands `gswarm` and `grid-cli`, which translate other systems' commands into commands of `cluster`."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class _Reading:
 
 
 def _lines(file: Path) -> Iterator[Any]:
-    """Yield the parsed lines of a recording, with None for invalid JSON. Raise BadArgument if the file is unreadable."""
+    """Yield the parsed lines of a recording, with None for invalid JSON. Raise BadArgument for an unreadable file."""
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as opened:
             for text in opened:
