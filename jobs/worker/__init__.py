@@ -1,1 +1,1 @@
-"""Work of every worker, whatever its device: its life, its lanes, its beats, its figures."""
+"""Shared code of all workers: process lifecycle, lanes, heartbeats and measurements."""

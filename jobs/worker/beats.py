@@ -1,4 +1,4 @@
-"""Beats: each second a worker says that it lives, and keeps its leases and its slot."""
+"""Heartbeats of a worker, which extend its leases and its slot once per second."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from jobs.worker.serving import Server
 
 log = logging.getLogger(__name__)
 
-#: Hurries within so many seconds are one: thousands of jobs may be cancelled at once.
+#: Delay in seconds after a heartbeat request, so that requests of many cancelled jobs share one heartbeat.
 TOGETHER_SECONDS = 0.02
-#: Seconds after a beat that was hurried until the next.
+#: Interval in seconds between a requested heartbeat and the next one.
 AGAIN_SECONDS = 0.25
-#: Seconds for which a worker that stops tries to report that it leaves.
+#: Maximum time in seconds that a stopping worker spends to report its departure.
 GOODBYE_SECONDS = 5.0
-#: What BEAT's answer means to a task's `stop`: go on; stop and commit; stop and drop.
+#: Stop level of a task by reply of BEAT: 0 continues, 1 stops and commits, 2 stops and drops the lease.
 _STOPS = {1: 0, 2: 1, 0: 2}
 
 
 class Beats(threading.Thread):
-    """Keeps leases, the slot and the worker alive, each second, on a connection of its own.
+    """Thread that sends a heartbeat once per second on its own connection, and so extends leases and the slot.
 
-    `row` gives what the worker says of itself; `name_taken` is called when a later process has this worker's name,
-    `heard` whenever Redis has taken the heartbeat, `asked` with each answer, for what people want of running programs.
+    `row` returns the worker's record for each heartbeat. `name_taken` is called when a newer process uses the worker's
+    name. `heard` is called after each heartbeat that Redis accepted. `asked` receives each reply, which contains
+    requests of users for running programs.
     """
 
     def __init__(
@@ -53,30 +54,31 @@ class Beats(threading.Thread):
         self._hurried = threading.Event()
 
     def hurry(self) -> None:
-        """Have the next beat come at once: it may say that leases are to end. From any thread."""
+        """Send the next heartbeat immediately, because the reply can stop leases. Can be called from any thread."""
         self._hurried.set()
 
     def run(self) -> None:
         wait = 0.0
         while not self._wait(wait):
-            # A lease that was granted as its job was cancelled is not among those of the beat that was hurried.
+            # A heartbeat does not cover a lease that was granted while its job was being cancelled, so send another one
+            # soon.
             wait = AGAIN_SECONDS if self._hurried.is_set() else BEAT_SECONDS
             self._hurried.clear()
             try:
                 self.beat()
             except Unreachable as error:
-                log.warning("no beat: %s", away(error))
-            except Exception:  # a worker that does not beat loses all its work
-                log.exception("a beat failed")
+                log.warning("cannot send a heartbeat: %s", away(error))
+            except Exception:  # Keep the thread alive: a worker without heartbeats loses all its leases.
+                log.exception("a heartbeat failed")
 
     def _wait(self, seconds: float) -> bool:
-        """Return True when there are no more beats, else when the next is due; one answers hurries close together."""
+        """Wait until the next heartbeat is due. Return True if the thread must exit."""
         if self._hurried.wait(seconds) and not self._ended.is_set():
             self._ended.wait(TOGETHER_SECONDS)
         return self._ended.is_set()
 
     def beat(self) -> None:
-        """Extend every lease, the slot and the worker's life; pass on what the answers ask for."""
+        """Send one heartbeat, which extends all leases and the slot, and process the reply."""
         tasks = dict(self._server.tasks)
         leases = tuple((task.facts.job_id, token, task.upto) for token, task in tasks.items())
         slot = self._server.slot is not None
@@ -94,7 +96,7 @@ class Beats(threading.Thread):
             self._name_taken()
 
     def end(self) -> None:
-        """Stop beating and say that the worker left."""
+        """Stop the heartbeats and report that the worker left the cluster."""
         self._ended.set()
         self._hurried.set()
         self.join(timeout=5)
@@ -102,7 +104,7 @@ class Beats(threading.Thread):
 
 
 def say_goodbye(store: LeaseStore, worker: str, born: str, row: Row) -> None:
-    """Report that the worker leaves. While the store does not answer, try again for GOODBYE_SECONDS."""
+    """Report that a worker leaves the cluster. Retry for GOODBYE_SECONDS while the store is unreachable."""
     until = time.monotonic() + GOODBYE_SECONDS
     while (error := _error_of_goodbye(store, worker, born, row)) is not None:
         may_repeat = isinstance(error, Unreachable) and not isinstance(error, NotLetIn)

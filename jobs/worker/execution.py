@@ -1,4 +1,4 @@
-"""Computation of leases and small jobs, and derivation of results. The only function that a bell names is here."""
+"""Computation of leases and small jobs, merging of partials, and derivation of results."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from jobs.kinds import registry
 from jobs.kinds.contract import Tick
 from jobs.models import Device, Partial, Spec
 
-if TYPE_CHECKING:  # else each lane of a CPU worker would load all that speaks to Redis
+if TYPE_CHECKING:  # This import is only for types: at run time, each CPU lane would load the Redis client.
     from jobs.store.work.lease_store import LeaseStore
 
-#: Parts are folded when this many wait, so that finishing stays quick.
+#: Number of waiting partials at which a worker merges them, so that finishing a job stays fast.
 FOLD_AT = 32
-#: Parts read at once.
+#: Maximum number of partials that one read returns.
 GATHERED = 256
 
 
 def wake_up() -> None:
-    """Stand for `look for work` in RQ's queues. Never called: workers answer a bell by asking NEXT."""
+    """Name the wake-ups in RQ's queues. Workers never call this function: a wake-up only makes them call NEXT."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Computed:
-    """A lane's answer for one lease."""
+    """Result of a lane's computation of one lease."""
 
-    #: First unit not computed; equal to lo when nothing was.
+    #: First unit that was not computed; equal to `lo` if the lane computed nothing.
     upto: int
     partial: Partial
-    #: Seconds inside the kernel.
+    #: Time in seconds spent in the kernel.
     seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Whole:
-    """A small job, computed to the end."""
+    """Result of a small job that one lane computed completely."""
 
-    #: The result as stored.
+    #: Result of the job, encoded for the store.
     result: bytes
-    #: The marks that it leaves, as stored.
+    #: Proven ranges that the result adds, encoded for the store.
     marks: str
-    #: Seconds inside the kernel.
+    #: Time in seconds spent in the kernel.
     seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Derived:
-    """Accumulator and parts folded into one, the result, and the marks that it leaves; all as stored."""
+    """Merged partials of a job, its result and its proven ranges, all encoded for the store."""
 
     folded: bytes
     result: bytes
@@ -60,7 +60,10 @@ class Derived:
 
 
 def compute(kind: str, device: Device, spec: Spec, lo: int, hi: int, tick: Tick) -> Computed:
-    """Run the kind's kernel over units lo..hi-1. Raises KernelFailed with the kernel's own words."""
+    """Run the kind's kernel over units `lo` to `hi - 1`.
+
+    Raises KernelFailed with the kernel's error message.
+    """
     started = time.perf_counter()
     try:
         upto, partial = registry.kernel(kind, device).run(spec, lo, hi, tick)
@@ -72,13 +75,13 @@ def compute(kind: str, device: Device, spec: Spec, lo: int, hi: int, tick: Tick)
 
 
 def whole(kind: str, device: Device, spec: Spec, total: int) -> Whole:
-    """Compute a small job to its result. Raises KernelFailed."""
+    """Compute a small job and derive its result. Raises KernelFailed."""
     done = compute(kind, device, spec, 0, total, lambda upto: True)
     try:
         result = registry.definition(kind).result(spec, done.partial)
         return Whole(result=encode(result), marks=marks.left_by(kind, spec, result), seconds=done.seconds)
     except Exception as error:
-        detail = f"{kind}: the result could not be derived: {type(error).__name__}: {error}"
+        detail = f"{kind}: cannot derive the result: {type(error).__name__}: {error}"
         raise errors.KernelFailed(detail) from error
 
 
@@ -87,11 +90,14 @@ def encode(partial: Partial) -> bytes:
 
 
 def encoded(kind: str, device: Device, partial: Partial) -> bytes:
-    """Encode a kernel's partial as stored. Raises KernelFailed for what JSON lacks, such as numpy's integers."""
+    """Encode a kernel's partial for the store.
+
+    Raises KernelFailed if JSON cannot encode a value, such as an integer of numpy.
+    """
     try:
         return encode(partial)
     except (TypeError, ValueError, RecursionError) as error:
-        detail = f"{kind} on {device}: the partial cannot be stored as JSON: {type(error).__name__}: {error}"
+        detail = f"{kind} on {device}: cannot encode the partial as JSON: {type(error).__name__}: {error}"
         raise errors.KernelFailed(f"{detail}; convert its values with int() or float()") from error
 
 
@@ -105,33 +111,39 @@ def _merged(kind: str, gathered: Gathered) -> Partial | None:
 
 
 def fold(store: LeaseStore, job: str, kind: str) -> None:
-    """Merge waiting parts into the accumulator; losing the race to another worker is fine. Raises KernelFailed."""
+    """Merge waiting partials into the job's accumulator. Raises KernelFailed.
+
+    If another worker merged them first, the call changes nothing.
+    """
     gathered = store.results.gather(job)
     try:
         total = _merged(kind, gathered)
     except Exception as error:
-        raise errors.KernelFailed(f"partials could not be merged: {type(error).__name__}: {error}") from error
+        raise errors.KernelFailed(f"cannot merge the partials: {type(error).__name__}: {error}") from error
     if gathered.parts and total is not None:
         store.results.fold(job, gathered, encode(total))
 
 
 def derive(kind: str, spec: Spec, gathered: Gathered) -> Derived:
-    """Fold what was gathered and derive the result. Takes seconds for large ones. Raises KernelFailed."""
+    """Merge the partials of a job and derive its result, which takes seconds for large jobs. Raises KernelFailed."""
     try:
         total = _merged(kind, gathered)
         result = registry.definition(kind).result(spec, total or {})
         folded = encode(total or {}) if gathered.parts else gathered.accumulator or b""
         return Derived(folded=folded, result=encode(result), marks=marks.left_by(kind, spec, result))
     except Exception as error:
-        raise errors.KernelFailed(f"the result could not be derived: {type(error).__name__}: {error}") from error
+        raise errors.KernelFailed(f"cannot derive the result: {type(error).__name__}: {error}") from error
 
 
-#: Does what `derive` does; a lane runs it where computing disturbs nobody.
+#: Signature of `derive`. Lanes provide an implementation that does not delay the worker's heartbeats.
 Derive = Callable[[str, Spec, Gathered], Derived]
 
 
 def finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive = derive) -> bool:
-    """Fold what is left, derive the result and store it. False: somebody else did, or the job moved on or failed."""
+    """Merge the remaining partials, derive the result and store it. Return True if this call finished the job.
+
+    Returns False if another worker finished the job, or if the job failed or changed its state.
+    """
     try:
         return _finish(store, job, kind, spec, derive)
     except errors.KernelFailed as failure:
@@ -143,7 +155,7 @@ def _finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive) 
     derived: Derived | None = None
     while True:
         gathered = store.results.gather(job, GATHERED)
-        if len(gathered.parts) == GATHERED:  # there may be more
+        if len(gathered.parts) == GATHERED:  # A full read means that more partials can be waiting.
             fold(store, job, kind)
             continue
         if derived and not gathered.parts and gathered.accumulator == derived.folded:
@@ -153,11 +165,12 @@ def _finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive) 
         derived = derive(kind, spec, gathered)
         if gathered.parts and store.results.fold(job, gathered, derived.folded):
             folded = replace(gathered, accumulator=derived.folded, parts=())
-            if store.results.finish(job, folded, derived.result, derived.marks):  # as a rule, nothing has come since
+            # Usually, no partial has arrived meanwhile.
+            if store.results.finish(job, folded, derived.result, derived.marks):
                 return True
 
 
 def so_far(kind: str, spec: Spec, gathered: Gathered) -> Partial | None:
-    """Return the result over what is committed up to now, or None."""
+    """Return the result of the units that are committed so far, or None if there are none."""
     total = _merged(kind, gathered)
     return None if total is None else registry.definition(kind).result(spec, total)

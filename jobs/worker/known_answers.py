@@ -1,7 +1,7 @@
-"""Questions whose answers are known, which a kernel must answer before it gets work.
+"""Self-test of kernels: a kernel must reproduce stored results before the worker takes work of its kind.
 
-Compiled code may be wrong without any of its sources being so: a cache that holds another state's, a damaged disk, a
-compiler or a processor with a fault.
+Correct source code can still produce wrong machine code or results. Causes are a stale compilation cache, a damaged
+disk, a compiler bug and a faulty processor.
 """
 
 from __future__ import annotations
@@ -14,32 +14,36 @@ from typing import Any
 from jobs.kinds import registry
 from jobs.models import Device
 
-#: Beside a kind's kernel: lists of {parameters, lo, hi, partial, source}. A CPU answers a GPU's questions too.
+#: Files of test cases in the kind's folder: lists of {parameters, lo, hi, partial, source}. CPUs also run a GPU's
+#: cases.
 FILES = {Device.CPU: ("cpu_known.json", "gpu_known.json"), Device.GPU: ("gpu_known.json",)}
 
 
 class WrongAnswer(Exception):
-    """A kernel does not know what it should; the message says what."""
+    """A kernel computed a partial that differs from the stored one; the message names the wrong fields."""
 
 
 def files(kind: str, device: Device) -> Iterator[Path]:
-    """Files with the kind's questions for a device, whether or not they exist."""
+    """Return the paths of the kind's test files for a device. The files need not exist."""
     return (registry.folder(kind) / name for name in FILES[device])
 
 
 def questions(kind: str, device: Device) -> list[dict[str, Any]]:
-    """All that the kind brings for a device; empty when it brings none."""
+    """Return all test cases of a kind for a device, or an empty list if the kind has none."""
     return [asked for file in files(kind, device) if file.is_file() for asked in json.loads(file.read_text())]
 
 
 def check(kind: str, device: Device) -> None:
-    """Ask a warm kernel all of its kind's questions. Raises WrongAnswer, or what the kernel raises."""
+    """Run all test cases of a kind on a warm kernel.
+
+    Raises WrongAnswer if a partial is wrong. Errors of the kernel propagate.
+    """
     for asked in questions(kind, device):
         ask(kind, device, asked)
 
 
 def ask(kind: str, device: Device, asked: dict[str, Any]) -> None:
-    """Raises WrongAnswer unless the kernel's partial equals the known one, or what the kernel raises."""
+    """Run one test case and compare the kernel's partial with the stored one. Raises WrongAnswer if they differ."""
     definition = registry.definition(kind)
     plan = definition.plan(definition.parameters.model_validate(asked["parameters"]))
     lo, hi = asked["lo"], asked["hi"]

@@ -1,4 +1,4 @@
-"""Lanes as a worker sees them, and the pool that lends the idle ones out and has broken ones mended."""
+"""Interface of a lane, and the pool that lends idle lanes and repairs broken ones."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ from jobs.worker.execution import Computed, Derived, Whole
 
 log = logging.getLogger(__name__)
 
-#: A lease that takes longer than this many seconds commits what it has, if it has anything.
+#: Time in seconds after which a running lease commits the units that it has computed.
 LONG_SECONDS = 2 * pace.TARGET_SECONDS
-#: Seconds before another try to mend a lane.
+#: Delay in seconds between two attempts to repair a lane.
 MEND_SECONDS = 0.5
-#: How often a waiting thread looks whether the worker stops, in seconds: a signal handler can wake nobody.
+#: Poll interval in seconds for the stop flag, because a signal handler cannot notify a condition.
 LOOK_SECONDS = 1.0
 
 
 class LaneDied(Exception):
-    """The lane's process died or was given up, its work is lost. Not `touched`: it had died before the work came."""
+    """The lane's process exited or was killed, and its work is lost.
+
+    `touched` is False if the process had exited before it received the work.
+    """
 
     def __init__(self, why: str, *, touched: bool = True) -> None:
         super().__init__(why)
@@ -35,27 +38,27 @@ class LaneDied(Exception):
 
 
 class LeaseEnded(Exception):
-    """The lane has ended its lease by itself; nothing of it is left to be committed or given back."""
+    """The lane has already ended its lease, so the caller must neither commit it nor return it."""
 
     def __init__(self, parts: int = 0) -> None:
-        super().__init__("the lane has ended its lease")
-        #: Parts of the job that wait to be folded, as COMMIT last said.
+        super().__init__("The lane has already ended its lease.")
+        #: Number of the job's partials that wait to be merged, as last reported by COMMIT.
         self.parts = parts
 
 
 class Task:
-    """One lease in a lane's hands. `stop` is set from other threads."""
+    """A lease that a lane is computing. Other threads set `stop`."""
 
     def __init__(self, facts: Facts, grant: Grant, asked: float | None = None) -> None:
         self.facts = facts
-        #: What is left of it: a lane that commits and goes on puts another here.
+        #: Units that remain to be computed. A lane that commits and continues replaces this grant.
         self.grant = grant
-        #: The lane has committed some of it, and went on.
+        #: True after the lane has committed a part of the lease and continued with the rest.
         self.went_on = False
-        #: When the call began by which the store kept it last, in monotonic seconds.
+        #: Start time of the last call that extended the lease, in monotonic seconds.
         self.kept_at = time.monotonic() if asked is None else asked
         self.upto = grant.lo
-        #: 0 go on; 1 stop at the next chunk and commit; 2 stop and drop.
+        #: Stop level: 0 continues, 1 stops at the next chunk and commits, 2 stops and drops the lease.
         self.stop = 0
         self.stop_since = 0.0
 
@@ -66,64 +69,66 @@ class Task:
 
 
 class Lane(Protocol):
-    """Computes one lease, or a few small jobs, at a time. Gets work only while it is ready."""
+    """Interface of a lane, which computes one lease or a few small jobs at a time. It gets work only while it is
+    `ready`.
+    """
 
     name: str
 
     @property
     def ready(self) -> bool:
-        """Tell whether work would start at once. Cheap, and asked from any thread."""
+        """Return True if the lane can start work immediately. The check is cheap and thread-safe."""
 
     @property
     def at(self) -> int:
-        """Place of the small job that it computes, or last computed, among those of its last call."""
+        """Return the index of the current small job, or of the last one, among the jobs of the last call."""
 
     def mend(self) -> None:
-        """Block until the lane is ready again, for seconds. Raises LaneDied when that did not work out."""
+        """Block for seconds until the lane is ready again. Raises LaneDied if the repair fails."""
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
-        """Block; the partial, of the units of `task.grant`, comes encoded.
+        """Compute the units of `task.grant` and return the result with its encoded partial. Blocks.
 
-        Raises KernelFailed; LeaseEnded; LaneDied: then the lane wants mending.
+        Raises KernelFailed, LeaseEnded, or LaneDied; after LaneDied the lane needs a repair.
         """
 
     def compute_small(
         self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False
     ) -> list[Whole | errors.KernelFailed]:
-        """Compute whole jobs; each is computed or failed. Raises LaneDied.
+        """Compute small jobs, and return the result or the failure of each. Raises LaneDied.
 
-        A lane that can ask `dropped` meanwhile; once it answers True nobody wants any of them.
+        While it computes, the lane may call `dropped`. If the call returns True, all of the jobs were cancelled.
         """
 
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
-        """Do `execution.derive` where it keeps no heartbeat waiting. Raises KernelFailed or LaneDied."""
+        """Run `execution.derive` without delaying heartbeats. Raises KernelFailed or LaneDied."""
 
 
 class LanePool:
-    """The lanes of a worker: idle, lent, or being mended by a thread each. Thread-safe.
+    """Pool of a worker's lanes, each of which is idle, lent to a thread, or under repair. Thread-safe.
 
-    `announce` is called when a lane has become idle.
+    `announce` is called when a lane becomes idle.
     """
 
     def __init__(self, lanes: Sequence[Lane], announce: Callable[[], None] = lambda: None) -> None:
         self.lanes = list(lanes)
         self._announce = announce
         self.idle: list[Lane] = list(lanes)
-        #: Lanes that a thread makes ready again; they get no work.
+        #: Lanes under repair, each by its own thread. They receive no work.
         self.mending: list[Lane] = []
-        #: Set once the worker stops: nobody waits for a lane then, and none is mended.
+        #: True when the worker stops. Then threads do not wait for lanes, and lanes are not repaired.
         self.stopping = False
         self._changed = threading.Condition()
 
     def busy(self) -> int:
-        """Count the lanes at work."""
+        """Return the number of lanes that are computing."""
         return len(self.lanes) - len(self.idle) - len(self.mending)
 
     def all_mending(self) -> bool:
         return len(self.mending) == len(self.lanes)
 
     def borrow(self, suits: Callable[[Lane], bool] = lambda lane: True) -> Lane | None:
-        """Take an idle lane that is ready and suitable; None if there is none."""
+        """Take an idle lane that is ready and for which `suits` returns True, or return None."""
         with self._changed:
             found = next((lane for lane in reversed(self.idle) if suits(lane)), None) if self._any_ready() else None
             if found is not None:
@@ -141,7 +146,7 @@ class LanePool:
     # -- waiting --------------------------------------------------------------------------------------------------
 
     def wait_for_idle(self) -> bool:
-        """Wait for an idle lane that is ready; False when the worker stops."""
+        """Wait for an idle lane that is ready. Return False if the worker stops."""
         with self._changed:
             while not self.stopping:
                 if self._changed.wait_for(self._any_ready, LOOK_SECONDS):
@@ -149,7 +154,7 @@ class LanePool:
             return not self.stopping
 
     def wait_until(self, true: Callable[[], bool], seconds: float) -> None:
-        """Wait until `true` answers so after a change of a lane, the worker stops, or the seconds are over."""
+        """Wait until `true()` holds after a change of a lane, the worker stops, or `seconds` have passed."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while not self.stopping and (left := deadline - time.monotonic()) > 0:
@@ -161,28 +166,28 @@ class LanePool:
             self._changed.wait(seconds)
 
     def wait_for_work_to_end(self, seconds: float) -> None:
-        """Wait until no lane is at work, also when the worker stops."""
+        """Wait until all lanes are idle or under repair. Waits even if the worker is stopping."""
         with self._changed:
             self._changed.wait_for(lambda: self.busy() == 0, seconds)
 
     # -- mending --------------------------------------------------------------------------------------------------
 
     def _any_ready(self) -> bool:
-        """Have idle lanes that are not ready mended; True when others are left. Call it with the lock."""
+        """Start repairs of idle lanes that are not ready. Return True if ready ones remain. Requires the lock."""
         for lane in [lane for lane in self.idle if not lane.ready]:
             mending = threading.Thread(target=self.mend, args=(lane,), name=f"mend-{lane.name}", daemon=True)
-            mending.start()  # first: where no thread can be had, the lane stays idle and is seen again
+            mending.start()  # If no thread can be created, the lane stays idle and is retried
             self.idle.remove(lane)
             self.mending.append(lane)
         return bool(self.idle)
 
     def mend(self, lane: Lane) -> None:
-        """Try until the lane is ready or the worker stops, then put it back among the idle ones."""
+        """Repair a lane until it is ready or the worker stops, then return it to the idle lanes."""
         while not (self.stopping or lane.ready):
             try:
                 lane.mend()
-            except Exception as error:  # whatever it is, else the lane would be lost
-                log.warning("a lane could not be mended: %r", error, extra={"lane": lane.name})
+            except Exception as error:  # Catch every error, because an uncaught one would lose the lane.
+                log.warning("cannot repair a lane: %r", error, extra={"lane": lane.name})
                 time.sleep(MEND_SECONDS)
         with self._changed:
             self.mending.remove(lane)

@@ -1,4 +1,4 @@
-"""The life of a worker process, the same for every device: the store, lanes, beats, bells, goodbye."""
+"""Lifecycle of a worker process on any device: startup, heartbeats, service of wake-ups, and shutdown."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ log = logging.getLogger(__name__)
 
 
 class Dismissed(BaseException):
-    """A signal stopped the worker before it was ready. Not an Exception, so that no device's code catches it."""
+    """A signal stopped the worker before it was ready. Derives from BaseException, so that device code does not catch
+    it.
+    """
 
 
 class Worker:
-    """A worker under its name. `more` gives what its device adds to the worker's row each second.
+    """A worker process with its name, its device and its record for heartbeats.
 
-    `kinds` are those that its lanes compute, all unless said; `asked` is called each second with what the
-    answer to a beat says that people want of running programs; `sampled` is what profiles record here beside the host.
+    `more` returns the device's fields of the record. `kinds` are the kinds that the lanes compute, by default all.
+    `asked` receives the reply to each heartbeat. `sampled` describes what a profile records here in addition to the
+    host.
     """
 
     def __init__(
@@ -67,29 +70,29 @@ class Worker:
         self.born = ""
         self.host = Host(settings.host_name(), settings.data_places())
         self.server: Server | None = None
-        #: What its row says before it is ready: starting, or parked while programs have its GPU.
+        #: State in the worker's record before it is ready: starting, or parked while programs use its GPU.
         self.phase = "starting"
-        #: Why the worker ends, when a device failed.
+        #: Reason why the worker must exit, set if a device failed.
         self.retired = ""
         self._is_dismissed = False
-        #: Why, by kind, for those that its device should compute and cannot.
+        #: Reason per kind for the kinds that the device should compute but cannot.
         self.refused: dict[str, str] = {}
 
     def refuse(self, kind: str, why: str) -> None:
-        """Take no work of a kind from now on. Before the lanes are ready."""
-        log.error("this worker takes no work of %s: %s", kind, why)
+        """Exclude a kind from the worker's work. Must be called before the lanes are ready."""
+        log.error("this worker does not compute jobs of kind %s: %s", kind, why)
         self.refused[kind] = why
         self.kinds = {name: version for name, version in self.kinds.items() if name != kind}
 
     def retire(self, why: str) -> None:
-        """End the worker because its device failed. From any thread."""
+        """Stop the worker because its device failed. Can be called from any thread."""
         self.retired = self.retired or why
         if self.server:
             self.server.stop()
         os.kill(os.getpid(), signal.SIGTERM)
 
     def row(self, state: str = "") -> Row:
-        """Return what the worker says of itself each second."""
+        """Return the worker's record for a heartbeat."""
         server = self.server
         busy = server.busy() if server else 0
         if server and not state:
@@ -112,7 +115,7 @@ class Worker:
             **({"refused": self._refusals()} if self.refused else {}),
             **self.host.figures(),
             **self.more(),
-            **self.host.clock.told(),  # last: it is sent now
+            **self.host.clock.told(),  # Must be last: the time is read just before sending
         }
 
     def _refusals(self) -> str:
@@ -121,7 +124,10 @@ class Worker:
     def run(
         self, link: Link, start: Callable[[], Sequence[Lane]], close: Callable[[], None], meter: Meter | None = None
     ) -> int:
-        """Serve until a signal asks to stop; return the exit code. `start` makes the lanes, warm; `close` ends them."""
+        """Run the worker until a signal stops it, and return its exit code.
+
+        `start` creates the lanes and prepares them for work; `close` shuts them down.
+        """
         self.name, self.born = link.worker, links.wait_for_birth(link.store)
         with links.on_signals(self._stop):
             try:
@@ -132,7 +138,7 @@ class Worker:
             return self._run(self.server, link, close)
 
     def _stop(self) -> None:
-        """End the worker after a signal, even before it is ready, because compiling its kernels takes minutes."""
+        """Stop the worker after a signal, even during startup, because compiling kernels can take minutes."""
         if self.server:
             self.server.stop()
         elif not self._is_dismissed:
@@ -156,14 +162,14 @@ class Worker:
     def _run(self, server: Server, link: Link, close: Callable[[], None]) -> int:
         try:
             self._serve(server, link)
-        finally:  # else children, which ignore signals, would keep a broken worker from ending
+        finally:  # Close the lanes, because child processes ignore signals and would keep a broken worker running.
             close()
         log.info("stopped")
         return 1 if self.retired else 0
 
     @contextmanager
     def _starting(self, store: LeaseStore) -> Iterator[None]:
-        """Say each second that the worker is about to be ready."""
+        """Send a heartbeat once per second while the worker is starting."""
         ready = threading.Event()
 
         def say() -> None:
@@ -212,17 +218,17 @@ class Worker:
             stop_metrics()
 
     def _name_taken(self) -> None:
-        log.error("another worker runs under the name %s; give each its own WORKER_ID", self.name)
+        log.error("another worker is running under the name %s; set a different WORKER_ID for each worker", self.name)
         os.kill(os.getpid(), signal.SIGTERM)
 
 
 def sign_of_life(file: str) -> Callable[[], None]:
-    """Return what touches the file that a health check looks at."""
+    """Return a function that touches the file which a health check reads."""
     return Path(file).touch if file else lambda: None
 
 
 def refusal(settings: Settings) -> int:
-    """Log why a worker must not start with these settings; return the exit code, 0 when it can start."""
+    """Log why the worker refuses to start with these settings. Return the exit code, or 0 if the settings are valid."""
     try:
         exposure.check_metrics(settings)
         links.check(settings)

@@ -1,4 +1,4 @@
-"""Room of a worker: what it has left for further leases beside idle lanes."""
+"""Free capacity of a worker for further leases, in addition to its idle lanes."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from jobs.worker.pace import Pace
 
 
 class Room(Protocol):
-    """Room for further leases. Thread-safe."""
+    """Interface for the free capacity of a worker. Thread-safe."""
 
     def offer(self) -> Offer | None:
-        """Return what is free now, as NEXT compares it with what jobs require; None: they require nothing."""
+        """Return the free resources, which NEXT compares with the requirements of jobs, or None if jobs have none."""
 
     def startable(self, kinds: Mapping[str, int], idle: Sequence[Lane]) -> Mapping[str, int]:
-        """Return the kinds whose jobs may start now on an idle lane. If it is empty, the worker requests no work."""
+        """Return the kinds whose jobs can start now on an idle lane. If it is empty, the worker requests no work."""
 
     def suits(self, lane: Lane, kind: str) -> bool:
-        """Return True for a lane that jobs of this kind may run in."""
+        """Return True if jobs of this kind can run in the lane."""
 
     def width(self, lanes: Sequence[Lane]) -> int:
-        """Return how many of these lanes one job may run in at once."""
+        """Return the maximum number of these lanes in which one job can run at the same time."""
 
     def first_rate(self, facts: Facts) -> float:
-        """Return the units/s at which a lane begins that knows nothing of the job."""
+        """Return the initial rate, in units per second, of a lane that has not yet computed the job."""
 
     def want(self, facts: Facts, pace: Pace) -> int:
-        """Return the units of a lane's next lease of a job."""
+        """Return the number of units of a lane's next lease of a job."""
 
     def take(self, lane: Lane, facts: Facts) -> bool:
-        """Set aside for a lane what the job requires; False where that is not free."""
+        """Reserve the resources that the job requires for a lane. Return False if they are not free."""
 
     def give_back(self, lane: Lane) -> None:
-        """Free what was set aside for a lane, if anything."""
+        """Release the resources that are reserved for a lane, if there are any."""
 
     def announce(self) -> None:
         """Repeat a waiting request for work, because a lane is idle and its resources are free."""
 
 
 class LanesOnly:
-    """Room of a worker whose lanes are all that a lease needs."""
+    """Capacity of a worker whose leases need nothing but a lane."""
 
     def offer(self) -> Offer | None:
         return None

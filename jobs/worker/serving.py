@@ -1,6 +1,7 @@
-"""A worker's turn at work: hear a bell, ask NEXT, lease from one job for some seconds, leave, ask again.
+"""Main loop of a worker: request a job with NEXT, lease from it for a few seconds, and repeat.
 
-The same for every device. What differs is the lane: `compute` blocks until its lease is computed, stopped or lost.
+The loop is the same for every device. Only the lanes differ: `compute` blocks until its lease is computed, stopped or
+lost.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from jobs.worker.state import WorkerState
 from jobs.worker.telemetry.meter import Meter
 from jobs.worker.turns import Slot, Turns
 
-#: Seconds that a turn which is over waits for its lanes.
+#: Maximum time in seconds that a worker waits for its lanes after it closed a slot.
 LET_GO_SECONDS = 60.0
-#: Seconds that a stopping worker waits for its lanes.
+#: Maximum time in seconds that a stopping worker waits for its lanes.
 SHUTDOWN_SECONDS = 10.0
-#: Seconds between two looks at an open slot, while a lane is idle and while all are busy.
+#: Poll intervals in seconds for an open slot: while a lane is idle, and while all lanes are busy.
 LOOK_IDLE_SECONDS, LOOK_BUSY_SECONDS = 0.05, 0.5
-#: Seconds between two looks whether a worker is still drained.
+#: Poll interval in seconds of a drained worker that waits to be resumed.
 DRAINED_SECONDS = 0.1
 
 
 class Server:
-    """Serves bells with a set of lanes. Thread-safe where the beats and a signal handler touch it."""
+    """Serves wake-ups with a worker's lanes. Methods that heartbeats and signal handlers call are thread-safe."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Server:
         shutdown_seconds: float = SHUTDOWN_SECONDS,
     ) -> None:
         self.store = store
-        #: The version of each kind's model that the lanes compute.
+        #: Model version of each kind that the lanes compute.
         self.kinds = registry.versions() if kinds is None else kinds
         self.worker = worker
         self.device = device
@@ -68,20 +69,20 @@ class Server:
 
     @property
     def tasks(self) -> dict[str, Task]:
-        """Return the leases in lanes' hands, by token."""
+        """Return the leases that the lanes are computing, keyed by token."""
         return self.state.tasks
 
     @property
     def rates(self) -> dict[str, float]:
-        """Return the units/s that a lane last reached, by kind."""
+        """Return the last measured rate of a lane in units per second, keyed by kind."""
         return self.state.rates
 
     def busy(self) -> int:
-        """Count the lanes at work."""
+        """Return the number of lanes that are computing."""
         return self.pool.busy()
 
     def stop(self) -> None:
-        """End the turn: lanes commit what they have. Safe in a signal handler: takes no lock."""
+        """Close the slot and make lanes commit. Takes no lock, so signal handlers can call it."""
         self.pool.stopping = True
         if self.slot:
             self.slot.close("stop")
@@ -89,19 +90,19 @@ class Server:
             task.ask_to_stop(1)
 
     def settle_down(self) -> None:
-        """Wait, after stop, for the lanes and give the job back. Whatever is left then expires by itself."""
+        """Wait for the lanes after `stop`, then return the job. Leases that remain will expire."""
         self.pool.wait_for_work_to_end(self._shutdown_seconds)
         self._leave()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def reconnect(self) -> None:
-        """Drop connections to the store that nobody uses now: another one of this process is dead."""
+        """Close idle connections to the store, because another connection of this process is dead."""
         self.store.drop_idle_connections()
 
     # -- turns ------------------------------------------------------------------------------------------------------
 
     def serve(self, popped: str) -> None:
-        """Work until nothing waits. `popped`: queue of the bell just taken, or empty."""
+        """Compute jobs until none is waiting. `popped` is the queue of the received wake-up, or an empty string."""
         while not self.stopping:
             if not self.pool.wait_for_idle():
                 return
@@ -123,7 +124,7 @@ class Server:
     def _next(self, popped: str, kinds: Mapping[str, int]) -> Held | Taken | str:
         free = len(self.pool.idle)
         take = slots.TAKE * free
-        # Of one job a worker computes with all its lanes soon; small jobs, which no runner takes, with the idle ones.
+        # A runner soon uses all its lanes for one job. Small jobs, which runners never take, use the idle lanes.
         lanes = self._room.width(self.pool.lanes) if self.device is Device.RUNNER else free
         return self.store.slots.next(
             self.worker,
@@ -136,7 +137,7 @@ class Server:
         )
 
     def _sit_out(self) -> None:
-        """Wait while drained: popping bells, a drained worker would ring and pop the same one for ever."""
+        """Wait while the worker is drained. Otherwise, it would pop and re-queue the same wake-up endlessly."""
         self.draining = True
         while self.draining and not self.stopping:
             time.sleep(DRAINED_SECONDS)
@@ -154,9 +155,9 @@ class Server:
                 if slot.over():
                     slot.close("quantum")
                 elif slot.granted >= slot.facts.total:
-                    slot.close("all of it is leased")
+                    slot.close("all units are leased")
                 elif slot.cramped and not slot.lanes:
-                    slot.close("its job does not fit now")
+                    slot.close("the job's requirements do not fit now")
                 elif self.pool.all_mending() or not (slot.lanes or self._wants_lane(slot)):
                     slot.close("no lane is ready")
             self._let_go(slot)
@@ -164,7 +165,7 @@ class Server:
             self.slot = None
 
     def _wants_lane(self, slot: Slot) -> bool:
-        """Return True while an idle lane could help with the slot's job."""
+        """Return True if an idle lane could compute the slot's job."""
         return slot.lanes < slot.facts.total and any(self._room.suits(lane, slot.facts.kind) for lane in self.pool.idle)
 
     def _start_idle_lanes(self, slot: Slot) -> None:
@@ -180,9 +181,9 @@ class Server:
             self._threads.submit(self._turns.take, lane, slot)
 
     def _let_go(self, slot: Slot) -> None:
-        """Wait until a lane is free, and for a result being derived, or NEXT would derive it again.
+        """Wait until a lane is free and no result is being derived, because NEXT would otherwise derive it twice.
 
-        A job that no lane has begun, or none can go on with, goes to others at once.
+        If no lane started the job, or no lane can continue it, the job is returned at once.
         """
         if slot.lanes:
             self.pool.wait_until(

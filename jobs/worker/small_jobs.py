@@ -1,4 +1,4 @@
-"""Small jobs: NEXT leases each to a worker as a whole, and one script ends it."""
+"""Small jobs, which NEXT leases whole to a worker and one call finishes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from jobs.worker.telemetry.meter import Share
 
 log = logging.getLogger(__name__)
 
-#: What is known of a job, and the token of its lease.
+#: Description of a job, and the token of its lease.
 Claimed = tuple[Facts, str]
 
 
 def serve(state: WorkerState, taken: Taken, threads: ThreadPoolExecutor) -> None:
-    """Share the jobs out over the idle lanes; this thread drives the first: a lone job needs no other."""
+    """Distribute small jobs over the idle lanes. The calling thread drives the first lane."""
     work = [(fact, token) for fact, (_, token) in zip(taken.facts, taken.jobs, strict=True)]
     lanes = [lane for lane in (state.pool.borrow() for _ in range(min(len(state.pool.idle), len(work)))) if lane]
-    if not lanes:  # they died since NEXT was asked
+    if not lanes:  # All lanes have died since the call of NEXT.
         _hand_back(state, work, state.store.leases.release)
         return
     shares = [work[number :: len(lanes)] for number in range(len(lanes))]
@@ -37,7 +37,7 @@ def serve(state: WorkerState, taken: Taken, threads: ThreadPoolExecutor) -> None
 
 
 def _take(state: WorkerState, lane: Lane, work: list[Claimed]) -> None:
-    """Compute the jobs on one lane, end each, and give the lane back."""
+    """Compute jobs on one lane, finish each, and return the lane to the pool."""
     tasks = {token: Task(fact, Grant(token=token, lo=0, hi=fact.total)) for fact, token in work}
     wanted = dict(tasks)
     places = {token: place for place, (_, token) in enumerate(work)}
@@ -58,10 +58,10 @@ def _take(state: WorkerState, lane: Lane, work: list[Claimed]) -> None:
 
 
 def _let_go(state: WorkerState, lane: Lane, wanted: dict[str, Task], places: Mapping[str, int]) -> bool:
-    """Give the leases back of those that are to be dropped, since the lane may be long at another; True when all are.
+    """Return the leases of dropped jobs early. Return True if all jobs of the lane were dropped.
 
-    `wanted` has the tasks by token; what is given back is taken out. The one that the lane is at counts as having
-    broken it, unless it was cancelled: one that never ends would else be tried for ever.
+    `wanted` maps tokens to tasks; returned leases are removed from it. The job that the lane is computing counts as a
+    crash of the lane. Otherwise, a job that never ends would be retried forever.
     """
     for token in [token for token, task in wanted.items() if task.stop == 2]:
         job, blamed = wanted.pop(token).facts.job_id, places[token] == lane.at
@@ -70,7 +70,7 @@ def _let_go(state: WorkerState, lane: Lane, wanted: dict[str, Task], places: Map
 
 
 def _way_back(state: WorkerState, *, blamed: bool) -> Callable[[str, str], bool]:
-    """Return the call that gives a lease back; `blamed`: the lane was at it when it had to be given up."""
+    """Return the store call that gives back a lease. `blamed` is True if the lane crashed while computing the job."""
     return state.store.leases.crash if blamed else state.store.leases.release
 
 
@@ -80,7 +80,7 @@ def _hand_back(state: WorkerState, work: list[Claimed], how: Callable[[str, str]
 
 
 def finish(state: WorkerState, work: list[Claimed], results: list[Whole | errors.KernelFailed], share: Share) -> None:
-    """End each job, with its part of a GPU's time as long as its part of the lane's."""
+    """Finish small jobs, and charge each for its share of the GPU time."""
     finished, computed, charged = [], 0.0, 0
     seconds = sum(result.seconds for result in results if isinstance(result, Whole))
     busy_ms = share.seconds * 1000 / seconds if state.device is Device.GPU and seconds else 0.0
@@ -89,7 +89,7 @@ def finish(state: WorkerState, work: list[Claimed], results: list[Whole | errors
             state.persist(partial(state.store.leases.fail, fact.job_id, token, str(result)))
         else:
             computed += result.seconds
-            device_ms = round(computed * busy_ms) - charged  # many jobs that take less than one each add up
+            device_ms = round(computed * busy_ms) - charged  # Sum first: jobs can be shorter than 1 ms
             charged += device_ms
             finished.append(
                 Finished(

@@ -1,4 +1,4 @@
-"""State that a worker's threads share: its leases and tasks, and calls of a store that comes and goes."""
+"""State that a worker's threads share, and calls that tolerate an unreachable store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jobs.worker.telemetry.meter import Meter
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two tries to reach the store.
+#: Delay in seconds between two attempts to reach the store.
 RETRY_SECONDS = 0.3
 
 Answer = TypeVar("Answer")
@@ -24,19 +24,19 @@ Answer = TypeVar("Answer")
 
 @dataclass
 class WorkerState:
-    """One worker's state. Each field is written by one thread at a time, or whole."""
+    """State of one worker. At most one thread at a time writes a field, or the write is atomic."""
 
     store: LeaseStore
-    #: The worker's name.
+    #: Name of the worker.
     worker: str
     device: Device
-    #: Queues whose bells the worker hears.
+    #: Queues whose wake-ups the worker receives.
     listened: tuple[str, ...]
     pool: LanePool
     meter: Meter
-    #: Leases in lanes' hands, by token.
+    #: Leases that lanes are computing, keyed by token.
     tasks: dict[str, Task] = field(default_factory=dict)
-    #: Units/s that a lane last reached, by kind.
+    #: Last measured rate of a lane in units per second, keyed by kind.
     rates: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -44,7 +44,7 @@ class WorkerState:
         return self.pool.stopping
 
     def persist(self, call: Callable[[], Answer]) -> Answer | None:
-        """Repeat a call until the store answers: functions are idempotent. None: the worker is stopping."""
+        """Repeat an idempotent call until the store answers. Return None if the worker is stopping."""
         while True:
             try:
                 return call()
@@ -55,7 +55,7 @@ class WorkerState:
                 time.sleep(pause(error, RETRY_SECONDS))
 
     def tolerate(self, call: Callable[[], Answer], instead: Answer) -> Answer:
-        """Call once; return `instead` where the store fails."""
+        """Make one call, and return `instead` if the store fails."""
         try:
             return call()
         except RedisError:

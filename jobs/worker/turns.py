@@ -1,4 +1,4 @@
-"""One lane's turn at a slot: it leases, computes and commits until the slot closes, and derives the result."""
+"""Loop of one lane in an open slot: lease, compute and commit until the slot closes, then derive the result."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ from jobs.worker.telemetry.meter import Share
 
 log = logging.getLogger(__name__)
 
-#: Seconds after which a lane that got the answer `wait` asks again, so that a dead worker's tail is picked up soon: at
-#: first, since the next job often comes just after the one before, and at most. Each wait is twice the one before.
+#: Minimum and maximum delay in seconds before a lane repeats a LEASE that was answered with `wait`. Each delay is twice
+#: the one before. The minimum is short because the next job often follows at once. The maximum is short because the
+#: ranges of a dead worker must be computed soon.
 FIRST_LINGER_SECONDS, LINGER_SECONDS = 0.01, 0.15
-#: Rates remembered, by lane and job.
+#: Maximum number of remembered rates, one per lane and job.
 MOST_PACES = 4096
 
 
 class Slot:
-    """One worker's turn at one job."""
+    """Time slice of a worker for one job."""
 
     def __init__(self, facts: Facts, higher: tuple[str, ...]) -> None:
         self.facts = facts
-        #: Queues of higher priority: while a job waits there, the slot gets no more leases.
+        #: Queues of higher priority. While a job waits in them, the slot gets no more leases.
         self.higher = higher
         self.open = True
-        #: A lane is deriving the job's result.
+        #: True while a lane derives the job's result.
         self.finishing = False
         self._result = threading.Lock()
         self.granted = 0
-        #: Turns of lanes that began.
+        #: Number of lanes that have started to work on the job.
         self.lanes = 0
-        #: An idle lane could not get what the job requires.
+        #: True if an idle lane could not reserve the resources that the job requires.
         self.cramped = False
         self.opened = time.monotonic()
 
@@ -51,7 +52,9 @@ class Slot:
             log.debug("slot closed: %s", why, extra={"job_id": self.facts.job_id})
 
     def takes_result(self) -> bool:
-        """Return True for the first lane that asks: one derives, and all others would hold a copy of all there is."""
+        """Return True to the first lane that calls this method. Only one lane derives, to keep a single copy of all
+        partials.
+        """
         return self._result.acquire(blocking=False)
 
     def over(self) -> bool:
@@ -59,19 +62,19 @@ class Slot:
 
 
 class _Patience:
-    """How long a lane that computes nothing waits before it asks again."""
+    """Exponential backoff of a lane that waits for a lease."""
 
     def __init__(self) -> None:
         self._seconds = FIRST_LINGER_SECONDS
 
     def seconds(self) -> float:
-        """Return the next wait."""
+        """Return the next delay in seconds, and double the delay after it."""
         seconds, self._seconds = self._seconds, min(2 * self._seconds, LINGER_SECONDS)
         return seconds
 
 
 class Turns:
-    """Turns of a worker's lanes, each on a thread of its own, with what is known of every lane's rate on each job."""
+    """Runs lanes in slots, each in its own thread, and remembers the rate of every lane on each job."""
 
     def __init__(self, state: WorkerState, room: Room | None = None) -> None:
         self._state = state
@@ -80,7 +83,7 @@ class Turns:
         self._paces: dict[tuple[str, str], pace.Pace] = {}
 
     def take(self, lane: Lane, slot: Slot) -> None:
-        """Lease and compute until the slot closes, then give the lane back."""
+        """Lease and compute until the slot closes, then return the lane to the pool."""
         patience = _Patience()
         try:
             while slot.open and lane.ready and not self._state.stopping:
@@ -89,7 +92,7 @@ class Turns:
                 else:
                     patience = _Patience()
         except Exception:
-            log.exception("a lane's turn ended", extra={"job_id": slot.facts.job_id, "lane": lane.name})
+            log.exception("a lane stopped working on a job", extra={"job_id": slot.facts.job_id, "lane": lane.name})
             slot.close("error")
             time.sleep(LINGER_SECONDS)
         finally:
@@ -97,7 +100,7 @@ class Turns:
             self._state.pool.give_back(lane)
 
     def _take_lease(self, lane: Lane, slot: Slot) -> str:
-        """Lease and compute once; return `wait` where all ranges are leased out."""
+        """Lease and compute once. Return `wait` if all ranges are leased."""
         rate, asked = self._pace(lane, slot.facts), time.monotonic()
         answer = self._ask_for_lease(lane, slot, rate)
         if isinstance(answer, Grant):
@@ -127,7 +130,7 @@ class Turns:
         )
 
     def _linger(self, slot: Slot, seconds: float) -> None:
-        """Stay near while nothing else waits, until the slot closes: the job's end may have made others ready."""
+        """Wait for a range of this job, unless another job is waiting. In that case, close the slot."""
         nothing: list[int] = []
         if any(self._state.tolerate(lambda: self._store.slots.waiting(self._state.listened), nothing)):
             slot.close("wait")
@@ -167,7 +170,7 @@ class Turns:
         rate.learn(computed.upto - grant.lo, computed.seconds)
         self._state.rates[facts.kind] = rate.rate
         device, lo = self._state.device, grant.lo if task.went_on else None
-        # What one job's programs take says nothing of the next one's.
+        # A program's duration does not predict the duration of the next job, so a runner reports no speed.
         speed = 0.0 if device is Device.RUNNER else rate.rate / facts.nominal_rate
         return self._state.persist(
             lambda: self._store.leases.commit(
@@ -187,7 +190,7 @@ class Turns:
 
     def _go_on_after(self, committed: Merge | None, lane: Lane, slot: Slot) -> None:
         if committed is None or not committed.merged:
-            log.info("a stale lease was dropped", extra={"job_id": slot.facts.job_id})
+            log.info("dropped the result of a stale lease", extra={"job_id": slot.facts.job_id})
         elif committed.finishing:
             self._finish(lane, slot)
         elif committed.parts >= execution.FOLD_AT:
@@ -196,7 +199,7 @@ class Turns:
     def _fold(self, facts: Facts) -> None:
         try:
             execution.fold(self._store, facts.job_id, facts.kind)
-        except errors.KernelFailed as failure:  # the job fails at its end
+        except errors.KernelFailed as failure:  # The job will fail with this error when it finishes.
             log.error("%s", failure, extra={"job_id": facts.job_id})
 
     def _finish(self, lane: Lane, slot: Slot) -> None:
@@ -210,7 +213,7 @@ class Turns:
                 lambda: execution.finish(self._store, facts.job_id, facts.kind, facts.spec, lane.derive)
             ):
                 log.info("job done", extra={"job_id": facts.job_id, "kind": facts.kind, "status": "done"})
-        except LaneDied as died:  # whoever holds the job next derives it, a few times
+        except LaneDied as died:  # Another worker retries, a limited number of times
             self._stumble(facts, lane, died)
         finally:
             slot.finishing = False
@@ -218,7 +221,7 @@ class Turns:
     def _stumble(self, facts: Facts, lane: Lane, died: LaneDied) -> None:
         log.warning("%s", died, extra={"job_id": facts.job_id, "lane": lane.name})
         if died.touched and not self._state.stopping:
-            token, reason = lease_tokens.new(), f"the result could not be derived: {died}"
+            token, reason = lease_tokens.new(), f"cannot derive the result: {died}"
             self._state.persist(lambda: self._store.results.stumble(facts.job_id, token, reason))
 
     def _pace(self, lane: Lane, facts: Facts) -> pace.Pace:

@@ -113,7 +113,7 @@ def test_bytes_that_are_not_those_of_their_hash_are_noticed(served: Served, stor
     for path in (tmp_path / "store" / "default").rglob("*"):
         if path.is_file() and path.stat().st_size == 2 << 20:
             path.write_bytes(b"y" * (2 << 20))
-    with pytest.raises(CoordinatorAway, match="are not those of its hash"):
+    with pytest.raises(CoordinatorAway, match="does not match the hash"):
         files.fetch(entries, lambda _sha, pieces: deque(pieces, 0).clear())
 
 
@@ -358,7 +358,7 @@ def test_a_coordinator_that_is_away_is_asked_again(served: Served, store: Store,
     runner.api.api.exchange = exchange  # type: ignore[method-assign]
     assert runner.files("j", patience_seconds=60.0).keep(written(tmp_path / "left", TREE), [3])
     left[0] = 10**9
-    with pytest.raises(CoordinatorAway, match="nothing listens there"):
+    with pytest.raises(CoordinatorAway, match="connection refused"):
         runner.files("j", patience_seconds=60.0, stopped=lambda: True).secrets()
 
 

@@ -107,7 +107,7 @@ def test_a_worker_ends_at_once_while_it_waits_for_work_and_says_so(mixed: Live) 
 
 def test_a_worker_without_a_token_that_counts_says_what_to_do(mixed: Live) -> None:
     given = {**kernels.ENVIRONMENT, "PYTHONPATH": kernels.path(TOP), "PATH": "/usr/bin:/bin", "METRICS_PORT": "0"}
-    for token, words in (("", "WORKER_API needs WORKER_TOKEN"), ("tc_wrong", "does not let this worker in (401)")):
+    for token, words in (("", "WORKER_API requires WORKER_TOKEN"), ("tc_wrong", "denied access to this worker (401)")):
         environment = {**given, "WORKER_API": mixed.url(), "WORKER_TOKEN": token}
         ended = subprocess.run(
             [sys.executable, "-m", "cpu_worker"], cwd=TOP, env=environment, capture_output=True, text=True, timeout=60

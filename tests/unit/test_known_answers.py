@@ -190,7 +190,7 @@ def test_a_kind_that_stays_wrong_is_refused_and_others_are_served(
     started.extend(worker_module.start_lanes(worker, 2))
     row = worker.row("starting")
     assert (row["kinds"], row["refused"]) == ('{"other": 2}', "k: wrong sum")
-    assert "this worker takes no work of k: wrong sum" in caplog.text
+    assert "this worker does not compute jobs of kind k: wrong sum" in caplog.text
     facts = Facts(job_id="j", kind="k", spec={}, queue="", total=9, expected_rate=1.0, nominal_rate=1.0)
     with pytest.raises(LaneDied, match="its worker refuses k") as died:
         started[0].compute_small([facts])

@@ -1,1 +1,1 @@
-"""The worker API of a coordinator: leases, files and shells over HTTP."""
+"""The worker API, through which workers reach leases, files and shells over HTTP."""

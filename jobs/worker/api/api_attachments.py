@@ -1,4 +1,4 @@
-"""Shells beside running programs over the worker API, for the runner that runs them: begin, read, write, end."""
+"""Client of the worker API for shells in running programs, used by runners."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 
 from jobs.worker.api.api_calls import Api
 
-#: Bytes of one write at most.
+#: Maximum size of one write in bytes.
 MAX_BYTES = 16 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Typed:
-    """Bytes that were typed, and the terminal of who types."""
+    """Input for a shell, with the size of the user's terminal."""
 
-    #: Nobody wants the shell any more.
+    #: True if the shell must be closed.
     over: bool
-    #: Rows and columns; empty: as asked for.
+    #: Terminal size in rows and columns, or an empty string for the initial size.
     size: str
-    #: Nothing comes after these bytes.
+    #: True if no input follows these bytes.
     closed: bool
-    #: Place behind these bytes.
+    #: Stream offset after these bytes.
     upto: int
     data: bytes
 
 
 class ApiAttachments:
-    """Attachments beside units of a runner's leases; thread-safe. Raises CoordinatorAway and CoordinatorRejects.
+    """Attachments to units of a runner's leases. Thread-safe.
 
-    Each call may be repeated.
+    Every call can be repeated. Methods raise CoordinatorAway and CoordinatorRejects.
     """
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
     def take(self, attachment: str, job: str, lease: str, unit: int) -> dict[str, Any] | None:
-        """Begin one beside a unit of this lease; return what was asked for, or None when it is over."""
+        """Claim an attachment to a unit of this lease. Return the request for it, or None if it has ended."""
         about = self._call(attachment, job, lease, "take", unit=unit)["about"]
         return dict(about) if about else None
 
@@ -52,7 +52,9 @@ class ApiAttachments:
         closed: bool = False,
         wait_seconds: float = 0.0,
     ) -> Typed:
-        """Return what was typed after a place, once there is something, what is known has changed, or time is over."""
+        """Return the input after an offset. Waits until there is input, the request has changed, or `wait_seconds` have
+        passed.
+        """
         found = self._call(
             attachment,
             job,
@@ -76,9 +78,10 @@ class ApiAttachments:
     def write(
         self, attachment: str, job: str, lease: str, offset: int, stream: str, data: bytes, *, wait_seconds: float = 0.0
     ) -> int | None:
-        """Pass on what a shell wrote from a place on, o or e; return how far it was taken, None when it is over.
+        """Send output that starts at `offset`; `stream` is o (stdout) or e (stderr).
 
-        Nothing is taken while too much waits for its reader.
+        Returns the offset up to which the coordinator accepted the output, or None if the attachment has ended. The
+        coordinator accepts nothing while too much output waits for the reader.
         """
         text = base64.b64encode(data).decode()
         done = self._call(
@@ -95,7 +98,7 @@ class ApiAttachments:
         return None if done["state"] == "ended" else int(done["upto"])
 
     def end(self, attachment: str, job: str, lease: str, code: int | None, reason: str) -> None:
-        """Say that a shell has ended, or was not begun."""
+        """Report that a shell has exited or could not be started."""
         self._call(attachment, job, lease, "end", exit=code, reason=reason[:500])
 
     def _call(

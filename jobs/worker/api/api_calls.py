@@ -1,4 +1,4 @@
-"""Calls of the worker API of a coordinator, `/api/worker/*`, on kept connections: docs/lease-protocol.md."""
+"""HTTP client of a coordinator's worker API, `/api/worker/*`, with persistent connections: docs/lease-protocol.md."""
 
 from __future__ import annotations
 
@@ -24,53 +24,53 @@ from threads_protocol.numbers import short
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which an answer may be silent; longer by what a long poll waits.
+#: Read timeout in seconds; long polls add their waiting time.
 TIMEOUT_SECONDS = 5.0
-#: Bytes a second that a connection carries at least: large results take longer than the timeout.
+#: Minimum throughput in bytes per second, from which the timeout of large requests is computed.
 SLOWEST = 500_000
-#: Pauses before another try grow from the first to the last of these, in seconds; at random between half and all.
+#: Minimum and maximum delay before a retry in seconds, with a random factor from 0.5 to 1.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
-#: Largest answer that is read.
+#: Maximum size of a response in bytes.
 MAX_ANSWER = 1 << 30
-#: Connections that are kept while nobody uses them.
+#: Maximum number of idle connections.
 _KEPT = 64
-#: Raised by a connection that the other side closed while nobody used it.
+#: Errors of a connection that the server closed while it was idle.
 _STALE = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 _BROKEN = (OSError, httpx.HTTPError, httpx.InvalidURL)
-#: Steps of a connection after which its socket is another.
+#: httpx trace events after which a connection has a new socket.
 _CONNECTED = ("connection.connect_tcp.complete", "connection.start_tls.complete")
-#: End of the type of an answer that comes until somebody sets what the coordinator lacks.
+#: Suffix of the error type of a response that persists until an operator configures a setting.
 _UNSET = ":MissingSetting"
-#: Fields of a 403 that is about what was asked for, and not about who asks.
+#: Fields in which a 403 response rejects the requested data and not the token.
 _NOT_ABOUT_THE_TOKEN = ("hashes", "sha256")
 
 
 class UnusableApi(ValueError):
-    """WORKER_API or WORKER_TOKEN cannot be used; the message says why and what to write, and holds no secret."""
+    """WORKER_API or WORKER_TOKEN is invalid; the message contains the reason and a solution, but no secret."""
 
 
 class NotLetIn(CoordinatorAway):
-    """The coordinator does not let this worker in; the message says why and what to do."""
+    """The coordinator denied this worker access; the message contains the reason and a solution."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why, LONGEST_PAUSE)
 
 
 class AskAnew(CoordinatorAway):
-    """A call that waited for work was ended by this process, since it may now ask for more."""
+    """This process ended its own long poll, because it can now request more work."""
 
     def __init__(self) -> None:
-        super().__init__("it asks anew", 0.0)
+        super().__init__("repeating the request for work", 0.0)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the worker API is."""
+    """Address of the worker API."""
 
     secure: bool
     host: str
     port: int
-    #: Path before /api, where the cluster is served under one.
+    #: Path before /api if the cluster is not served at the root.
     prefix: str
 
     def __str__(self) -> str:
@@ -79,16 +79,16 @@ class Place:
 
 
 def place(address: str) -> Place:
-    """Return the place that a WORKER_API names. Raises UnusableApi."""
+    """Parse the address in WORKER_API. Raises UnusableApi."""
     try:
         parts = urlsplit(address)
         port = parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError as error:
         raise _unusable(str(error)) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise _unusable("it begins with https:// or http:// and names a host")
+        raise _unusable("it must start with https:// or http:// and contain a host")
     if _has_more(parts):
-        raise _unusable("it has a user, a password, a query or a fragment, and none belongs there")
+        raise _unusable("it must not contain a user, a password, a query or a fragment")
     return Place(parts.scheme == "https", parts.hostname, port, parts.path.rstrip("/"))
 
 
@@ -97,46 +97,46 @@ def _has_more(parts: SplitResult) -> bool:
 
 
 def _unusable(why: str) -> UnusableApi:
-    return UnusableApi(f"WORKER_API is no address of a coordinator: {why}; write WORKER_API=https://cluster.example")
+    return UnusableApi(f"WORKER_API is not a valid address: {why}, for example WORKER_API=https://cluster.example")
 
 
 def check(address: str, token: str) -> Place:
-    """Return the place. Raises UnusableApi for an address or a token that no request can be made with."""
+    """Validate WORKER_API and WORKER_TOKEN, and return the address. Raises UnusableApi."""
     found = place(address)
     if not token:
         raise UnusableApi(
-            "WORKER_API needs WORKER_TOKEN: make one with `cluster token create NAME --scopes worker`, where NAME will"
-            " be this worker's name, and put it into WORKER_TOKEN or into the file /run/secrets/worker_token"
+            "WORKER_API requires WORKER_TOKEN: create a token with `cluster token create NAME --scopes worker`, where"
+            " NAME becomes this worker's name, and store it in WORKER_TOKEN or in the file /run/secrets/worker_token"
         )
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise UnusableApi("WORKER_TOKEN holds white space or other characters that no token has; copy it again")
+        raise UnusableApi("WORKER_TOKEN contains white space or other characters that tokens never have; copy it again")
     if not found.secure and not exposure.is_loopback(found.host):
-        log.warning("WORKER_API is plain HTTP: whoever sees this network reads the token; use https:// beyond your own")
+        log.warning("WORKER_API is not encrypted, so others on the network can read the token; use https:// instead")
     return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """One request."""
+    """A request to the worker API."""
 
     method: str = "POST"
-    #: Path below /api/worker/, with its query.
+    #: Path below /api/worker/, including the query.
     path: str
     body: bytes = b""
     kind: str = "application/json"
-    #: Bytes of a file that are asked for: first-last.
+    #: Requested byte range of a file, as first-last.
     range: str = ""
-    #: Seconds that the answer may take beside the usual.
+    #: Time in seconds to add to the usual timeout.
     seconds: float = 0.0
-    #: It waits for work, and `interrupt` ends it.
+    #: True for a long poll, which `interrupt` ends.
     polls: bool = False
 
 
 class Api:
-    """The worker API for one worker; thread-safe.
+    """Client of the worker API for one worker. Thread-safe.
 
-    `refused` is called with the reason when the coordinator does not let the worker in any more. `authority` is a file
-    with the one certificate that may have signed the coordinator's; empty: those of the system.
+    `refused` is called with the reason when the coordinator denies the worker access. `authority` is a file with the
+    only certificate authority to trust; if it is empty, the system's authorities are trusted.
     """
 
     def __init__(
@@ -153,37 +153,37 @@ class Api:
         self.bearer = token
         self._timeout = timeout
         self.refused = refused
-        #: Calls that failed since one came through.
+        #: Number of consecutive failed calls.
         self._failures = 0
         self._interrupted = False
         self._anew = False
         self._trust = trusting(authority) if place.secure else None
         self._client = self._new_client()
-        #: For calls that wait for work, of which there is one at a time.
+        #: Client for long polls, of which one at a time is running.
         self._poller = self._new_client()
         self._poll_socket: socket.socket | None = None
         self._polling = False
 
     def for_beats(self, timeout: float) -> Api:
-        """Return the same with connections of its own."""
+        """Return a client for the same coordinator with separate connections."""
         return Api(self.place, self.bearer, timeout=timeout, authority=self._authority, refused=self._pass_on)
 
     def _pass_on(self, why: str) -> None:
         self.refused(why)
 
     def opening(self, path: str) -> tuple[str, dict[str, str], ssl.SSLContext | None]:
-        """Return the URL of a WebSocket below /api/worker/, the headers that open it, and whom it trusts."""
+        """Return the URL, the headers and the TLS context for a WebSocket below /api/worker/."""
         address = f"{self.place}/api/worker/{path}"
         return f"ws{address.removeprefix('http')}", {"Authorization": f"Bearer {self.bearer}"}, self._trust
 
     def call(
         self, name: str, body: dict[str, Any], *, wait_seconds: float = 0.0, slower_seconds: float = 0.0
     ) -> dict[str, Any]:
-        """POST /api/worker/{name} and return the answer.
+        """POST /api/worker/{name} and return the response.
 
-        Raises CoordinatorAway when it may be repeated, CoordinatorRejects when it may not, NotLetIn for a token that
-        does not count. `wait_seconds` is what the answer may wait for work; such a call ends at `interrupt`.
-        `slower_seconds` is what it may take for another reason.
+        `wait_seconds` is the time that the coordinator can wait for work; `interrupt` ends such a call.
+        `slower_seconds` is the time that the response can take for other reasons. Raises CoordinatorAway if a retry can
+        succeed, CoordinatorRejects if it cannot, and NotLetIn if the token is invalid.
         """
         text = json.dumps(body, separators=(",", ":"), default=plain).encode()
         asked = _Asked(path=name, body=text, seconds=wait_seconds + slower_seconds, polls=bool(wait_seconds))
@@ -195,20 +195,20 @@ class Api:
         raise self._refusal(status, content)
 
     def ask(self, call: Call, body: dict[str, Any], *, wait_seconds: float = 0.0, slower_seconds: float = 0.0) -> Any:
-        """Make a declared call and return what its answer gives. Errors as `call`."""
+        """Make a declared call and return the value in its response. Raises the same errors as `call`."""
         answer = self.call(call.path, body, wait_seconds=wait_seconds, slower_seconds=slower_seconds)
         try:
             return call.read(answer)
         except ValueError as error:
-            raise self.away(f"{error}: is it a coordinator of a Threads Cluster?") from None
+            raise self.away(f"{error}; check that this is the address of a Threads Cluster coordinator") from None
 
     def octets(
         self, method: str, path: str, body: bytes | None = None, *, range: str = "", seconds: float = 0.0
     ) -> bytes:
-        """Send a request with bytes, or with none, and return the bytes of the answer. Errors as `call`.
+        """Send a request with a binary body and return the bytes of the response. Raises the same errors as `call`.
 
-        `path` is below /api/worker/ and may have a query. `range` names bytes, first-last. `seconds` is what the answer
-        may take beside the usual.
+        `path` is below /api/worker/ and can contain a query. `range` is a byte range, first-last. `seconds` is added to
+        the usual timeout.
         """
         asked = _Asked(
             method=method, path=path, body=body or b"", kind="application/octet-stream", range=range, seconds=seconds
@@ -229,12 +229,12 @@ class Api:
             raise self.away(_reason(error)) from error
 
     def interrupt(self) -> None:
-        """End the call that waits for work, and every later one of its sort. Safe in a signal handler."""
+        """End the current long poll and all later ones. Takes no lock, so signal handlers can call it."""
         self._interrupted = True
         self._hang_up()
 
     def ask_anew(self) -> None:
-        """End the call that waits for work with AskAnew, else the next one of its sort. From any thread."""
+        """End the current long poll, or the next one, with AskAnew. Can be called from any thread."""
         self._anew = True
         self._hang_up()
 
@@ -245,7 +245,7 @@ class Api:
                 socket.socket.shutdown(polled, socket.SHUT_RDWR)
 
     def disconnect(self) -> None:
-        """Close the connections; calls under way fail, and later ones connect again."""
+        """Close all connections. Running calls fail, and later calls connect again."""
         closing = (self._client, self._poller)
         self._client, self._poller = self._new_client(), self._new_client()
         for client in closing:
@@ -254,16 +254,16 @@ class Api:
     # -- connections ------------------------------------------------------------------------------------------------
 
     def exchange(self, asked: _Asked) -> tuple[int, bytes]:
-        """Return status and content. A kept connection that turns out to be closed is replaced once: calls repeat."""
+        """Return the status and the content of a response. Retries once if an idle connection was closed."""
         with suppress(*_STALE):
             return self._ask(asked)
-        # Not in an except clause: a second error must not have the first as its context.
+        # Outside an except clause, so that the second error does not have the first one as its context.
         return self._ask(asked)
 
     def _new_client(self) -> httpx.Client:
-        """Return a client that uses no proxy, follows no redirect and takes no packed answer.
+        """Return a client that uses no proxy, follows no redirects and accepts no compressed responses.
 
-        The kernel ends its connections to a coordinator that is gone within about ten seconds.
+        TCP keepalive closes connections to a dead coordinator within about ten seconds.
         """
         keepalive = [(socket.IPPROTO_TCP, option, value) for option, value in KEEPALIVE.items()]
         transport = httpx.HTTPTransport(
@@ -299,23 +299,23 @@ class Api:
         finally:
             if asked.polls:
                 self._polling = False
-        if 300 <= answer.status_code < 400:  # never followed: the token is for the stated address alone
+        if 300 <= answer.status_code < 400:  # A redirect must not receive the token
             content = answer.headers.get("Location", "").encode()
         return answer.status_code, content
 
     def _follow(self, step: str, details: dict[str, Any]) -> None:
-        """Let `interrupt` find the socket of the call that waits. httpx calls this at each step of such a call."""
+        """Record the socket of a long poll for `interrupt`. httpx calls this method for each step of such a request."""
         if step in _CONNECTED:
             self._poll_socket = details["return_value"].get_extra_info("socket")
         elif step == "http11.send_request_headers.started":
             self._polling = True
             if self._interrupted or self._anew:
-                raise ConnectionAbortedError("this worker stops, or asks for more")
+                raise ConnectionAbortedError("this worker is stopping, or repeats its request")
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def _refusal(self, status: int, content: bytes) -> CoordinatorAway | CoordinatorRejects:
-        """Return the error that an answer is which is not the one that was asked for."""
+        """Convert an error response to an exception."""
         answer = _parsed(content) or {}
         detail, field = str(answer.get("detail", "")), str(answer.get("field", ""))
         denied = status == HTTPStatus.FORBIDDEN and field not in _NOT_ABOUT_THE_TOKEN
@@ -326,23 +326,23 @@ class Api:
         unset = str(answer.get("type", "")).endswith(_UNSET)
         if (unset or (400 <= status < 500 and status not in (408, 425, 429))) and detail:
             self._failures = 0
-            return CoordinatorRejects(f"the coordinator rejects a call ({status}): {detail}", status, field)
+            return CoordinatorRejects(f"the coordinator rejected a call ({status}): {detail}", status, field)
         if 300 <= status < 400:
             where = short(content[:200].decode(errors="replace"))
             return self.away(
-                f"it answers {status} and sends to {where}; write the cluster's own address into WORKER_API"
+                f"it returned a redirect ({status}) to {where}; set WORKER_API to the cluster's own address"
             )
-        return self.away(detail or f"it answers {status} {short(content[:80].decode(errors='replace'))}")
+        return self.away(detail or f"it returned HTTP {status} {short(content[:80].decode(errors='replace'))}")
 
     def away(self, why: str) -> CoordinatorAway:
-        """Return the error of a call that did not come through, with a pause that grows with the failures in a row."""
+        """Return the error for a failed call. Its pause grows with the number of consecutive failures."""
         self._failures += 1
         longest = min(FIRST_PAUSE * 2 ** min(self._failures - 1, 10), LONGEST_PAUSE)
         return CoordinatorAway(f"the coordinator at {self.place}: {why}", longest * random.uniform(0.5, 1.0))
 
 
 def _read(answer: httpx.Response) -> bytes:
-    """Return the content, of at most MAX_ANSWER bytes."""
+    """Read at most MAX_ANSWER bytes of a response, plus one chunk."""
     pieces, size = [], 0
     for piece in answer.iter_raw():
         pieces.append(piece)
@@ -353,10 +353,10 @@ def _read(answer: httpx.Response) -> bytes:
 
 
 def not_let_in(place: Place, status: int, detail: str) -> str:
-    """Return what a worker says that is not let in: what, why, and the next command."""
+    """Return the error message for a worker that was denied access: the address, the reason and the next command."""
     return (
-        f"the coordinator at {place} does not let this worker in ({status}): {detail}. Make a token with"
-        " `cluster token create NAME --scopes worker`, put it into WORKER_TOKEN, and start the worker again"
+        f"the coordinator at {place} denied access to this worker ({status}): {detail}. Create a token with"
+        " `cluster token create NAME --scopes worker`, store it in WORKER_TOKEN, and restart the worker"
     )
 
 
@@ -369,23 +369,23 @@ def _parsed(content: bytes) -> dict[str, Any] | None:
 
 
 def trusting(authority: str) -> ssl.SSLContext:
-    """Return what certificates are verified with. Raises UnusableApi for a file that has none."""
+    """Return a TLS context that trusts the given authority. Raises UnusableApi if the file contains no certificate."""
     try:
         return ssl.create_default_context(cafile=authority or None)
-    except OSError as error:  # ssl.SSLError is one
-        raise UnusableApi(f"WORKER_API_CA: {authority} has no certificate that can be read: {error}") from None
+    except OSError as error:  # ssl.SSLError is a subclass of OSError.
+        raise UnusableApi(f"WORKER_API_CA: {authority} does not contain a readable certificate: {error}") from None
 
 
 def _reason(error: Exception) -> str:
-    """Return in few words why nothing came back."""
+    """Return a short description of a connection error."""
     cause = causes.system_error(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return (
-            f"its certificate is not trusted ({cause.verify_message}): set WORKER_API_CA to the file of the authority"
-            " that signed it, and look at this machine's clock"
+            f"its certificate is not trusted ({cause.verify_message}): set WORKER_API_CA to the certificate file of the"
+            " authority that signed it, and check this machine's clock"
         )
     if isinstance(error, httpx.TimeoutException):
-        return "it takes too long to answer"
+        return "it does not answer in time"
     if isinstance(cause, ConnectionRefusedError):
-        return "nothing listens there"
+        return "connection refused"
     return str(error) or type(error).__name__

@@ -1,7 +1,7 @@
-"""Files, kept output, secrets and live lines of a job over the worker API, for who holds a lease of it.
+"""Client of the worker API for a job's files, stored output, secrets and live output. Requires a lease of the job.
 
-Calls are repeated by themselves while the coordinator, its Redis or its store of files is away. docs/remote-workers.md
-describes them.
+Calls are retried while the coordinator, its Redis or its file store is unavailable. docs/remote-workers.md describes
+the calls.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from threads_protocol.manifest import Entry
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which a call is repeated, and the longest pause between two tries.
+#: Time limit for retries of a call, and maximum delay between two attempts, in seconds.
 PATIENCE_SECONDS, LONGEST_PAUSE = 60.0, 5.0
 Answer = TypeVar("Answer")
 
 
 class Stale(CoordinatorRejects):
-    """The lease is no longer this worker's: whatever was done under it is dropped."""
+    """The lease no longer belongs to this worker, so its results must be dropped."""
 
 
 class JobFiles:
-    """Files of one job, for the holder of one lease of it; thread-safe.
+    """Files of one job, accessed with one of its leases. Thread-safe.
 
-    Raises Stale; CoordinatorRejects for what never works; NotLetIn; CoordinatorAway after `patience_seconds` in which
-    a call was repeated, or once `stopped` says that nobody waits for it any more. Then the same call may be made again:
-    it goes on where it was.
+    Raises Stale; CoordinatorRejects if retries cannot succeed; NotLetIn; and CoordinatorAway after `patience_seconds`
+    of retries or when `stopped` returns True. After CoordinatorAway, the same call can be made again and continues
+    there.
     """
 
     def __init__(
@@ -64,13 +64,14 @@ class JobFiles:
     # -- down -------------------------------------------------------------------------------------------------------
 
     def manifest(self, which: str = "files") -> bytes:
-        """Return the manifest of the job's files, or of its `items`. `threads_protocol.manifest.entries` reads it."""
+        """Return the manifest of the job's files, or of its `items`. `threads_protocol.manifest.entries` parses it."""
         return self._octets("GET", "manifest", which=which)
 
     def fetch(self, entries: Iterable[Entry], write: Callable[[str, Iterator[bytes]], None]) -> None:
-        """Fetch the files among these entries of the job's manifests: `write` gets the SHA-256 and the bytes of each.
+        """Download the files of these manifest entries. `write` receives the SHA-256 and the content of each.
 
-        Each distinct file comes once. Its bytes are verified before the iterator ends; else it raises CoordinatorAway.
+        Each distinct file is downloaded once. The content is verified before its iterator ends; if it is wrong, the
+        iterator raises CoordinatorAway.
         """
         files = {entry.sha: entry for entry in entries if entry.is_file}
         small = [sha for sha, entry in files.items() if entry.size <= uploads.SMALL]
@@ -84,15 +85,15 @@ class JobFiles:
                 write(sha, self._pieces(entry))
 
     def _bundle(self, shas: Sequence[str]) -> dict[str, bytes]:
-        """Return the first of these files, as many as one bundle holds."""
+        """Return as many of the first files as one bundle contains."""
         body = json.dumps({"hashes": shas}).encode()
         answer = self._once("POST", "file-bundle", body, seconds=uploads.STORING_SECONDS)
         try:
             files = bundles.unpack(answer)
         except MalformedText as error:
-            raise self._api.away(f"the bundle that it sent is damaged: {error}") from None
+            raise self._api.away(f"it sent a damaged bundle: {error}") from None
         if not files or list(files) != list(shas[: len(files)]):
-            raise self._api.away("it sends other files than were asked for")
+            raise self._api.away("it sent other files than the requested ones")
         return files
 
     def _pieces(self, entry: Entry) -> Iterator[bytes]:
@@ -101,25 +102,29 @@ class JobFiles:
             last = min(start + PART_BYTES, entry.size) - 1
             piece = self._octets("GET", f"files/{entry.sha}", range=f"{start}-{last}", seconds=uploads.STORING_SECONDS)
             if len(piece) != last - start + 1:
-                raise self._api.away(f"it sends {len(piece)} bytes of the file {entry.sha} where others were asked for")
+                raise self._api.away(
+                    f"it sent {len(piece)} bytes of the file {entry.sha} instead of the requested range"
+                )
             made.update(piece)
             yield piece
         if made.hexdigest() != entry.sha:
-            raise self._api.away(f"the bytes that it sent of the file {entry.sha} are not those of its hash")
+            raise self._api.away(f"it sent content of the file {entry.sha} that does not match the hash")
 
     # -- up ---------------------------------------------------------------------------------------------------------
 
     def keep(self, folder: Path, units: Sequence[int]) -> str:
-        """Upload a folder as an artifact that is kept as long as the job, as what these units left; return its id.
+        """Upload a folder as the output of these units, and return the artifact ID. It is kept as long as the job.
 
-        No link is followed; those that lead out of the folder, sockets and names that are no UTF-8 are left out.
+        Links are not followed. Links that lead outside the folder, sockets and names that are not UTF-8 are skipped.
         """
         try:
             tree = folders.scan(folder)
         except (OSError, TooLarge) as error:
-            raise CoordinatorRejects(f"what the program left cannot be kept: {error}") from None
+            raise CoordinatorRejects(f"cannot store the program's output folder: {error}") from None
         if tree.left_out:
-            log.warning("%d paths are not kept, the first is %s", len(tree.left_out), tree.left_out[0])
+            log.warning(
+                "skipped %d paths of the output folder; the first one is %s", len(tree.left_out), tree.left_out[0]
+            )
         text = tree.manifest
         for attempt in range(uploads.ATTEMPTS):
             try:
@@ -139,7 +144,7 @@ class JobFiles:
             raise CoordinatorRejects(str(error)) from None
 
     def missing(self, hashes: Sequence[str]) -> dict[str, Any]:
-        """Return which of these files are to be sent."""
+        """Return the hashes of the files that the cluster does not have yet."""
         body = json.dumps({"hashes": hashes}).encode()
         answer: dict[str, Any] = json.loads(self.send("POST", "missing-files", body, uploads.STORING_SECONDS))
         return answer
@@ -151,25 +156,29 @@ class JobFiles:
     # -- secrets and live lines -------------------------------------------------------------------------------------
 
     def secrets(self) -> dict[str, str]:
-        """Return the values of the job's secrets by name. CoordinatorRejects names those that are missing."""
+        """Send live output of a unit that starts at an offset. Return False if no client follows this unit.
+
+        A chunk is ("o", bytes) of stdout or ("e", bytes) of stderr. Beyond MOST_CHUNKS, adjacent chunks are joined.
+        Lost chunks are not sent again, because the log contains them.
+        """
         return dict(self._patiently(lambda: self._call("secrets", {}))["values"])
 
     def output(self, unit: int, attempt: int, offset: int, chunks: Sequence[tuple[str, bytes]]) -> bool:
-        """Pass on what a unit has written, from a place in its output on; False: nobody follows this unit.
+        """Send live output of a unit that starts at an offset. Return False if no client follows this unit.
 
-        A chunk is ("o", bytes) of stdout, or ("e", bytes) of stderr; of over MOST_CHUNKS, several go as one. They are
-        sent once: what is lost is in the log.
+        A chunk is ("o", bytes) of stdout or ("e", bytes) of stderr. Beyond MOST_CHUNKS, adjacent chunks are joined.
+        Chunks are sent only once, because the log contains lost ones.
         """
         rows = [[stream, base64.b64encode(data).decode()] for stream, data in _fewer(chunks)]
         body = {"unit": unit, "attempt": attempt, "offset": offset, "chunks": rows}
         return bool(self._call("output", body)["follow"])
 
     def replica(self, **fields: str | int) -> None:
-        """Say in which state a replica of a service is, and where it answers. Sent once: it is said again soon."""
+        """Report the state and the address of a service's replica, without retries: the next report follows soon."""
         self._call("replica", fields)
 
     def lead(self) -> dict[str, Any]:
-        """Return which replica of the service leads (`leads`: this one), its `state`, `address`, `port` and `key`."""
+        """Return the service's leader: `leads` (True for this replica), `state`, `address`, `port` and `key`."""
         return self._patiently(lambda: self._call("lead", {}))
 
     # -- calls ------------------------------------------------------------------------------------------------------
@@ -202,7 +211,7 @@ class JobFiles:
                 if self._stopped() or time.monotonic() + growing > until:
                     raise
                 if not said:
-                    log.warning("files of job %s: %s; trying again", self._job, error)
+                    log.warning("cannot transfer files of job %s, retrying: %s", self._job, error)
                     said = True
                 time.sleep(growing)
 
@@ -218,7 +227,7 @@ def _stale_leases_known() -> Iterator[None]:
 
 
 def ranges(units: Sequence[int]) -> str:
-    """Return units as a text such as 3-17,20."""
+    """Format unit numbers as ranges, such as 3-17,20."""
     runs: list[list[int]] = []
     for unit in sorted(set(units)):
         if runs and runs[-1][1] == unit - 1:
@@ -229,7 +238,7 @@ def ranges(units: Sequence[int]) -> str:
 
 
 def _fewer(chunks: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    """Return the same bytes in at most MOST_CHUNKS chunks, each of the stream of its first byte."""
+    """Join chunks so that at most MOST_CHUNKS remain. A joined chunk has the stream of its first byte."""
     size = -(-len(chunks) // MOST_CHUNKS)
     groups = (chunks[at : at + size] for at in range(0, len(chunks), size or 1))
     return [(group[0][0], b"".join(data for _, data in group)) for group in groups]

@@ -1,4 +1,4 @@
-"""The store of a worker that reaches the coordinators alone: the calls of LeaseStore, by HTTP."""
+"""Implementation of LeaseStore over the worker API, for workers that reach only coordinators."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from jobs.worker.api.calls import CALLS, MAX_WAIT_SECONDS, Registered
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a part of a recording may take beside the usual.
+#: Time in seconds to add to the usual timeout for uploading a part of a recording.
 _PART_SECONDS = 30.0
-#: Jobs whose gathered state is remembered.
+#: Maximum number of jobs for which the digest of gathered partials is remembered.
 _REMEMBERED = 64
 
 
 def _shortened(row: Mapping[str, str | int | float]) -> Row:
-    """Return a worker's row with its reasons cut to what the API takes."""
+    """Truncate the reasons in a worker's record to the maximum length of the API."""
     return {**row, **{name: str(row[name])[:MAX_REASON] for name in ("retired", "refused") if name in row}}
 
 
 class Remote:
-    """Makes calls as they are declared; a method of its own is one that does more."""
+    """Makes the declared calls. Subclasses define methods only for calls that need extra work."""
 
     def __init__(self, api: Api, slower_seconds: float = 0.0) -> None:
         self._api = api
@@ -50,7 +50,7 @@ class Remote:
 
 class ApiFleet(Remote):
     def birth(self) -> str:
-        """Return what tells this process from others of its name."""
+        """Return the identifier of this process, which differs from other processes with the same worker name."""
         return str(self._ask("register").born)
 
     def heartbeat(
@@ -64,7 +64,7 @@ class ApiSlots(Remote):
         super().__init__(api)
         self.device = device
         self._poll_seconds = poll_seconds
-        #: Facts of the job that NEXT answered last; they come with its answer.
+        #: Description of the job that the last NEXT returned, which is part of its response.
         self._facts: Facts | None = None
 
     def next(
@@ -78,9 +78,10 @@ class ApiSlots(Remote):
         kinds: Mapping[str, int] | None = None,
         offer: Offer | None = None,
     ) -> Held | Taken | str:
-        """Do as `Slots.next`, and wait for work; none when none came in time. Coordinators hear the bells.
+        """Request work like `Slots.next`, and wait for it for up to `poll_seconds`. The offer stays valid while it
+        waits.
 
-        The offer counts as long as the call waits.
+        The coordinator receives the wake-ups.
         """
         call, known = CALLS["next"], None if kinds is None else dict(kinds)
         body = call.body(self.device, lanes, take, known, self._poll_seconds, offer)
@@ -97,7 +98,7 @@ class ApiSlots(Remote):
         self._ask("leave", worker)
 
     def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]:
-        """Return the facts of the job that NEXT answered last; None for others."""
+        """Return the description of the job that the last NEXT returned, and None for other jobs."""
         return [self._facts if self._facts and self._facts.job_id == job else None for job in jobs]
 
     def waiting(self, listened: Sequence[str]) -> list[int]:
@@ -108,14 +109,14 @@ class ApiLeases(Remote):
     def lease(
         self, job: str, token: str, *, want: int, least: int = 1, lane: str = "0", rate: float = 0.0, **more: Any
     ) -> Grant | str:
-        """Do as `Leases.lease`, with numbers cut to what the API takes."""
+        """Request a lease like `Leases.lease`, with numbers limited to the maximum values of the API."""
         want, least, rate = min(want, MAX_UNITS), min(least, MAX_UNITS), min(rate, MAX_RATE)
         lane = lane.rpartition("/")[2]
         answer: Grant | str = self._ask("lease", job, token, want=want, least=least, lane=lane, rate=rate, **more)
         return replace(answer, token=token) if isinstance(answer, Grant) else answer
 
     def commit(self, job: str, token: str, upto: int, partial: bytes, *, pace: float = 0.0, **more: Any) -> Merge:
-        """Do as `Leases.commit`. A partial that the coordinator rejects fails its range with the reason."""
+        """Commit a lease like `Leases.commit`. If the coordinator rejects the partial, its range fails."""
         try:
             done: Merge = self._ask("commit", job, token, upto, partial, pace=min(pace, MAX_PACE), **more)
             return done
@@ -125,7 +126,7 @@ class ApiLeases(Remote):
             return Merge(merged=False)
 
     def done1_all(self, finished: Sequence[Finished], **more: str) -> list[bool]:
-        """Do as `Leases.done1_all`. Where the coordinator rejects the call, each job is sent alone."""
+        """Finish jobs like `Leases.done1_all`. If the coordinator rejects the call, each job is sent separately."""
         if not finished:
             return []
         try:
@@ -139,17 +140,17 @@ class ApiLeases(Remote):
 
 
 class ApiResults(Remote):
-    """Gathers, folds and finishes. A call about a result names the digest of what was gathered of it."""
+    """Gathers and merges partials and finishes jobs. Calls identify the gathered partials by their digest."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
         self._digests: dict[str, str] = {}
 
     def gather(self, job: str, limit: int = 256) -> Gathered:
-        """Do as `Results.gather`, for a job that this worker holds; else as for a job that is gone."""
+        """Gather partials like `Results.gather`. A job that this worker does not hold counts as deleted."""
         first = more = self._ask("gather", job, limit)
         parts = list(first.parts)
-        # What changes between two of these calls has another digest, and nothing is done with it.
+        # If the partials change between two calls, the digest does not match and later calls are rejected.
         while more.more and len(parts) < limit:
             more = self._ask("gather", job, limit - len(parts), len(parts))
             parts += more.parts
@@ -167,7 +168,7 @@ class ApiResults(Remote):
         return bool(self._ask("fold", job, gathered.digest, len(gathered.parts), accumulator))
 
     def finish(self, job: str, gathered: Gathered, result: bytes, marks: str = "[]") -> bool:
-        """Do as `Results.finish`. A result that the coordinator rejects fails its job with the reason."""
+        """Finish a job like `Results.finish`. If the coordinator rejects the result, the job fails with the reason."""
         try:
             return bool(self._ask("finish", job, gathered.digest, result, marks))
         except CoordinatorRejects as error:
@@ -183,7 +184,7 @@ class ApiResults(Remote):
 
 
 class ApiStore:
-    """The store of leases for the worker of a token."""
+    """Store of leases for the worker that the token names."""
 
     def __init__(self, api: Api, device: Device, poll_seconds: float = MAX_WAIT_SECONDS) -> None:
         self.api = api
@@ -194,11 +195,11 @@ class ApiStore:
         self.profiles = cast(ProfileCalls, Remote(api, _PART_SECONDS))
 
     def register(self) -> Registered:
-        """Return the worker's name, which is its token's, and what tells this process from others of that name."""
+        """Return the worker's name, taken from its token, and the identifier of this process."""
         return cast(Registered, self.api.ask(CALLS["register"], {}))
 
     def pulse(self, pulse: Pulse) -> Heard:
-        """Keep a worker's leases, its slot and the worker alive, with one request."""
+        """Send one heartbeat, which extends the worker's leases and its slot."""
         call = CALLS["beat"]
         body = call.body(pulse.born, _shortened(pulse.row()), pulse.leases, pulse.slot)
         return cast(Heard, self.api.ask(call, body))

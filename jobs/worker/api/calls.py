@@ -1,7 +1,8 @@
-"""Calls of the worker API, each declared once, by a method of a protocol: its name, what it takes, what it gives.
+"""Declarations of the worker API's calls. Each method of a protocol defines a call's name, parameters and response.
 
-Coordinators make a route of each, and workers a request: `POST /api/worker/{name}` with the arguments as a JSON object,
-answered by `{"answer": ...}`. Bytes are base64. Nobody sends the argument `worker`: a token says who asks.
+Coordinators derive a route from each call and workers a request: `POST /api/worker/{name}` with the arguments as a JSON
+object. The response is `{"answer": ...}`. Bytes are encoded as base64. The `worker` argument is never sent, because the
+token identifies the worker.
 """
 
 from __future__ import annotations
@@ -32,108 +33,114 @@ from jobs.store.work.slots import TAKE, Facts
 from jobs.worker.api.rows import MAX_LANES, Offer, Row
 from threads_protocol.numbers import short
 
-#: Seconds for which a question for work may wait.
+#: Maximum time in seconds that a request can wait for work.
 MAX_WAIT_SECONDS = 20.0
 
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$", description="SHA-1 over the SHA-1s of what was gathered.")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$", description="SHA-1 over the SHA-1s of the gathered partials.")]
 KeptLease = Annotated[tuple[JobId, LeaseToken, Units], Strict(False)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:
-    """Answer to a registration."""
+    """Response to a registration."""
 
     worker: Annotated[str, Field(description="The worker's name, which is also the name of its token.")]
-    born: Annotated[str, Field(description="Tells this process from others of its name; by Redis' clock.")]
+    born: Annotated[str, Field(description="Identifier of this process; starts with its start time in Redis.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Answer to a request for work: a slot at a job, small jobs with their leases, or none."""
+    """Response to a request for work: a slot for one job, leases of small jobs, or nothing."""
 
     how: Annotated[
         str,
-        Field(description="hold: a slot at the job; take: small jobs, each wholly leased; none; draining."),
+        Field(description="hold: a slot for one job; take: leases of whole small jobs; none; draining."),
     ]
     jobs: tuple[Facts, ...] = ()
-    leases: Annotated[tuple[str, ...], Field(description="take: the token of each job's lease.")] = ()
+    leases: Annotated[tuple[str, ...], Field(description="For take: the lease token of each job.")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Stored results of a job, to be merged by the caller."""
+    """Stored partials of a job, which the caller merges."""
 
     accumulator: Octets | None
     parts: tuple[Octets, ...]
-    done: Annotated[int, Field(description="Units that all of them cover.")]
-    spec: Annotated[Octets | None, Field(description="None: there is no such job, or this worker does not hold it.")]
-    more: Annotated[bool, Field(description="Others follow: ask for those by `start`.")]
+    done: Annotated[int, Field(description="Number of units that the partials cover.")]
+    spec: Annotated[Octets | None, Field(description="Null if the job does not exist or this worker does not hold it.")]
+    more: Annotated[bool, Field(description="True if more partials exist. Request them with `start`.")]
 
 
 class ApiCalls(Protocol):
-    """Calls that the API alone has. Methods of the store of leases are made of them."""
+    """Calls that only the API has. The lease store of remote workers is built from them."""
 
     def register(self) -> Registered:
-        """A worker's process begins. The answer names it."""
+        """Register a new process of a worker. The response contains the worker's name."""
 
     def beat(
         self,
-        born: Annotated[str, Field(pattern=r"^[0-9]{13}-[0-9a-f]{8}$", description="As register answered.")],
+        born: Annotated[str, Field(pattern=r"^[0-9]{13}-[0-9a-f]{8}$", description="Value that register returned.")],
         row: Row,
         leases: Annotated[Sequence[KeptLease], Field(max_length=TAKE * MAX_LANES)] = (),
-        slot: Annotated[bool, Field(description="It has a slot to keep.")] = False,
-        leaving: Annotated[bool, Field(description="This is the last beat.")] = False,
+        slot: Annotated[bool, Field(description="True to extend the worker's slot.")] = False,
+        leaving: Annotated[bool, Field(description="True for the last heartbeat.")] = False,
     ) -> Heard:
-        """The worker lives, and keeps its leases and its slot: once a second, or they expire after three.
+        """Report that the worker is alive, and extend its leases and its slot. Required once per second: they expire
+        after three.
 
-        A lease is its job, its token and the first unit that is not computed yet.
+        Each lease is identified by its job and its token, and is sent with the first unit that is not computed yet.
         """
 
     def next(
         self,
         device: WorkDevice,
-        lanes: Annotated[int, Field(ge=1, le=MAX_LANES, description="Idle lanes.")],
-        take: Annotated[int, Field(ge=0, le=TAKE * MAX_LANES, description="Small jobs that it takes at most.")] = TAKE,
+        lanes: Annotated[int, Field(ge=1, le=MAX_LANES, description="Number of idle lanes.")],
+        take: Annotated[int, Field(ge=0, le=TAKE * MAX_LANES, description="Maximum number of small jobs.")] = TAKE,
         kinds: Annotated[
             dict[Annotated[str, Field(max_length=64)], int] | None,
             Field(
                 max_length=256,
-                description="Version of each kind's model that it computes; null: any. A runner without a free slot"
-                " names only kinds whose jobs never end.",
+                description="Model version of each kind that the worker computes, or null for all kinds. A runner"
+                " without a free slot lists only kinds whose jobs never finish.",
             ),
         ] = None,
         wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for work.")] = 0.0,
-        offer: Annotated[Offer | None, Field(description="Of a runner, which gives one: what it has free.")] = None,
+        offer: Annotated[Offer | None, Field(description="Free resources; required from runners.")] = None,
     ) -> Work:
-        """End the worker's slot and give it the best work; wait for some up to `wait_seconds`.
+        """End the worker's slot and return the best available work. Waits for work for up to `wait_seconds`.
 
-        When the answer is lost, its leases and its slot expire after three seconds, and others get the work.
+        If the response is lost, its leases and its slot expire after three seconds, and other workers get the work.
         """
 
     def gather(
         self,
         job: JobId,
-        limit: Annotated[int, Field(ge=1, le=256, description="Parts at most.")] = 256,
-        start: Annotated[int, Field(ge=0, le=255, description="Beyond 0 without the accumulator.")] = 0,
+        limit: Annotated[int, Field(ge=1, le=256, description="Maximum number of partials.")] = 256,
+        start: Annotated[
+            int, Field(ge=0, le=255, description="Index of the first partial; above 0, no accumulator.")
+        ] = 0,
     ) -> Parts:
-        """The committed parts of the job that the worker holds, or has computed to its end; nothing of any other."""
+        """Return the committed partials of a job that the worker holds or has finished. Other jobs have none."""
 
     def fold(
         self, job: JobId, digest: Digest, parts: Annotated[SomeUnits, Field(le=256)], accumulator: Content
     ) -> bool:
-        """Put an accumulator in the place of what was gathered, of which only who gathered it knows the digest."""
+        """Replace the gathered partials by one accumulator. Only the worker that gathered the partials knows their
+        digest.
+        """
 
     def finish(self, job: JobId, digest: Digest, result: Content, marks: Marks = "[]") -> bool:
-        """Store the result of what was gathered."""
+        """Store the result that was derived from the gathered partials."""
 
     def fail_result(self, job: JobId, digest: Digest, error: Reason, token: LeaseToken | None = None) -> bool:
-        """The result of what was gathered cannot be derived: the job fails, or a death of a lane over it is counted.
+        """Report that no result can be derived from the gathered partials. With a token, count a lane's crash; else
+        fail the job.
 
-        The token, where a lane died, counts once; without one it raised.
+        The token makes repeated reports of one crash count once.
         """
 
 
-#: Protocols, and the parts of the store with their methods; those of the first are the API's own.
+#: Protocols, the parts of the store that implement them, and their methods. The API itself implements the first.
 _DECLARED: tuple[tuple[str, type, tuple[str, ...]], ...] = (
     ("", ApiCalls, ("register", "beat", "next", "gather", "fold", "finish", "fail_result")),
     ("fleet", lease_store.FleetCalls, ("claim", "give_up")),
@@ -149,10 +156,10 @@ _DECLARED: tuple[tuple[str, type, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A call as both sides need it."""
+    """Declaration of a call, used by clients and servers."""
 
     name: str
-    #: Part of the store whose method of this name answers it; empty: none.
+    #: Part of the store with the method of this name, or an empty string if the API implements the call.
     part: str
     signature: inspect.Signature
     takes: type[BaseModel]
@@ -167,27 +174,29 @@ class Call:
         return "worker" in self.signature.parameters
 
     def body(self, *given: Any, **named: Any) -> dict[str, Any]:
-        """Return what is sent for a call with these arguments."""
+        """Return the request body for a call with these arguments."""
         body = dict(self.signature.bind(*given, **named).arguments)
         body.pop("worker", None)
         return {**body, "error": body["error"][:MAX_REASON]} if "error" in body else body
 
     def read(self, answer: Mapping[str, Any]) -> Any:
-        """Return what an answer gives. ValueError, with the field and what came, for one of another server."""
+        """Return the value in a response. Raises ValueError if the response lacks a field."""
         try:
             return self.gives.model_validate(answer).answer  # type: ignore[attr-defined]
         except ValidationError as error:
             field = ".".join(map(str, error.errors()[0]["loc"]))
-            raise ValueError(f"its answer to {self.path} has no {field}, but {short(str(answer)[:80])}") from None
+            raise ValueError(
+                f"its response to {self.path} has no valid field {field}: {short(str(answer)[:80])}"
+            ) from None
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON can hold of an argument."""
+    """Convert an argument to a value that JSON supports."""
     if isinstance(value, bytes):
         return packed(value)
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
-    raise TypeError(f"no argument of a call: {value!r}")
+    raise TypeError(f"cannot encode the argument {value!r} as JSON")
 
 
 def _call(part: str, name: str, method: Callable[..., Any]) -> Call:
@@ -211,7 +220,7 @@ def _call(part: str, name: str, method: Callable[..., Any]) -> Call:
     )
 
 
-#: Every call, by its name.
+#: All calls, keyed by name.
 CALLS: dict[str, Call] = {
     name: _call(part, name, getattr(protocol, name)) for part, protocol, names in _DECLARED for name in names
 }

@@ -1,4 +1,4 @@
-"""Folders that programs leave: what a manifest can have is read, the rest is left out and named."""
+"""Scan of a program's output folder. Paths that a manifest cannot contain are skipped and reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _PIECE = 1 << 20
 
 
 def scan(root: Path) -> Tree:
-    """Read a folder. OSError for what cannot be read; TooLarge for more paths than a manifest may have."""
+    """Scan a folder. Raises OSError if it is not readable, and TooLarge if it has more paths than a manifest can
+    contain.
+    """
     entries, left_out = list[Entry](), list[str]()
     for entry, path in _walk(root):
         if entry is None:
@@ -25,14 +27,16 @@ def scan(root: Path) -> Tree:
         else:
             entries.append(entry)
         if len(entries) > manifest.MAX_ENTRIES:
-            raise TooLarge(f"the folder has over {manifest.MAX_ENTRIES} paths; pack some of them")
+            raise TooLarge(
+                f"the folder contains more than {manifest.MAX_ENTRIES} paths; pack some of them into archives"
+            )
     kept = with_sound_links(entries)
     left_out += sorted({entry.path for entry in entries} - {entry.path for entry in kept})
     return Tree(root=root, entries=kept, left_out=left_out)
 
 
 def _walk(root: Path) -> Iterator[tuple[Entry | None, str]]:
-    """Yield what is below a folder, each with its path; None for what no manifest has."""
+    """Yield an entry and its path for everything in a folder. The entry is None if a manifest cannot contain it."""
     folders = [""]
     while folders:
         folder = folders.pop()
@@ -55,7 +59,7 @@ def _walk(root: Path) -> Iterator[tuple[Entry | None, str]]:
 
 
 def _is_sound(path: str, about: os.stat_result, target: str) -> bool:
-    """Return True for a path of a sort, a size and, of a link, a target that a manifest can have."""
+    """Return True if a manifest can contain the path with its type, its size and the target of a link."""
     mode = about.st_mode
     try:
         manifest.check_path(path)
@@ -67,7 +71,7 @@ def _is_sound(path: str, about: os.stat_result, target: str) -> bool:
 
 
 def _file(root: Path, path: str) -> Entry | None:
-    """Return a file; None if it cannot be read, or if it grows beyond its bound meanwhile."""
+    """Return an entry for a file, or None if it is not readable or grows beyond the maximum size during the read."""
     made, size = hashlib.sha256(), 0
     try:
         file = open_file(root, path)

@@ -1,4 +1,4 @@
-"""How a worker reaches the store of leases: Redis at REDIS_URL, or a coordinator's API at WORKER_API."""
+"""Connection of a worker to the store of leases: Redis at REDIS_URL, or a coordinator's API at WORKER_API."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from jobs.worker.serving import Server
 
 log = logging.getLogger(__name__)
 
-#: A beat on a connection that fell silent is repeated on another before the leases expire.
+#: Timeout in seconds of a heartbeat, short enough to repeat it on a new connection before leases expire.
 BEAT_TIMEOUT_SECONDS = 1.5
 
 
 class CannotStart(Exception):
-    """The worker cannot begin; the message says why and what to do."""
+    """The worker cannot start; the message contains the reason and a solution."""
 
 
 class Link(Protocol):
-    """One worker's way to the store of leases."""
+    """Connection of one worker to the store of leases."""
 
-    #: The worker's name.
+    #: Name of the worker.
     worker: str
 
     @property
     def store(self) -> LeaseStore: ...
 
     def for_beats(self) -> LeaseStore:
-        """Return the store on connections of its own, which notice silence sooner."""
+        """Return a store with separate connections and a shorter timeout, for heartbeats."""
 
     def hear_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
-        """Have `heard` called, from a thread, when leases of this worker may have to end; until `stopped`."""
+        """Call `heard` from a thread whenever leases of this worker may have to stop, until `stopped` returns True."""
 
     def listen(self, server: Server) -> None:
-        """Have the server serve whenever there may be work, until it stops; signals make it stop."""
+        """Let the server serve whenever work can be available, until the server stops. Signals stop it."""
 
 
 class RedisLink:
-    """The way to Redis. Bells come by RQ."""
+    """Connection to Redis, with wake-ups over RQ."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self.worker = settings.worker_name()
@@ -82,7 +82,7 @@ class RedisLink:
 
 
 class ApiLink:
-    """The way over a coordinator. It hears the bells; a worker's question for work waits there."""
+    """Connection to a coordinator, which receives the wake-ups. Requests for work wait at the coordinator."""
 
     def __init__(self, api: Api, worker: str, device: Device) -> None:
         self.worker = worker
@@ -94,10 +94,10 @@ class ApiLink:
         return ApiStore(self._api.for_beats(BEAT_TIMEOUT_SECONDS), self._device)
 
     def hear_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
-        """Do nothing: beats say so within a second."""
+        """Do nothing, because heartbeats report stops within a second."""
 
     def listen(self, server: Server) -> None:
-        """Ask for work until the server stops. A token that does not count any more ends the process by SIGTERM."""
+        """Request work until the server stops. If the token becomes invalid, the process ends itself with SIGTERM."""
         self._api.refused = self._end
         with self._stopped_by_signals(server):
             while not server.stopping:
@@ -111,7 +111,9 @@ class ApiLink:
                         self._rest(server, pause(error, 1.0))
 
     def ask_anew(self) -> None:
-        """Have the question for work that waits asked again: this worker has more room now. From any thread."""
+        """Repeat the waiting request for work, because the worker has more free capacity. Can be called from any
+        thread.
+        """
         self._api.ask_anew()
 
     def _end(self, why: str) -> None:
@@ -128,7 +130,7 @@ class ApiLink:
 
     @contextmanager
     def _stopped_by_signals(self, server: Server) -> Iterator[None]:
-        """Let SIGTERM and SIGINT stop the server and end the question that waits."""
+        """Make SIGTERM and SIGINT stop the server and end the long poll."""
 
         def stop() -> None:
             server.stop()
@@ -140,7 +142,7 @@ class ApiLink:
 
 @contextmanager
 def on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Have SIGTERM and SIGINT call `stop` meanwhile; in the main thread alone, since no other can set handlers."""
+    """Call `stop` on SIGTERM and SIGINT. Has no effect outside the main thread, which alone can set signal handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -149,12 +151,12 @@ def on_signals(stop: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            with contextlib.suppress(TypeError):  # one that Python did not set
+            with contextlib.suppress(TypeError):  # Python did not set the previous handler
                 signal.signal(number, handler)
 
 
 def check(settings: Settings) -> None:
-    """Raise UnusableAddress or UnusableApi when the settings name no store that can be asked."""
+    """Raise UnusableAddress or UnusableApi if the settings contain no valid address of a store."""
     if settings.worker_api:
         api_calls.check(settings.worker_api, settings.worker_token)
         api_calls.trusting(settings.worker_api_ca)
@@ -163,7 +165,7 @@ def check(settings: Settings) -> None:
 
 
 def connect(settings: Settings, device: Device) -> Link:
-    """Return the way to the store once it answers; tries again until then. Raises CannotStart."""
+    """Wait until the store answers, and return the connection. Raises CannotStart."""
     if not settings.worker_api:
         return RedisLink(settings, wait_for_redis(settings))
     place = api_calls.check(settings.worker_api, settings.worker_token)
@@ -172,15 +174,15 @@ def connect(settings: Settings, device: Device) -> Link:
     logs.bind(worker=link.worker)
     if settings.worker_id and settings.worker_id != link.worker:
         raise CannotStart(
-            f"WORKER_ID is {settings.worker_id}, and WORKER_TOKEN is of {link.worker}: a token is for one worker, and"
-            " its name is the worker's. Leave WORKER_ID out, or make a token for it: cluster token create"
+            f"WORKER_ID is {settings.worker_id}, but WORKER_TOKEN belongs to {link.worker}: a token is for one worker"
+            " and determines its name. Unset WORKER_ID, or create a token for it: cluster token create"
             f" {settings.worker_id} --scopes worker"
         )
     return link
 
 
 def wait_for_coordinator(api: Api, device: Device) -> str:
-    """Return the worker's name, which is its token's, once the coordinator answers. Raises CannotStart."""
+    """Wait until the coordinator answers, and return the worker's name, taken from its token. Raises CannotStart."""
     while True:
         try:
             return ApiStore(api, device).register().worker
@@ -192,7 +194,9 @@ def wait_for_coordinator(api: Api, device: Device) -> str:
 
 
 def wait_for_birth(store: LeaseStore) -> str:
-    """Return the identity of this process among those of its name once the store answers; try each second."""
+    """Wait until the store answers, and return the identifier of this process among processes with the same worker
+    name.
+    """
     while True:
         try:
             return store.fleet.birth()
@@ -202,7 +206,7 @@ def wait_for_birth(store: LeaseStore) -> str:
 
 
 def wait_for_redis(settings: Settings) -> Store:
-    """Return the store at REDIS_URL once it answers and a coordinator has loaded its functions; try each second."""
+    """Wait until Redis answers and a coordinator has loaded the functions, and return the store."""
     url = settings.redis_url
     store = Store(connection.connect(url), replicas=settings.redis_replicas_to_wait, loads=False)
     while True:

@@ -1,4 +1,4 @@
-"""Rows that workers send of themselves with each beat: each value within bounds, texts of JSON among them."""
+"""Validation of the record that a worker sends with each heartbeat, including fields that contain JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from jobs.hosts.labels import joined
 from jobs.models import MAX_UNITS
 from jobs.store.work.bounds import Integer, Number, Reason, is_json_of
 
-#: Lanes of a worker.
+#: Maximum number of lanes of a worker.
 MAX_LANES = 1024
 
 ShortText = Annotated[str, Field(max_length=64)]
 
 
 class OfferedGpu(BaseModel):
-    """A GPU; whatever else a runner says of it is dropped."""
+    """A GPU that a runner offers. Other fields are dropped."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -29,16 +29,16 @@ class OfferedGpu(BaseModel):
 
 
 class Offer(BaseModel):
-    """Which programs a runner can take now."""
+    """Free resources of a runner for programs."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    cpus: float = Field(ge=0, le=100_000, description="Free ones, as the others.")
+    cpus: float = Field(ge=0, le=100_000, description="Free CPUs. The other fields are free resources too.")
     memory_mib: float = Field(ge=0, le=1 << 40)
     gpus: list[OfferedGpu] = Field(default_factory=list, max_length=64)
     host: str = Field("", pattern=r"^[A-Za-z0-9._-]{0,64}$")
     labels: list[ShortText] = Field(default_factory=list, max_length=64)
-    tenant: ShortText = Field("", description="The only tenant whose jobs it may take; empty: any.")
+    tenant: ShortText = Field("", description="The only tenant whose jobs the runner can take; empty for any tenant.")
 
 
 class OfferBesideReplicas(Offer):
@@ -46,12 +46,12 @@ class OfferBesideReplicas(Offer):
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    replicas: int = Field(ge=0, le=MAX_LANES, description="Number of replicas that it can still add.")
-    works_for: ShortText = Field("", description="The only tenant whose jobs it takes now; empty: any.")
+    replicas: int = Field(ge=0, le=MAX_LANES, description="Number of replicas that the runner can still start.")
+    works_for: ShortText = Field("", description="The only tenant whose jobs it can take now; empty for any tenant.")
 
 
 class Disk(BaseModel):
-    """Room on a disk of a worker's machine."""
+    """Free space on a disk of a worker's machine."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -62,7 +62,7 @@ class Disk(BaseModel):
 
 
 class Card(BaseModel):
-    """A GPU of a worker's machine on which no worker computes; fields of a later version are dropped."""
+    """A GPU of a worker's machine that no worker uses. Unknown fields are dropped: newer versions can add fields."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -77,7 +77,7 @@ class Card(BaseModel):
 
 
 class Gpu(BaseModel):
-    """A GPU on which a worker computes: these figures are numbers, and what else it says of one may be texts."""
+    """A GPU of a worker. The declared fields are numbers; other fields can be texts."""
 
     model_config = ConfigDict(extra="allow", strict=True)
     __pydantic_extra__: dict[str, str | list[str] | Number] = Field(init=False)
@@ -101,7 +101,7 @@ _CARDS = TypeAdapter(Annotated[list[Card], Field(max_length=16)])
 
 
 def _are_cards(text: str) -> str:
-    """Return the JSON of a list of at most 16 cards, of what is known of each. ValueError for any other text."""
+    """Return JSON of a list of at most 16 GPUs with their known fields. Raises ValueError for any other text."""
     try:
         cards = _CARDS.validate_json(text)
     except ValidationError as error:
@@ -112,7 +112,7 @@ def _are_cards(text: str) -> str:
 Text = Annotated[str, Field(max_length=16_384)]
 Versions = dict[Annotated[str, Field(pattern=r"^[a-z_]{1,32}$")], ShortText]
 Disks = Annotated[
-    Text, is_json_of(Annotated[list[Disk], Field(max_length=16)], "list of at most 16 disks, each with its room")
+    Text, is_json_of(Annotated[list[Disk], Field(max_length=16)], "list of at most 16 disks with their free space")
 ]
 Gpus = Annotated[
     str,
@@ -125,7 +125,7 @@ Running = Annotated[
 
 
 class Row(BaseModel):
-    """A worker's row. Fields of a later version are dropped."""
+    """Record of a worker. Unknown fields are dropped, because newer versions can add some."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -172,7 +172,7 @@ class Row(BaseModel):
     running: Running | None = None
 
     def labelled(self, labels: Sequence[str]) -> dict[str, Any]:
-        """Return the row with the labels that its worker's token gives its host, whatever it says."""
+        """Return the record with the host labels that the worker's token grants, replacing the worker's own."""
         row = self.model_dump(exclude_none=True) | {"labels": joined(labels)}
         for name in row.keys() & {"offer", "beside_replicas"}:
             row[name] = json.dumps(offered(json.loads(row[name]), labels))
@@ -180,5 +180,5 @@ class Row(BaseModel):
 
 
 def offered(offer: dict[str, Any], labels: Sequence[str]) -> Any:
-    """Return what a runner offers, with the labels of its host among those that it says of itself."""
+    """Return a runner's offer with the granted labels added to its own."""
     return {**offer, "labels": sorted({*offer.get("labels", ()), *labels})}

@@ -1,1 +1,1 @@
-"""Measurements of a worker's host and devices, and recordings of profiles."""
+"""Measurements of a worker's host and devices, and recordings for profiles."""

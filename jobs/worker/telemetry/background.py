@@ -1,4 +1,4 @@
-"""Figures that are read beside the heartbeat: what does not answer holds no worker up, and what was known is told."""
+"""Measurements that a background thread refreshes, so that a slow device does not delay heartbeats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 
 class Background(Generic[T]):
-    """Value that `look` last returned, `first` before that; a thread looks again after `seconds`, one at a time."""
+    """Cached value of `look`, starting with `first`.
+
+    When the value is older than `seconds`, a read starts one background thread that refreshes it.
+    """
 
     def __init__(
         self, look: Callable[[], T], first: T, seconds: float, clock: Callable[[], float] = time.monotonic
@@ -21,7 +24,7 @@ class Background(Generic[T]):
         self._reading: threading.Thread | None = None
 
     def read(self) -> T:
-        """Return what is known; have it read again where it is due."""
+        """Return the cached value, and start a refresh if one is due."""
         due = self._clock() - self._read_at >= self._seconds
         if due and not (self._reading and self._reading.is_alive()):
             self._read_at = self._clock()
@@ -30,7 +33,7 @@ class Background(Generic[T]):
         return self._known
 
     def settle(self) -> None:
-        """Wait for the look that is under way, if one is."""
+        """Wait for the running refresh, if there is one."""
         if self._reading:
             self._reading.join()
 

@@ -1,6 +1,6 @@
-"""GPUs of AMD and Intel as the kernel shows them in sysfs, for people to look at: no worker computes on them.
+"""GPUs of AMD and Intel as reported by sysfs. They are only displayed; no worker computes on them.
 
-Figures that a driver does not show, and all of a card that sleeps, are left out: reading them would wake it.
+Measurements that a driver does not report are omitted. A suspended GPU has none, because a read would wake it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 DRM = Path("/sys/class/drm")
 _VENDORS = {"0x1002": "AMD", "0x8086": "Intel"}
 _CARD = re.compile(r"card[0-9]{1,3}")
-#: Cards of a host that are told, and characters of a name.
+#: Maximum number of GPUs reported per host, and maximum length of a name in characters.
 MOST, _MOST_NAME = 16, 64
 
 
 def look(folder: Path = DRM) -> list[dict[str, Any]]:
-    """Return card, name and figures in base units of each card, by number."""
+    """Return the card, the name and the measurements (in base units) of each GPU, sorted by card number."""
     places = [
         place for place in _list(folder) if _CARD.fullmatch(place.name) and _text(place, "device/vendor") in _VENDORS
     ]
@@ -43,7 +43,7 @@ def _card(place: Path) -> dict[str, Any]:
 
 
 def _figures(place: Path) -> dict[str, float | int | None]:
-    """Return figures in base units; None for those that the driver does not show."""
+    """Return a GPU's measurements in base units, with None for those that the driver does not report."""
     device = place / "device"
     sensors = [sensor for sensor in _list(device / "hwmon") if sensor.name.startswith("hwmon")]
     busy = _number(device, "gpu_busy_percent", float)
@@ -60,7 +60,7 @@ def _figures(place: Path) -> dict[str, float | int | None]:
 
 
 def _first(sensors: list[Path], names: tuple[str, ...], factor: float) -> float | None:
-    """Return the first of these figures that a sensor shows, in base units."""
+    """Return the first available measurement of the named files, in base units."""
     for sensor in sensors:
         for name in names:
             value: float | None = _number(sensor, name, float)
@@ -70,7 +70,7 @@ def _first(sensors: list[Path], names: tuple[str, ...], factor: float) -> float 
 
 
 def _number(place: Path, name: str, kind: Callable[[str], Any]) -> Any:
-    """Return a figure of 0 or more; None where there is none."""
+    """Return a non-negative number from a file, or None if the file does not contain one."""
     try:
         value = kind(_text(place, name))
     except ValueError:

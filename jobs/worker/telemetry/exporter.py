@@ -1,4 +1,4 @@
-"""This worker's own process figures for Prometheus. What it says of its work rides on the heartbeat instead."""
+"""Prometheus metrics of the worker's own process. Metrics of its work are part of the heartbeat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def memory() -> int:
-    """Resident bytes of this process and its children; pages that they share count for each."""
+    """Return the resident memory in bytes of this process and its children. Shared pages count once per process."""
     own = psutil.Process()
     total = 0
     for process in (own, *own.children(recursive=True)):
@@ -36,11 +36,18 @@ def registry() -> CollectorRegistry:
 
 
 def serve(settings: Settings) -> Callable[[], None]:
-    """Listen, and return what stops it. Port 0 listens nowhere; a taken port is reported, and the worker goes on."""
+    """Serve the metrics, and return a function that stops the server.
+
+    Port 0 disables the server. If the port is in use, the worker logs it and continues without metrics.
+    """
     if not settings.metrics_port:
         return lambda: None
     try:
         return metrics_server.serve(registry(), settings)
     except OSError as error:
-        log.warning("no metrics on port %d: %s; set METRICS_PORT to a free one, or to 0", settings.metrics_port, error)
+        log.warning(
+            "cannot serve metrics on port %d: %s; set METRICS_PORT to a free port, or to 0",
+            settings.metrics_port,
+            error,
+        )
         return lambda: None

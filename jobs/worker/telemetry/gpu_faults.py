@@ -1,35 +1,35 @@
-"""Faults that NVIDIA's driver reports of a GPU: after one it gets no work until somebody has looked at it.
+"""Faults that NVIDIA's driver reports for a GPU. A GPU with a fault gets no work until an operator restarts its worker.
 
-`nvml` is the module pynvml, which this module never imports.
+`nvml` is the pynvml module, which callers pass so that this module need not import it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-#: Xid errors that programs cause by what they do, on a sound GPU: NVIDIA's own plugin for Kubernetes ignores the same.
+#: Xid errors that faulty programs cause on healthy GPUs. NVIDIA's device plugin for Kubernetes ignores the same ones.
 OF_PROGRAMS = frozenset({13, 31, 43, 45, 68, 109})
 ADVICE = "reset the GPU (nvidia-smi --gpu-reset) or have it replaced, then start the worker again"
 
 
 def is_fault(xid: int) -> bool:
-    """Return True for an Xid error that speaks of the GPU, its link or its memory."""
+    """Return True if an Xid error indicates a fault of the GPU, its bus or its memory."""
     return xid not in OF_PROGRAMS
 
 
 def uncorrectable(nvml: Any, handle: Any) -> int | None:
-    """Return the memory errors since the driver was loaded that ECC could not correct; None: it does not tell."""
+    """Return the number of uncorrectable ECC errors since the driver was loaded, or None if it is unavailable."""
     try:
         count = nvml.nvmlDeviceGetTotalEccErrors(
             handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
         )
-    except nvml.NVMLError:  # a chip without ECC, or one that has fallen off the bus: Xid says that
+    except nvml.NVMLError:  # The GPU has no ECC, or it has fallen off the bus, which an Xid error reports.
         return None
     return int(count)
 
 
 def of_memory(count: int | None) -> str:
-    """Return what so many errors mean, in words; empty for none."""
+    """Return a description of uncorrectable memory errors, or an empty string if there are none."""
     if not count:
         return ""
     errors = "1 memory error" if count == 1 else f"{count} memory errors"
@@ -37,5 +37,5 @@ def of_memory(count: int | None) -> str:
 
 
 def of_xid(xid: int) -> str:
-    """Return an Xid error in words."""
+    """Return a description of an Xid error."""
     return f"the driver reported Xid {xid}"

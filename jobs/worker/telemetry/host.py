@@ -1,4 +1,4 @@
-"""Figures of the host that ride on a worker's heartbeat."""
+"""Measurements of the host that are part of a worker's heartbeat."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ from jobs.worker.telemetry import cards
 from jobs.worker.telemetry.background import Background
 
 RAPL = Path("/sys/class/powercap")
-#: What NVIDIA's kernel module says of itself, where it is loaded.
+#: File with the version of NVIDIA's kernel module. It exists only if the module is loaded.
 DRIVER = Path("/proc/driver/nvidia/version")
-#: Seconds for which what was read of disks counts.
+#: Time in seconds between two reads of disk usage.
 DISKS_SECONDS = 10.0
-#: The same of GPUs that no worker has.
+#: Time in seconds between two reads of GPUs that belong to no worker.
 CARDS_SECONDS = 2.0
 
 
 class Host:
-    """CPU, memory and network of this host under its name (inside a container: what the kernel shows there)."""
+    """CPU, memory, network and disk measurements of a host. In a container, the values are those that the kernel
+    reports.
+    """
 
     def __init__(self, name: str, places: Mapping[str, Path] | None = None) -> None:
         self.name = name
@@ -67,7 +69,7 @@ class Host:
 
 
 def versions(driver: Path = DRIVER) -> dict[str, str]:
-    """Return the versions of what computes here: ours, Python's, numba's, that of NVIDIA's driver; what there is."""
+    """Return the versions of the installed software: this project, Python, numba and NVIDIA's driver."""
     found = {"threads_cluster": VERSION, "python": platform.python_version()}
     with contextlib.suppress(metadata.PackageNotFoundError):
         found["numba"] = metadata.version("numba")
@@ -79,14 +81,17 @@ def versions(driver: Path = DRIVER) -> dict[str, str]:
 
 
 class Speed:
-    """Bytes/s of the network between two calls."""
+    """Network throughput between two calls, in bytes per second."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last: tuple[float, int, int] | None = None
 
     def of(self, received: int, sent: int) -> dict[str, float]:
-        """Return both speeds since the last call; nothing at the first one, and where a counter began anew."""
+        """Return the received and sent bytes per second since the last call.
+
+        Returns an empty dictionary on the first call and after a counter was reset.
+        """
         before, self._last = self._last, (self._clock(), received, sent)
         if before is None or self._last[0] <= before[0] or received < before[1] or sent < before[2]:
             return {}
@@ -98,9 +103,10 @@ class Speed:
 
 
 class Clock:
-    """Clock of this machine, told with each heartbeat beside how long the answer to the one before took.
+    """Clock of this machine, with the round-trip time of the previous heartbeat.
 
-    A coordinator compares it with Redis' clock: the heartbeat was on its way for about half of that time.
+    A coordinator compares the clock with the clock of Redis. It assumes that a heartbeat travels for half of the round
+    trip.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic) -> None:
@@ -109,29 +115,31 @@ class Clock:
         self._took: float | None = None
 
     def told(self) -> dict[str, float]:
-        """Return the time, seconds since 1970, to be sent now; nothing before a heartbeat was answered."""
+        """Return the fields to send now: the Unix time in seconds and the round-trip time. Empty before the first
+        reply.
+        """
         self._asked = self._clock()
         return {} if self._took is None else {"clock": round(self._wall(), 4), "round_trip_seconds": self._took}
 
     def answered(self) -> None:
-        """Note that the heartbeat was answered now."""
+        """Record that the heartbeat was answered now."""
         if self._asked is not None:
             self._took, self._asked = round(self._clock() - self._asked, 4), None
 
 
 class Disks:
-    """Room on the disks of some folders by name. One that does not answer holds nobody up: what was known is told."""
+    """Free space on the disks of named folders. A disk that does not answer does not delay heartbeats."""
 
     def __init__(self, places: Mapping[str, Path], clock: Callable[[], float] = time.monotonic) -> None:
         self._places = dict(places)
         self._known = Background[list[dict[str, object]]](self._look, [], DISKS_SECONDS, clock)
 
     def read(self) -> list[dict[str, object]]:
-        """Return disk (its number), places, free_bytes and total_bytes of each, as last read; read again in time."""
+        """Return the disk number, folder names, free bytes and total bytes of each disk, and refresh them if due."""
         return self._known.read()
 
     def settle(self) -> None:
-        """Wait for the look that is under way, if one is."""
+        """Wait for the running refresh, if there is one."""
         self._known.settle()
 
     def _look(self) -> list[dict[str, object]]:
@@ -141,7 +149,7 @@ class Disks:
             try:
                 number, room = folder.stat().st_dev, shutil.disk_usage(folder)
             except OSError:
-                continue  # it is made later, or not for this worker
+                continue  # The folder does not exist yet, or this worker does not use it.
             disk = f"{os.major(number)}:{os.minor(number)}"
             places.setdefault(disk, []).append(name)
             found[disk] = {"disk": disk, "places": places[disk], "free_bytes": room.free, "total_bytes": room.total}
@@ -149,7 +157,10 @@ class Disks:
 
 
 def network_namespace(file: Path = Path("/proc/self/ns/net")) -> str:
-    """Number of the network that this process sees, one a host and one a container; 0 where there is but one."""
+    """Return the inode of this process' network namespace, or 0 if the kernel has none.
+
+    Each host and each container with its own network has a different one.
+    """
     try:
         return str(file.stat().st_ino)
     except OSError:
@@ -157,7 +168,7 @@ def network_namespace(file: Path = Path("/proc/self/ns/net")) -> str:
 
 
 class Packages:
-    """Energy of the CPU packages as the kernel counts it (RAPL). Most systems let only root read it."""
+    """Energy of the CPU packages from RAPL counters, which most systems let only root read."""
 
     def __init__(self, folder: Path = RAPL) -> None:
         self._zones = sorted(folder.glob("*-rapl:[0-9]")) if folder.is_dir() else []
@@ -170,7 +181,10 @@ class Packages:
         return None if not readings or None in readings else [one for one in readings if one is not None]
 
     def joules(self) -> float | None:
-        """Since this was made; None where it cannot be read. Counters wrap: call it every few minutes at least."""
+        """Return the energy in joules since this object was created, or None if the counters are not readable.
+
+        Counters wrap around, so call this method at least every few minutes.
+        """
         now = self._read()
         if now is None or self._last is None:
             return None

@@ -1,4 +1,4 @@
-"""Shares a device's time and energy out over the leases that ran on it."""
+"""Distribution of a device's time and energy over the leases that ran on it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Share:
-    """A lease's part of the device."""
+    """Share of a device's time and energy that one lease used."""
 
-    #: Seconds of the device: those in which n leases ran count 1/n for each.
+    #: Device time in seconds. While n leases run, each gets 1/n of the time.
     seconds: float = 0.0
-    #: Energy of the device, shared in the same way; None: the device does not count it.
+    #: Energy in joules, divided in the same way, or None if the device does not measure it.
     joules: float | None = None
 
 
 @dataclass
 class Meter:
-    """All that is read between two changes is split evenly over the leases that ran meanwhile. Thread-safe.
+    """Divides the time and energy between two changes evenly among the running leases. Thread-safe.
 
-    The shares of all leases add up to what the device spent while any ran; what it spends idle belongs to none.
+    The shares of all leases add up to the use of the device while leases ran. Idle use belongs to no lease.
     """
 
-    #: Joules since some moment, or None.
+    #: Function that returns an energy counter in joules, or None.
     energy: Callable[[], float | None] = lambda: None
     clock: Callable[[], float] = time.monotonic
     _running: list[Share] = field(default_factory=list)

@@ -1,6 +1,7 @@
-"""Records profiles on a worker's host: a process samples the devices that this worker has claimed for a profile.
+"""Profile recording on a worker's host, by a child process that samples the devices which this worker has claimed.
 
-It hears of profiles by the answers to beats and does all else in one thread of its own, which no lease waits for.
+The replies to heartbeats announce profiles. All other work happens in the profiler's own thread, so no lease waits for
+it.
 """
 
 from __future__ import annotations
@@ -30,31 +31,31 @@ from jobs.worker.telemetry.recordings import Parcel
 log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
-#: Between two starts of a process that samples, for one profile.
+#: Minimum delay in seconds between two starts of a sampling process for one profile.
 _RESTART_SECONDS = 3.0
-#: Seconds that such a process has to end.
+#: Timeout in seconds for a sampling process to exit.
 _END_SECONDS = 5.0
-#: Share of the free room on its disk that a recording may take.
+#: Maximum share of the free disk space that a recording can use.
 _SHARE = 0.5
 _LEAST_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """Devices that a worker's process can sample beside its host, and how."""
+    """Devices other than the host that a worker's child process can sample, and how to start it."""
 
-    #: The module that does.
+    #: Name of the module that the child process runs.
     module: str = "jobs.worker.telemetry.sampler"
-    #: GPUs, each with uuid, name and index.
+    #: Function that returns the GPUs, each with uuid, name and index.
     gpus: Callable[[], Sequence[Mapping[str, Any]]] = tuple
-    #: As subprocess.Popen; and what is told of the process' end.
+    #: Functions that start the process like subprocess.Popen, and that receive its PID after its exit.
     spawn: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
     gone: Callable[[int], None] = lambda pid: None
 
 
 @dataclass(kw_only=True)
 class _Running:
-    """A process that samples."""
+    """A running sampling process."""
 
     process: subprocess.Popen[bytes]
     recording: Recording
@@ -62,7 +63,7 @@ class _Running:
     _text: bytes = field(default=b"")
 
     def heard(self) -> Recording:
-        """Return the recording as the process told it last."""
+        """Return the most recent progress that the process reported."""
         assert self.process.stdout
         with contextlib.suppress(OSError, ValueError):
             while piece := os.read(self.process.stdout.fileno(), 1 << 16):
@@ -74,7 +75,7 @@ class _Running:
         return self.recording
 
     def end(self) -> None:
-        """Have it write its last line and end; kill it where it does not."""
+        """Ask the process to write its last line and exit. Kill it if it does not exit in time."""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             self.process.communicate(b"stop\n", timeout=_END_SECONDS)
         if self.process.poll() is None:
@@ -83,7 +84,7 @@ class _Running:
 
 
 class Profiler(threading.Thread):
-    """Carries out what a worker hears of profiles."""
+    """Thread that starts, reports, and uploads profile recordings of a worker."""
 
     def __init__(
         self,
@@ -100,14 +101,14 @@ class Profiler(threading.Thread):
         self.running_profiles: dict[str, _Running] = {}
         self._parcels: dict[tuple[str, str], Parcel] = {}
         self._launched: dict[str, float] = {}
-        #: Profiles whose recording here is over: its time, or the room for it.
+        #: Profiles whose recording on this worker has reached its time limit or size limit.
         self._over: set[str] = set()
         self._searched = self._ended = False
         self._wake = threading.Event()
         self._said = ""
 
     def hear(self, heard: Heard) -> None:
-        """Take the answer to a beat. From any thread; it does nothing itself."""
+        """Store the profile orders from a heartbeat's reply, and wake the thread. Can be called from any thread."""
         if heard.profiles is None:
             return
         first = self.current_orders is None
@@ -125,14 +126,14 @@ class Profiler(threading.Thread):
                 while self.round(self.current_orders) and not self._ended:
                     pass
                 self._say("")
-            except (RedisError, recordings.Unusable) as error:  # of a coordinator too
-                self._say(f"profiles wait: {error}")
-            except Exception:  # whatever it is, the worker's work goes on
+            except (RedisError, recordings.Unusable) as error:  # RedisError includes errors of a coordinator.
+                self._say(f"cannot process profiles now: {error}")
+            except Exception:  # Catch every error, because a failed profile must not stop the worker.
                 log.exception("a profile failed")
             time.sleep(ROUND_SECONDS / 2)
 
     def end(self) -> None:
-        """End what samples here; its files stay for the next process."""
+        """Stop the sampling processes. Their files remain for the next process of this worker."""
         self._ended = True
         self._wake.set()
         self.join(timeout=2 * _END_SECONDS)
@@ -140,7 +141,7 @@ class Profiler(threading.Thread):
             running.end()
 
     def round(self, orders: Mapping[str, Order]) -> bool:
-        """Do once what these profiles need; True when parts were sent, and more may be wanted."""
+        """Process all profile orders once. Return True if parts were uploaded and more can follow."""
         self._search()
         for order in orders.values():
             if order.state == "recording" and (not order.hosts or self._host in order.hosts):
@@ -216,17 +217,19 @@ class Profiler(threading.Thread):
             [sys.executable, "-m", self._sampled.module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C ends the worker, and that this
+            start_new_session=True,  # A Ctrl-C must stop only the worker, which then stops this process.
         )
         assert process.stdin and process.stdout
         os.set_blocking(process.stdout.fileno(), False)
-        with contextlib.suppress(OSError):  # it died, as the next round sees
+        with contextlib.suppress(OSError):  # If the process exited, the next round detects it.
             process.stdin.write(json.dumps(asked).encode() + b"\n")
             process.stdin.flush()
         self.running_profiles[order.profile_id] = _Running(
             process=process, recording=recording, granted=frozenset(answer.devices)
         )
-        log.info("samples for a profile", extra={"profile": order.profile_id, "hz": order.hz, "devices": devices})
+        log.info(
+            "started sampling for a profile", extra={"profile": order.profile_id, "hz": order.hz, "devices": devices}
+        )
 
     def _finish(self, profile_id: str) -> None:
         running = self.running_profiles.pop(profile_id)
@@ -237,7 +240,7 @@ class Profiler(threading.Thread):
     # -- collecting -------------------------------------------------------------------------------------------------
 
     def _search(self) -> None:
-        """Take what earlier processes have left, once."""
+        """Collect the recordings of earlier processes, once."""
         if not self._searched:
             self._searched = True
             self._take(recordings.left(self._folder))
@@ -248,16 +251,16 @@ class Profiler(threading.Thread):
                 self._parcels[profile_id, name] = parcel
 
     def _bring(self, profile_id: str) -> bool:
-        """Report what is here of a profile, and send the parts that are wanted; True when some were sent."""
+        """Report the recordings of a profile, and upload the requested parts. Return True if a part was uploaded."""
         mine = [parcel for parcel in self._parcels.values() if parcel.profile_id == profile_id]
         for parcel in mine:
             parcel.pack()
         if trouble := next((parcel.trouble for parcel in mine if parcel.trouble), ""):
-            self._say(f"a recording cannot be packed: {trouble}")
+            self._say(f"cannot compress a recording: {trouble}")
         try:
             answer = self._store.profiles.report(profile_id, self._worker, (), [parcel.recording for parcel in mine])
-        except CoordinatorRejects as error:  # other profiles go on
-            self._say(f"recordings stay here: {error}")
+        except CoordinatorRejects as error:  # Continue with other profiles.
+            self._say(f"cannot upload recordings, so they stay on this host: {error}")
             return False
         sent = [self._settle(parcel, answer) for parcel in mine]
         return any(sent)
@@ -279,7 +282,7 @@ class Profiler(threading.Thread):
         return bool(self.current_orders or self.running_profiles or self._parcels)
 
     def _say(self, what: str) -> None:
-        """Log what is in the way, once until it is another."""
+        """Log a problem once, until another one occurs."""
         if what and what != self._said:
             log.warning("%s", what)
         self._said = what

@@ -1,4 +1,4 @@
-"""Recordings of profiles as files: named, found again after a crash, packed for their way to the cluster."""
+"""Files of profile recordings: their names, recovery after a crash, and compression for upload."""
 
 from __future__ import annotations
 
@@ -19,33 +19,35 @@ from jobs.store.profiles import PART_BYTES, Recording
 
 _NAME = re.compile(r"(?P<profile>[0-9a-f]{16})\.(?P<recording>[A-Za-z0-9._-]{1,100})\.jsonl")
 _PIECE = 1 << 20
-#: Characters of a line that are looked at: no sample has as many.
+#: Maximum length in bytes of an inspected line. Samples are shorter.
 _LINE = 1 << 16
 
 
 class Unusable(Exception):
-    """The folder of recordings cannot be used; says why and what to do."""
+    """The folder of recordings is not usable; the message contains the reason and a solution."""
 
 
 def prepare(folder: Path) -> None:
-    """Make the folder, for this user alone. Raises Unusable."""
+    """Create the folder for recordings, accessible only to this user. Raises Unusable."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         seen = os.lstat(folder)
     except OSError as error:
-        raise Unusable(f"{folder} cannot be made: {error.strerror}; set PROFILE_DIR to a folder of this user") from None
+        raise Unusable(
+            f"cannot create {folder}: {error.strerror}; set PROFILE_DIR to a folder that this user can write"
+        ) from None
     if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o022:
-        detail = "is no folder that only this user can write"
-        raise Unusable(f"{folder} {detail}; set PROFILE_DIR to one")
+        detail = "must be a folder that belongs to this user and that no other user can write"
+        raise Unusable(f"{folder} {detail}; set PROFILE_DIR to such a folder")
 
 
 def path(folder: Path, profile_id: str, recording: str) -> Path:
-    """Return the place of a recording."""
+    """Return the file path of a recording."""
     return folder / f"{profile_id}.{recording}.jsonl"
 
 
 def left(folder: Path, profile_id: str | None = None) -> list[tuple[str, str]]:
-    """Return the recordings of a profile, or of all, that lie in a folder: (profile, recording)."""
+    """Return (profile, recording) for each recording in a folder, of one profile or of all."""
     try:
         found = [match for file in sorted(folder.iterdir()) if (match := _NAME.fullmatch(file.name))]
     except OSError:
@@ -54,7 +56,7 @@ def left(folder: Path, profile_id: str | None = None) -> list[tuple[str, str]]:
 
 
 class Parcel:
-    """A recording that nobody writes any more, held by its lock, and packed in a thread of its own."""
+    """A complete recording, locked by this process, which a background thread compresses."""
 
     def __init__(self, folder: Path, profile_id: str, name: str, descriptor: int) -> None:
         self.profile_id, self.recording = profile_id, Recording(name=name, host="", devices=())
@@ -62,12 +64,12 @@ class Parcel:
         self._packed = self._path.with_suffix(".jsonl.gz")
         self._descriptor = descriptor
         self._packing: threading.Thread | None = None
-        #: Why it could not be packed; empty: it could, or is not yet.
+        #: Error of the last compression, or an empty string.
         self.trouble = ""
 
     @classmethod
     def take(cls, folder: Path, profile_id: str, name: str) -> Parcel | None:
-        """Return a recording; None where somebody writes or sends it, or it is gone."""
+        """Lock a recording and return it, or return None if another process uses it or the file is gone."""
         try:
             descriptor = os.open(path(folder, profile_id, name), os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
@@ -82,24 +84,24 @@ class Parcel:
         return None
 
     def pack(self) -> None:
-        """Begin to pack it, once; `recording` has a size when that is done."""
+        """Start the compression once. Afterwards, `recording` has a size."""
         if self._packing is None:
             self._packing = threading.Thread(target=self._pack, name="pack-profile", daemon=True)
             self._packing.start()
 
     def part(self, number: int) -> bytes:
-        """Return the bytes of a part."""
+        """Return the bytes of a part of the compressed file."""
         with self._packed.open("rb") as file:
             file.seek(number * PART_BYTES)
             return file.read(PART_BYTES)
 
     def release(self) -> None:
-        """Leave it for others."""
+        """Release the lock, so that another process can take the recording."""
         self._settle()
         os.close(self._descriptor)
 
     def remove(self) -> None:
-        """Delete it: it is kept elsewhere, or nobody wants it."""
+        """Delete the files of a recording that is stored elsewhere or no longer needed."""
         self._settle()
         for each in (self._packed, self._path):
             with contextlib.suppress(OSError):
@@ -116,14 +118,14 @@ class Parcel:
             size, sha = _digest(self._packed)
         except OSError as error:
             self.trouble = error.strerror or str(error)
-            self._packing = None  # the next round tries again
+            self._packing = None  # The next round tries again.
             return
         self.trouble = ""
         self.recording = replace(told, size=size, sha=sha)
 
     def _written(self) -> Recording:
         seen = _Seen()
-        # The same lines are the same bytes, so that parts which were sent before a crash count.
+        # Compression must be deterministic, so that parts which were uploaded before a crash stay valid.
         with (
             self._path.open("rb") as raw,
             self._packed.open("wb") as packed,
@@ -136,7 +138,7 @@ class Parcel:
 
 
 class _Seen:
-    """Summary of a recording as it is read: its first line, its last whole one, and how many there are."""
+    """Summary of a recording: its first line, its last complete line, and the number of lines."""
 
     def __init__(self) -> None:
         self._lines = self._bytes = 0

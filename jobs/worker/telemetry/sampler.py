@@ -1,9 +1,9 @@
-"""Sample a host for a profile: `python -m jobs.worker.telemetry.sampler`, a process that a worker starts.
+"""Sample a host for a profile: `python -m jobs.worker.telemetry.sampler`, started by a worker as a child process.
 
-The worker writes a line of JSON to its stdin, `Asked`; the end of stdin, which the death of the worker is too, and a
-second line end it. Each sample is one line of FILE that one write makes, so that what a kill cuts off is the last line
-at most. docs/profiles.md describes the lines. Moments are those of the monotonic clock; the head says when it was what
-time, so that a wall clock that is set moves nothing.
+The worker writes one line of JSON, `Asked`, to stdin. Sampling stops at a second line or when stdin is closed, for
+example because the worker died. Each sample is one line of the file, written by one call, so a kill truncates only the
+last line. docs/profiles.md describes the lines. Times are monotonic; the first line contains the matching wall time, so
+changes of the wall clock do not shift samples.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import psutil
 
 from jobs.worker.telemetry.host import Packages
 
-#: Figures beside time of processors, bytes of the network and energy move no more often than so many times a second.
+#: Maximum sampling rate in hertz, except for CPU time, network bytes and energy.
 SLOW_HZ = 10
-#: Bytes that are left for the last line of a file.
+#: Space in bytes that is reserved for the last line of a file.
 _LAST_LINE = 4096
-#: Seconds between two lines to the worker.
+#: Interval in seconds between progress messages to the worker.
 _TOLD_SECONDS = 1.0
-#: Of a GPU: name in a sample -> field of `gpu_worker.telemetry.Sample`.
+#: GPU measurements: name in a sample -> field of `gpu_worker.telemetry.Sample`.
 GPU_FIELDS = {
     "u": "utilization_ratio",
     "s": "sm_active_ratio",
@@ -44,31 +44,31 @@ GPU_FIELDS = {
 
 
 class Gpus(Protocol):
-    """Where figures of GPUs come from. What cannot be told is None."""
+    """Source of GPU measurements. A value that is not available is None."""
 
     def sample(self, uuid: str) -> Any: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Request of a worker."""
+    """Request of a worker to record a profile."""
 
     file: str
     hz: int
-    #: Seconds after which it ends by itself.
+    #: Maximum duration of the recording in seconds.
     seconds: float
-    #: Bytes that the file has at most.
+    #: Maximum size of the file in bytes.
     most: int
-    #: The host's own figures are wanted.
+    #: True to record the host's own measurements.
     host: bool
-    #: GPUs by their UUIDs.
+    #: UUIDs of the GPUs to sample.
     gpus: tuple[str, ...]
-    #: First line of the file, without what only this process knows.
+    #: First line of the file, without the fields that only this process knows.
     head: Mapping[str, Any]
 
 
 class Lines:
-    """A file of lines, each written at once; a line that could not be written whole spoils no other."""
+    """Writer of a file of lines, each written by one call. A truncated line does not corrupt other lines."""
 
     def __init__(self, descriptor: int, most: int) -> None:
         self._descriptor, self._most = descriptor, most
@@ -77,11 +77,11 @@ class Lines:
 
     @property
     def full(self) -> bool:
-        """True when there is room for the last line alone."""
+        """Return True if the file has space only for the last line."""
         return self.bytes > self._most - _LAST_LINE
 
     def write(self, line: Mapping[str, Any]) -> bool:
-        """Write a line; False where the disk does not take it."""
+        """Write a line. Return False if the write failed or was incomplete."""
         data = b"\n" * self._torn + json.dumps(line, separators=(",", ":")).encode() + b"\n"
         try:
             written = os.write(self._descriptor, data)
@@ -93,13 +93,13 @@ class Lines:
 
 
 class HostFigures:
-    """Figures of this host: counters that only grow, and the memory in use."""
+    """Measurements of this host: monotonic counters, and the memory in use."""
 
     def __init__(self) -> None:
         self._packages = Packages()
 
     def fast(self) -> dict[str, float | int]:
-        """Core-seconds since the machine's start, bytes of the network, joules since this was made."""
+        """Return busy CPU seconds since boot, bytes of network traffic, and joules since this object was created."""
         network, joules = psutil.net_io_counters(), self._packages.joules()
         return {
             "cpu": round(busy_seconds(psutil.cpu_times()), 2),
@@ -108,7 +108,7 @@ class HostFigures:
         }
 
     def slow(self) -> dict[str, float | int]:
-        """Bytes of memory in use, bytes of disks."""
+        """Return the memory in use and the disk traffic, in bytes."""
         memory, disk = psutil.virtual_memory(), _disks()
         return {
             "m": memory.total - memory.available,
@@ -117,19 +117,19 @@ class HostFigures:
 
 
 def busy_seconds(times: Any) -> float:
-    """Return what of the time of all processors was not idle. Time of guests is within that of users."""
+    """Return the CPU time in seconds that was not idle. Guest time is not added, because user time includes it."""
     idle = times.idle + getattr(times, "iowait", 0.0)
     return float(sum(times) - idle - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0))
 
 
 def _disks() -> Any:
-    with contextlib.suppress(RuntimeError, OSError):  # no /proc/diskstats in some containers
+    with contextlib.suppress(RuntimeError, OSError):  # /proc/diskstats is missing in some containers.
         return psutil.disk_io_counters(nowrap=False)
     return None
 
 
 class Changes:
-    """Leaves out of samples what is as in the one before."""
+    """Filter that removes unchanged values from consecutive samples."""
 
     def __init__(self) -> None:
         self._last: dict[str, Any] = {}
@@ -141,7 +141,7 @@ class Changes:
 
 
 class Sampler:
-    """Takes the samples of one recording."""
+    """Records the samples of one recording."""
 
     def __init__(
         self,
@@ -157,13 +157,13 @@ class Sampler:
         self._clock, self._wait, self._tell = clock, wait, tell
         self._host = HostFigures() if asked.host else None
         self._changes = {device: Changes() for device in ("", *asked.gpus)}
-        #: A sample in so many has all figures.
+        #: Number of samples per sample that includes slow measurements.
         self._every = max(1, round(asked.hz / SLOW_HZ))
         self.samples = self.missed = 0
         self._began = self._told = 0.0
 
     def run(self) -> str:
-        """Sample until `wait` says why to end, the time is over, or the file full; return why."""
+        """Sample until `wait` returns a reason, the time is over, or the file is full. Return the reason."""
         self._began = self._clock()
         self._lines.write({**self._asked.head, "wall": round(time.time(), 4), "t": round(self._began, 4)})
         reason, number = "", 0
@@ -182,7 +182,7 @@ class Sampler:
         return reason
 
     def progress(self) -> dict[str, float | int]:
-        """Return how far it is, and what it took."""
+        """Return the progress of the recording and the CPU time that it used."""
         return {
             "samples": self.samples,
             "missed": self.missed,
@@ -208,7 +208,7 @@ class Sampler:
             self.samples += 1
         else:
             self.missed += 1
-            self._changes = {device: Changes() for device in self._changes}  # the next has all
+            self._changes = {device: Changes() for device in self._changes}  # The next sample contains all values.
 
     def _of_gpus(self, gpus: Gpus) -> dict[str, Any]:
         changed = {}
@@ -222,7 +222,7 @@ class Sampler:
 
 
 def _waits(descriptor: int) -> Callable[[float], str]:
-    """Return what waits, and says why to end when the worker does, or is gone."""
+    """Return a function that waits on a descriptor, and returns why to stop if the worker requests it or has exited."""
 
     def wait(seconds: float) -> str:
         ready, _, _ = select.select([descriptor], [], [], seconds)
@@ -234,7 +234,7 @@ def _waits(descriptor: int) -> Callable[[float], str]:
 
 
 def _tells(descriptor: int) -> Callable[[str], None]:
-    """Return what tells the worker a line, or leaves it out where nobody reads."""
+    """Return a function that sends a line to the worker, or drops the line if the worker does not read."""
     os.set_blocking(descriptor, False)
 
     def tell(line: str) -> None:
@@ -245,22 +245,22 @@ def _tells(descriptor: int) -> Callable[[str], None]:
 
 
 def _asked(descriptor: int) -> Asked:
-    """Return what the first line of a descriptor asks for. Nothing is read behind it."""
+    """Return the request on the descriptor's first line, without reading beyond it."""
     text = b""
     while not text.endswith(b"\n"):
         byte = os.read(descriptor, 1)
         if not byte:
-            raise SystemExit(2)  # the worker is gone
+            raise SystemExit(2)  # The worker has exited.
         text += byte
     words = json.loads(text)
     return Asked(**{**words, "gpus": tuple(words["gpus"])})
 
 
 def main(gpus: Callable[[], Gpus | None] = lambda: None) -> int:
-    """Sample as stdin asks."""
+    """Record a profile as requested on stdin."""
     asked = _asked(sys.stdin.fileno())
     descriptor = os.open(asked.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    # As long as this process lives, nobody else takes the file for one that was left.
+    # The lock prevents other processes from treating the file as abandoned while this process runs.
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     sampler = Sampler(
         asked,
