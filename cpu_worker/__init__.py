@@ -1,1 +1,1 @@
-"""The CPU worker: a parent that leases, beats and commits, and child processes that compute."""
+"""CPU worker. A parent process takes leases, sends heartbeats and commits results; child processes compute."""

@@ -1,4 +1,4 @@
-"""Composes and runs one CPU worker: `python -m cpu_worker`."""
+"""Entry point of a CPU worker: `python -m cpu_worker`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ log = logging.getLogger("cpu_worker")
 
 
 def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
-    """Start the children all at once; return them warm. One compiles: the others find its work in the cache.
+    """Start one child process per lane and return the lanes once their kernels are compiled. Raises CannotStart.
 
-    The worker refuses kinds whose kernels give wrong known answers after they are compiled again. Raises CannotStart,
-    and leaves no child behind then.
+    One child compiles each kernel; the others load it from the cache. If a kernel returns a wrong known answer even
+    after recompilation, the worker refuses its kind. If the start fails, all children are stopped.
     """
     lanes: list[ChildLane] = []
     try:
@@ -36,33 +36,33 @@ def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
         if wrong := all_wrong(warmed):
             warmed = compile_again(lanes, wrong)
         log.info("kernels ready", extra={"seconds": warmed[0].seconds if warmed else {}})
-    except BaseException as error:  # including one from a signal that stops the worker
+    except BaseException as error:  # also catches the exception of a signal that stops the worker
         close(lanes)
         if isinstance(error, LaneDied):
-            raise CannotStart(f"{error} while its kernels were compiled; see the lines above") from error
+            raise CannotStart(f"{error} during kernel compilation; see the log lines above") from error
         raise
     for kind, why in all_wrong(warmed).items():
         worker.refuse(kind, why)
     if unkept := all_unkept(warmed):
-        log.warning("compiled code cannot be stored; the next start compiles again", extra={"unkept": unkept})
+        log.warning("cannot store compiled code; the next start compiles it again", extra={"unkept": unkept})
     if removed := [name for one in warmed for name in one.removed]:
-        log.info("compiled code that nothing used for a month was removed", extra={"folders": removed})
+        log.info("removed compiled code that was unused for a month", extra={"folders": removed})
     return lanes
 
 
 def all_wrong(warmed: Iterable[WarmUpResult]) -> dict[str, str]:
-    """Return why, by kind, for those that are wrong in any lane."""
+    """Return the kinds whose kernels failed in any lane, mapped to the reason."""
     return {kind: why for one in warmed for kind, why in one.wrong.items()}
 
 
 def all_unkept(warmed: Iterable[WarmUpResult]) -> dict[str, str]:
-    """Return why compiled code is not stored, by kind, for the kinds whose code no lane has stored."""
+    """Return the kinds whose compiled code no lane could store, mapped to the reason."""
     return {kind: why for one in warmed for kind, why in one.unkept.items()}
 
 
 def compile_again(lanes: Sequence[ChildLane], wrong: Mapping[str, str]) -> list[WarmUpResult]:
-    """Have the first lane compile these kinds whatever the cache holds, then the others load them. Raises LaneDied."""
-    log.warning("compiled code is wrong and is compiled again", extra={"wrong": wrong})
+    """Recompile these kinds in the first lane, then let the other lanes load the new code. Raises LaneDied."""
+    log.warning("compiled code returned wrong answers; compiling it again", extra={"wrong": wrong})
     first, *others = lanes
     first.replace(wrong)
     warmed = first.warm_up()
@@ -72,7 +72,7 @@ def compile_again(lanes: Sequence[ChildLane], wrong: Mapping[str, str]) -> list[
 
 
 def close(lanes: list[ChildLane]) -> None:
-    """End the children, which would outlive a signal."""
+    """Stop the child processes, which ignore SIGINT and SIGTERM."""
     for lane in lanes:
         lane.close()
 

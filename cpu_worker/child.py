@@ -1,4 +1,4 @@
-"""A lane's child process: it computes and answers over a pipe. The only place of a CPU worker with numba."""
+"""Child process of a lane: computes and answers over a pipe. Only child processes of a CPU worker load numba."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from jobs.kinds import code_sets, compiled_code, registry
 from jobs.models import Device, Spec
 from jobs.worker import execution, known_answers
 
-#: Slots of the array shared with the parent.
+#: Indexes in the array shared with the parent: the stop flag, and the progress.
 STOP, UPTO = 0, 1
-#: A tick costs a system call only this often.
+#: Interval in seconds between checks that the parent process is alive.
 _ORPHAN_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class WarmUpResult:
-    """Outcome of a warm-up, by kind."""
+    """Result of a warm-up, keyed by kind."""
 
-    #: Seconds until it was ready, checking included.
+    #: Seconds until the kind was ready, including the known-answer check.
     seconds: dict[str, float] = field(default_factory=dict)
-    #: Why it must not be used.
+    #: Reason why the kind's kernel must not be used.
     wrong: dict[str, str] = field(default_factory=dict)
-    #: Folders of compiled code that it removed, since nothing had used them for long.
+    #: Names of the folders of unused compiled code that the warm-up removed.
     removed: list[str] = field(default_factory=list)
-    #: Why compiled code is not stored for the next start.
+    #: Reason why compiled code is not stored for the next start.
     unkept: dict[str, str] = field(default_factory=dict)
 
 
 def main(pipe: Connection, shared: Any, parent: int, recompile: Collection[str] = ()) -> None:
-    """Warm the kernels, say which are ready, then answer requests until the pipe closes. `shared`: see STOP and UPTO;
-    `recompile`: kinds whose compiled code is wrong.
+    """Warm up the kernels, report which are ready, then answer requests until the pipe closes.
+
+    `shared` is the array indexed by STOP and UPTO. `recompile` names the kinds whose stored code is wrong.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -56,10 +57,10 @@ def main(pipe: Connection, shared: Any, parent: int, recompile: Collection[str] 
 
 
 def warm(recompile: Collection[str] = ()) -> WarmUpResult:
-    """Compile every kernel or load it from the cache, and check it against what is known; remove what nothing uses.
+    """Compile every kernel or load it from the cache, check its known answers, and remove unused compiled code.
 
-    Kinds that another process is compiling come last, so that several compile different kinds at the same time. Kinds
-    in `recompile` are compiled even if the cache has them.
+    A kind that another process is compiling is loaded last, so that several processes compile different kinds at the
+    same time. Kinds in `recompile` are compiled even if the cache has them.
     """
     warmed = WarmUpResult()
     for wait in (False, True):
@@ -80,21 +81,21 @@ def _warm(kind: str, warmed: WarmUpResult) -> None:
         known_answers.check(kind, Device.CPU)
     except known_answers.WrongAnswer as error:
         warmed.wrong[kind] = str(error)
-    except Exception as error:  # whatever it is, other kinds have work too
+    except Exception as error:  # any error disables only this kind; the worker still computes the others
         traceback.print_exc()
         warmed.wrong[kind] = f"{type(error).__name__}: {error}"
     warmed.seconds[kind] = round(time.perf_counter() - started, 3)
 
 
 def _die_with(parent: int) -> None:
-    """End this process when its parent is gone: a killed one must not leave its children computing."""
+    """Exit when the parent process has exited, so that a killed worker leaves no child computing."""
     while os.getppid() == parent:
         time.sleep(_ORPHAN_SECONDS)
     os._exit(1)
 
 
 def compute_lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_seconds: float) -> Any:
-    """Compute a lease: (upto, encoded partial, seconds) or the KernelFailed."""
+    """Compute a lease and return (upto, encoded partial, seconds), or the KernelFailed error."""
     deadline = time.monotonic() + long_seconds
 
     def tick(upto: int) -> bool:
@@ -109,7 +110,7 @@ def compute_lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_sec
 
 
 def compute_small(shared: Any, jobs: list[tuple[str, Spec, int]]) -> list[Any]:
-    """Compute small jobs: each is a Whole or the KernelFailed. UPTO is the place of the one that is computed."""
+    """Compute small jobs and return a Whole or a KernelFailed error for each. UPTO is the index of the current job."""
     answers = []
     for shared[UPTO], (kind, spec, total) in enumerate(jobs):
         answers.append(_compute_whole(kind, spec, total))
@@ -124,7 +125,7 @@ def _compute_whole(kind: str, spec: Spec, total: int) -> Any:
 
 
 def _derive(shared: Any, kind: str, spec: Spec, gathered: Gathered) -> Any:
-    """Derive a job's result, or return the KernelFailed."""
+    """Derive a job's result, or return the KernelFailed error."""
     try:
         return execution.derive(kind, spec, gathered)
     except errors.KernelFailed as failure:

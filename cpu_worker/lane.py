@@ -1,4 +1,4 @@
-"""A handle of the parent on one child process: it sends work, waits, kills and replaces the child."""
+"""The parent's handle of one child process: sends work, waits for answers, kills and replaces the child."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ from jobs.worker.lanes import LONG_SECONDS, LaneDied, Task
 
 log = logging.getLogger(__name__)
 
-#: Seconds between a stop flag and giving the lease up, by how the task was asked to stop: commit what is done, or drop.
+#: Seconds until a stopped task loses its lease, by stop mode: 1 commits the finished part, 2 drops the lease.
 GRACE_SECONDS = {1: 5.0, 2: 0.5}
-#: Seconds between a stop flag and the kill: a chunk of 200 ms takes longer on a loaded machine, a new child longer yet.
+#: Seconds between a stop flag and the kill. A chunk (200 ms) takes longer on a loaded machine, and a restart longer
+#: still.
 LATE_SECONDS = 5.0
-#: Small jobs take milliseconds; a child that needs this long for a handful hangs.
+#: Timeout in seconds for a batch of small jobs, each of which should take milliseconds.
 SMALL_SECONDS = 30.0
-#: A result of tens of megabytes takes seconds; more of them on a loaded machine.
+#: Timeout in seconds for deriving a result. A result of tens of megabytes takes seconds, more on a loaded machine.
 DERIVE_SECONDS = 300.0
-#: Signals by which a process ends whose code does what it must not.
+#: Signals that kill a process when its code crashes.
 CRASHES = (signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
-#: Seconds between the end of a child's pipe and its own.
+#: Timeout in seconds for a child to exit after its pipe has closed.
 END_SECONDS = 10.0
-#: How often the parent looks at a task's stop flag.
+#: Interval in seconds at which the parent checks a task's stop flag.
 LOOK_SECONDS = 0.05
 
 spawn_context = multiprocessing.get_context("spawn")
 
 
 class ChildLane:
-    """A `jobs.worker.lanes.Lane` whose work happens in a spawned process.
+    """A `jobs.worker.lanes.Lane` that computes in a spawned child process.
 
-    Its worker takes no work of the kinds `refused`. `retire` is told when a new child must refuse another one, and all
-    its siblings may be as wrong: a worker that is started again finds out.
+    The lane accepts no work of the kinds in `refused`. It calls `retire` if a restarted child must refuse another kind:
+    the other lanes may be affected too, and only a restart of the worker checks them.
     """
 
     def __init__(
@@ -67,19 +68,21 @@ class ChildLane:
 
     @property
     def ready(self) -> bool:
-        """True while its child is alive, warm and without work."""
+        """Whether the child is alive, has compiled its kernels, and is idle."""
         return self._free and self.child_process.is_alive()
 
     @property
     def at(self) -> int:
-        """Place of the small job that its child is at, or was when it died."""
+        """Index of the small job that the child is computing, or was computing when it died."""
         return int(self._shared[child.UPTO])
 
     def _start(self, recompile: Collection[str] = ()) -> None:
-        """Raises OSError where no process can be had; the lane keeps the one that ended."""
-        #: The child is warm and waits for work.
+        """Start a child process. If this raises OSError, the lane keeps the handle of the old process, which has
+        exited.
+        """
+        #: Whether the child has compiled its kernels and is idle.
         self._free = False
-        #: Until when a child that did not stop in time may still answer; monotonic seconds.
+        #: Monotonic time in seconds until which a child that did not stop in time can still answer.
         self._late_until = 0.0
         ours, theirs = spawn_context.Pipe()
         shared = spawn_context.RawArray("q", 2)
@@ -91,13 +94,13 @@ class ChildLane:
         self.restarts += 1
 
     def warm_up(self) -> WarmUpResult:
-        """Waits until the child's kernels are compiled and checked. Raises LaneDied when it ends before."""
+        """Wait until the child's kernels are compiled and checked. Raises LaneDied if the child exits first."""
         warmed: WarmUpResult = self._receive()
         self._free = True
         return warmed
 
     def first_warm_up(self) -> WarmUpResult:
-        """Waits likewise. Where loaded code crashes the child, none of its kernels may be used."""
+        """Wait for the first warm-up. If loaded code crashes the child, report all kernels as wrong."""
         try:
             return self.warm_up()
         except LaneDied as died:
@@ -107,22 +110,27 @@ class ChildLane:
             return WarmUpResult(wrong=dict.fromkeys(registry.computed_on(Device.CPU), str(died)))
 
     def mend(self) -> None:
-        """Waits until the lane is ready again: for a child that is late, else for another. Raises LaneDied."""
+        """Make the lane ready again: wait for a late child, or replace it. Raises LaneDied."""
         if not self._has_come_late():
             self.replace()
             if wrong := self._unknown(self.first_warm_up()):
-                log.warning("compiled code is wrong and is compiled again", extra={"lane": self.name, "wrong": wrong})
+                log.warning(
+                    "compiled code returned wrong answers; compiling it again",
+                    extra={"lane": self.name, "wrong": wrong},
+                )
                 self.replace(wrong)
                 self._refuse(self._unknown(self.warm_up()))
 
     def _unknown(self, warmed: WarmUpResult) -> dict[str, str]:
-        """Return why kernels are wrong, by kind, of those that the worker computes."""
+        """Return the newly found wrong kernels, mapped to the reason; kinds that the worker already refuses are
+        excluded.
+        """
         return {kind: why for kind, why in warmed.wrong.items() if kind not in self._refused}
 
     def _refuse(self, wrong: Mapping[str, str]) -> None:
         for kind, why in wrong.items():
             self._free = False
-            self._retire(f"the kernel of {kind} is wrong though it was compiled again: {why}")
+            self._retire(f"the kernel of {kind} is still wrong after recompilation: {why}")
         if wrong:
             raise LaneDied(f"lane {self.name}: wrong kernels: {', '.join(sorted(wrong))}", touched=False)
 
@@ -163,19 +171,21 @@ class ChildLane:
         dropped: Callable[[], bool] = lambda: False,
     ) -> Any:
         if not self.ready:
-            raise LaneDied(f"lane {self.name}: its process ended while it was idle", touched=False)
+            raise LaneDied(f"lane {self.name}: its process exited while idle", touched=False)
         self._shared[child.STOP], self._shared[child.UPTO] = 0, task.grant.lo if task else 0
         self._free = False
         try:
             self._pipe.send(message)
             answer = self._receive(task, patience, dropped)
-        except OSError as error:  # its pipe is broken
+        except OSError as error:  # the pipe is broken
             raise LaneDied(f"lane {self.name}: {error}") from error
         self._free = True
         return answer
 
     def _has_come_late(self) -> bool:
-        """Waits for the answer that nobody wants any more: its child is warm."""
+        """Wait for the answer of a cancelled task, so that the child can be reused. Return False if it does not arrive
+        in time.
+        """
         patience = self._late_until - time.monotonic()
         if patience <= 0 or not wait([self._pipe, self.child_process.sentinel], timeout=patience):
             return False
@@ -185,18 +195,20 @@ class ChildLane:
         return self.ready
 
     def replace(self, recompile: Collection[str] = ()) -> None:
-        """Ends the child and starts another, which compiles the kinds `recompile` whatever the cache holds of them."""
+        """Kill the child and start a new one, which recompiles the kinds in `recompile`."""
         with self._replacing:
             if self._closed:
-                raise LaneDied(f"lane {self.name}: the worker ends")
+                raise LaneDied(f"lane {self.name}: the worker is stopping")
             self._end()
             self._start(recompile)
 
     def _receive(
         self, task: Task | None = None, patience: float = math.inf, dropped: Callable[[], bool] = lambda: False
     ) -> Any:
-        """Return the child's next answer. LaneDied when it dies, stops too late, takes over `patience` seconds, or
-        `dropped` says that nobody wants it: the child may be compiling, and looks at no flag then.
+        """Return the child's next answer. Raises LaneDied if the child dies, stops too late or exceeds `patience`
+        seconds.
+
+        Also raises LaneDied if `dropped` returns True, because a child that is compiling does not check the stop flag.
         """
         deadline = time.monotonic() + patience
         while True:
@@ -204,12 +216,12 @@ class ChildLane:
             if self._pipe.poll():
                 return self._read()
             if not self.child_process.is_alive():
-                raise LaneDied(f"lane {self.name}: its process ended with {self.child_process.exitcode}")
+                raise LaneDied(f"lane {self.name}: its process exited with {self.child_process.exitcode}")
             if time.monotonic() > deadline or (task and self._outlives_a_stop(task)):
                 raise LaneDied(f"lane {self.name}: its process did not stop")
             if dropped():
                 self._late_until = time.monotonic() + LATE_SECONDS
-                raise LaneDied(f"lane {self.name}: what it computes was cancelled")
+                raise LaneDied(f"lane {self.name}: the task was cancelled")
 
     def _outlives_a_stop(self, task: Task) -> bool:
         self._shared[child.STOP] = task.stop
@@ -229,7 +241,7 @@ class ChildLane:
         self._pipe.close()
 
     def close(self) -> None:
-        """Kills the child for good and waits for it."""
+        """Kill the child permanently and wait until it has exited."""
         with self._replacing:
             self._closed = True
             self._end()

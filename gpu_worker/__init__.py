@@ -1,1 +1,1 @@
-"""The GPU worker: one process that owns one GPU, with two leases in flight so that the device never waits."""
+"""GPU worker: one process that uses one GPU. It keeps two leases in flight so that the GPU is never idle."""

@@ -1,4 +1,4 @@
-"""Composes and runs one GPU worker: `python -m gpu_worker`."""
+"""Entry point of a GPU worker: `python -m gpu_worker`."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from jobs.worker.telemetry.profiler import Sampled
 
 log = logging.getLogger("gpu_worker")
 
-#: Leases in flight: while one's result is merged and the next is asked for, the other computes.
+#: Number of leases in flight: while one result is merged and the next lease requested, the other lease is computed.
 LANES = 2
-#: Characters of the reason why a GPU gets no work, at most.
+#: Maximum length in characters of the reason why a GPU gets no work.
 _MOST_WORDS = 300
-#: Seconds between two tries of a parked worker to claim a GPU.
+#: Interval in seconds at which a parked worker tries to claim a GPU.
 PARKED_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A host: its telemetry, and a way to open a GPU. Tests bring a pretended one."""
+    """Access to a host's GPUs: telemetry, and a function that opens a GPU. Tests provide a fake."""
 
     telemetry: Callable[[], telemetry.Provider] = Nvml
     open: Callable[[str, int], gpu.Device] = CupyDevice
 
 
 def find(settings: Settings, machine: Machine) -> tuple[telemetry.Provider, list[telemetry.HostGpu]]:
-    """The GPUs that this worker may claim. NoGpu says why there is none."""
+    """Return the GPUs that this worker may claim. Raises NoGpu with the reason if there are none."""
     if settings.gpu_enabled == "false":
         raise NoGpu("GPU_ENABLED=false")
     try:
@@ -90,7 +90,7 @@ def run(settings: Settings, machine: Machine = Machine()) -> int:
         log.error("%s", error)
         return 1
     finally:
-        if not work.gave_way:  # else the process that follows does, when nothing of this one is left on the GPU
+        if not work.gave_way:  # after a restart, the new process releases the claim
             claim.end()
         provider.close()
     if work.gave_way and not code:
@@ -100,14 +100,14 @@ def run(settings: Settings, machine: Machine = Machine()) -> int:
 
 def _without(settings: Settings, error: NoGpu) -> int:
     if settings.gpu_enabled == "true":
-        log.error("%s. GPU_ENABLED=true needs one: mend that, or set GPU_ENABLED=auto", error)
+        log.error("%s. GPU_ENABLED=true requires a GPU: fix the problem, or set GPU_ENABLED=auto", error)
         return 1
-    log.warning("this worker ends without work: %s. CPU workers go on: python -m cpu_worker", error)
+    log.warning("this worker exits without work: %s. CPU workers are not affected: python -m cpu_worker", error)
     return 0
 
 
 class Work:
-    """Life of one process: without a GPU while programs have them, then with one, until it ends or gives way."""
+    """Lifetime of one worker process: waits for a GPU if programs use it, computes, then exits or yields the GPU."""
 
     def __init__(
         self, settings: Settings, machine: Machine, provider: telemetry.Provider, claim: Claim, link: Link
@@ -119,7 +119,7 @@ class Work:
         self._worker = Worker(
             settings, Device.GPU, LANES, self._row, sampled=Sampled(module="gpu_worker.sampler", gpus=self._own)
         )
-        #: The GPU goes to programs that wait for it.
+        #: Whether this process yields the GPU to a waiting program.
         self.gave_way = False
 
     def serve(self) -> int:
@@ -127,7 +127,7 @@ class Work:
         return self._worker.run(self._link, self._start, self._ended.set, Meter(energy=self._joules))
 
     def _own(self) -> list[dict[str, Any]]:
-        """Return the GPU that this worker has, as a profile names it."""
+        """Return the claimed GPU as a profile lists it; empty if there is no claim."""
         gpu = self._claim.gpu
         return [] if gpu is None else [{"uuid": gpu.uuid, "name": gpu.name, "index": gpu.index}]
 
@@ -135,7 +135,9 @@ class Work:
         return self._provider.joules(self._claim.gpu.uuid) if self._claim.gpu else None
 
     def _row(self) -> Row:
-        """Return what the heartbeat says of the GPU; renew the claim to it, and give it up where it is due."""
+        """Return the GPU fields of the heartbeat. Also renew the claim, and yield the GPU if a waiting program has
+        priority.
+        """
         gpu = self._claim.gpu
         if gpu is None:
             return {}
@@ -144,8 +146,8 @@ class Work:
         priority = slot.facts.priority if slot else ""
         busy = bool(slot or (server and server.busy()))
         if not self._claim.renew(priority or (Priority.NORMAL if busy else "")):
-            self._worker.retire(f"another worker has claimed {gpu.uuid}")
-        elif why := self._health.look(gpu):  # it keeps the GPU: a program would not fare better
+            self._worker.retire(f"another worker has claimed GPU {gpu.uuid}")
+        elif why := self._health.look(gpu):  # the worker keeps its claim, because a program would fail on this GPU too
             return {**self._describe_gpu(gpu), "cordoned": why[:_MOST_WORDS], **self._out_of_service(busy)}
         elif self._sharing.gives_way(self._claim.wanted, busy, priority) and server and not server.stopping:
             self._give_way(server)
@@ -155,18 +157,18 @@ class Work:
         return {"gpus": json.dumps([telemetry.describe_gpu(gpu, self._provider.sample(gpu.uuid))])}
 
     def _out_of_service(self, busy: bool) -> Row:
-        """Return the state of a worker whose GPU is sick, unless it ends."""
+        """Return the state fields of a worker whose GPU is faulty; empty if the worker is stopping."""
         server = self._worker.server
         return {} if server is None or server.stopping else {"state": "draining" if busy else "drained"}
 
     def _give_way(self, server: Server) -> None:
         log.info(
-            "a program waits for the GPU: this worker commits what it has, and starts anew without it",
+            "a program waits for the GPU: committing finished work, then restarting without the GPU",
             extra={"wanted": self._claim.wanted},
         )
         self.gave_way = True
         server.stop()
-        os.kill(os.getpid(), signal.SIGINT)  # SIGTERM is of others, and means the end
+        os.kill(os.getpid(), signal.SIGINT)  # not SIGTERM, which means that somebody else stops the worker
 
     # -- beginning --------------------------------------------------------------------------------------------------
 
@@ -176,11 +178,11 @@ class Work:
         gpu = self._claim.gpu
         assert gpu is not None
         log.info("claimed a GPU", extra={"gpu": gpu.uuid, "index": gpu.index, "name_": gpu.name})
-        if not self._health.look(gpu):  # a context on a sick GPU may hang
+        if not self._health.look(gpu):  # creating a CUDA context on a faulty GPU can hang
             opened = open_device(self._settings, self._machine, gpu.uuid)
             log.info("self-test passed", extra={"seconds": opened})
             if unkept := code_sets.unkept():
-                log.warning("compiled code cannot be stored; the next start compiles again", extra={"unkept": unkept})
+                log.warning("cannot store compiled code; the next start compiles it again", extra={"unkept": unkept})
         self._sharing = Sharing()
         most, known = self._settings.gpu_batch_size, self._health.why
         return [StreamLane(str(number), most, self._retire, self._sick, known) for number in range(LANES)]
@@ -189,8 +191,8 @@ class Work:
         return self._health.look(self._claim.gpu)
 
     def _wait_for_programs(self) -> None:
-        """Wait, without a CUDA context, until a GPU is free that no program waits for."""
-        log.info("programs have the GPU, or wait for it: this worker is parked until it is free")
+        """Wait, without a CUDA context, until a GPU is free and no program is waiting for it."""
+        log.info("programs use the GPU or wait for it: parked until the GPU is free")
         self._worker.phase = "parked"
         while self._claim.gpu is None:
             time.sleep(PARKED_SECONDS)
@@ -199,7 +201,7 @@ class Work:
         self._worker.phase = "starting"
 
     def _waiting(self) -> str:
-        """Return the highest priority of jobs that wait for GPU workers alone; empty for none."""
+        """Return the highest priority of jobs in GPU-only queues, or an empty string."""
         listened = queues.for_worker(Device.GPU)
         counts = self._link.store.slots.waiting(listened)
         names = [queue for queue, count in zip(listened, counts, strict=True) if count]
@@ -208,12 +210,12 @@ class Work:
     # -- ends -------------------------------------------------------------------------------------------------------
 
     def _retire(self, why: str) -> None:
-        log.error("%s; this worker gives its leases back and ends", why)
+        log.error("%s; this worker returns its leases and exits", why)
         self._worker.retire(why)
 
     @staticmethod
     def _hung(why: str) -> None:
-        log.error("%s; this process ends at once", why)
+        log.error("%s; this process exits immediately", why)
         os._exit(1)
 
     def _watch(self) -> None:
@@ -224,14 +226,14 @@ class Work:
 
 
 def open_device(settings: Settings, machine: Machine, uuid: str) -> dict[str, float]:
-    """Makes the GPU this process' device and has it answer what is known; seconds by kind. Raises CannotStart."""
+    """Open the GPU, run the self-test on it, and return its seconds by kind. Raises CannotStart."""
     show_one_gpu(uuid)
     try:
         gpu.use(machine.open(uuid, settings.gpu_memory_limit * 2**20))
         return selftest.run()
     except selftest.SelfTestFailed as error:
         raise CannotStart(f"the GPU {uuid} failed its self-test and gets no work: {error}") from error
-    except Exception as error:  # of CUDA's compiler, of CuPy: whatever it is, this worker must not take work
+    except Exception as error:  # any error of CuPy or the CUDA compiler means that this worker must not take work
         raise CannotStart(f"the GPU {uuid} cannot be used: {type(error).__name__}: {error}") from error
 
 

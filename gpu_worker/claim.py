@@ -1,4 +1,4 @@
-"""Which GPU this worker uses: a free one of its host, claimed by UUID, so that several take different ones."""
+"""Claims a free GPU of the host by UUID, so that several workers use different GPUs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ log = logging.getLogger(__name__)
 
 
 class NoGpu(Exception):
-    """There is none to use; the message says why and what to do."""
+    """No GPU is available. The message contains the reason and what to do."""
 
 
 def filter_visible(gpus: Sequence[HostGpu], visible: str) -> list[HostGpu]:
-    """Those that CUDA_VISIBLE_DEVICES names, by number or UUID (its beginning is enough); all when it is empty."""
+    """Return the GPUs listed in CUDA_VISIBLE_DEVICES by index or UUID prefix; all GPUs if it is empty."""
     if not visible:
         return list(gpus)
     names = [name.strip() for name in visible.split(",") if name.strip()]
@@ -26,19 +26,20 @@ def filter_visible(gpus: Sequence[HostGpu], visible: str) -> list[HostGpu]:
 
 
 class Claim:
-    """A GPU that is this worker's while it renews the claim, once `take` has found one."""
+    """A worker's claim to one GPU. `take` acquires the claim, and the worker renews it regularly."""
 
     def __init__(self, store: LeaseStore, worker: str, gpus: Sequence[HostGpu]) -> None:
         self._store, self._worker, self._gpus = store, worker, gpus
-        #: The GPU; None before there is one.
+        #: The claimed GPU; None without a claim.
         self.gpu: HostGpu | None = None
-        #: Priority of programs that wait for it, as last heard; empty for none.
+        #: Highest priority of programs that wait for the GPU at the last renewal; empty if none wait.
         self.wanted = ""
 
     def take(self, priority: str = "") -> bool:
-        """Take a free GPU; False while programs have one, or wait for it. NoGpu when other workers have all.
+        """Claim a free GPU. Return False if programs use or await one. Raises NoGpu if other workers have claimed all
+        GPUs.
 
-        `priority`: of the work that waits for a GPU; empty for none.
+        `priority` is the priority of the work that waits for a GPU; empty if there is none.
         """
         holders = set()
         for gpu in self._gpus:
@@ -50,10 +51,12 @@ class Claim:
         if holders & {"program", "wanted"}:
             return False
         taken = ", ".join(gpu.uuid for gpu in self._gpus)
-        raise NoGpu(f"every GPU of this host is another worker's ({taken}); start no more workers than GPUs")
+        raise NoGpu(f"other workers use every GPU of this host ({taken}); run at most one worker per GPU")
 
     def renew(self, priority: str = "") -> bool:
-        """False: another worker has it, and this one must end. While the store is away nobody can take it."""
+        """Renew the claim. Return False if another worker has the GPU, so this one must stop; True while Redis is
+        unreachable.
+        """
         assert self.gpu is not None
         try:
             answer = self._store.fleet.claim([self.gpu.uuid], self._worker, priority)
@@ -63,8 +66,8 @@ class Claim:
         return answer.held
 
     def end(self) -> None:
-        """Give back what this worker's name has, also what an earlier process of that name left."""
+        """Release all claims under this worker's name, including claims of an earlier process with the same name."""
         try:
             self._store.fleet.give_up([gpu.uuid for gpu in self._gpus], self._worker)
         except connection.RedisError as error:
-            log.warning("could not give a GPU back: %s; it is free in %d s", error, GPU_TTL_MS // 1000)
+            log.warning("cannot release a GPU: %s; its claim expires in %d s", error, GPU_TTL_MS // 1000)

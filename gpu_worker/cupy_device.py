@@ -1,6 +1,6 @@
-"""A GPU through CuPy: one context, a stream a thread. The only module that imports cupy, and only when made.
+"""GPU device based on CuPy, with one context and one stream per thread. The only module that imports cupy.
 
-CUDA_VISIBLE_DEVICES must be set before. Works with cupy-cuda12x and cupy-cuda13x alike.
+cupy is imported when a device is created. Set CUDA_VISIBLE_DEVICES before. Supports cupy-cuda12x and cupy-cuda13x.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 
 from jobs.kinds import gpu
 
-#: cudaErrorMemoryAllocation and CUDA_ERROR_OUT_OF_MEMORY.
+#: Error code of cudaErrorMemoryAllocation and CUDA_ERROR_OUT_OF_MEMORY.
 _OUT_OF_MEMORY = 2
 OPTIONS = ("--std=c++17",)
 
 
 class CupyDevice:
-    """`jobs.kinds.gpu.Device`. `memory` is the most bytes that it takes; 0: what is free. Raises DeviceLost."""
+    """A `jobs.kinds.gpu.Device` that uses up to `memory` bytes of GPU memory; 0 means no limit. Raises DeviceLost."""
 
     def __init__(self, uuid: str, memory: int = 0) -> None:
         self.uuid = uuid
@@ -54,7 +54,7 @@ class CupyDevice:
     def put(self, values: Any) -> gpu.Array:
         with self._translate_errors(), self.use_stream() as stream:
             array = self._cupy.asarray(np.ascontiguousarray(values))
-            stream.synchronize()  # other threads may read it next
+            stream.synchronize()  # other threads may read the array next
             return array
 
     def zeros(self, length: int, kind: Any) -> gpu.Array:
@@ -67,7 +67,7 @@ class CupyDevice:
 
     @contextmanager
     def use_stream(self) -> Iterator[Any]:
-        """Use this thread's own stream: launches of two lanes are in flight at once."""
+        """Activate the CUDA stream of the calling thread, so that launches of two lanes run concurrently."""
         if not hasattr(self._own, "stream"):
             self._own.stream = self._cupy.cuda.Stream(non_blocking=True)
         with self._own.stream as stream:
@@ -75,7 +75,7 @@ class CupyDevice:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Raise CUDA's errors as those of `jobs.kinds.gpu`."""
+        """Convert CUDA errors to the exceptions of `jobs.kinds.gpu`."""
         try:
             yield
         except self._cupy.cuda.memory.OutOfMemoryError as error:

@@ -1,4 +1,4 @@
-"""Health of this worker's GPU. One that is sick stays claimed, so that nobody else uses it, and computes nothing."""
+"""Health of this worker's GPU. The worker keeps its claim to a faulty GPU, so that nothing else uses it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class Health:
-    """Faults of one GPU. Thread-safe; the first one counts until the process ends."""
+    """Fault detection for one GPU. Thread-safe; the first fault is reported until the process exits."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
@@ -20,11 +20,11 @@ class Health:
         self._fault = ""
 
     def why(self) -> str:
-        """Return why the GPU gets no work, as last looked; empty: it does. Cheap."""
+        """Return why the GPU gets no work, or an empty string, as of the last check. Does not query the driver."""
         return self._fault
 
     def look(self, gpu: HostGpu | None) -> str:
-        """Ask the driver, and return the same."""
+        """Query the driver for faults, then return why the GPU gets no work, or an empty string."""
         with self._lock:
             if gpu is not None and not self._fault and (fault := self._provider.fault(gpu.uuid)):
                 self._fault = f"{gpu.uuid}: {fault}; {ADVICE}"

@@ -1,4 +1,4 @@
-"""A lane of a GPU worker: a thread with launches of its own. Two of them keep the device busy."""
+"""Lane of a GPU worker: a thread that launches kernels on a separate CUDA stream."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from jobs.worker.serving import Server
 
 log = logging.getLogger(__name__)
 
-#: Seconds after which a launch that should have ended is given up, and with it the process.
+#: Seconds after which a launch counts as hung and the process exits.
 HANG_SECONDS = 15.0
-#: Seconds between two looks whether a device that gets no work is to get some.
+#: Interval in seconds between checks whether a faulty GPU can be used again.
 LOOK_SECONDS = 1.0
 
 Answer = TypeVar("Answer")
 
 
 class StreamLane:
-    """A `jobs.worker.lanes.Lane`. `retire` is called, once or more, when the device fails.
+    """A `jobs.worker.lanes.Lane` that computes on a CUDA stream. Calls `retire` at least once if the device fails.
 
-    `sick` asks the driver why the device gets no work, and `known` says what it answered last; empty: it gets some.
+    `sick` asks the driver for the device's fault, and `known` returns the last answer; an empty string means no fault.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class StreamLane:
         self._sick, self._known = sick, known
         self._most = most_units
         self._retire = retire
-        #: Place of the small job that it is at.
+        #: Index of the small job that is being computed.
         self.at = 0
 
     @property
     def ready(self) -> bool:
-        """Tell whether the device is sound; what it does not survive ends its worker."""
+        """Whether the device has no known fault. A device failure ends the worker instead."""
         return not self._known()
 
     def mend(self) -> None:
-        """Wait a while: a sick device is mended by people."""
+        """Wait before the next check, because only an operator can repair a faulty device."""
         time.sleep(LOOK_SECONDS)
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
@@ -83,9 +83,9 @@ class StreamLane:
         return answers
 
     def _trust(self) -> None:
-        """Raise LaneDied where the device turned out to be sick: what it computed meanwhile is computed elsewhere."""
+        """Raise LaneDied if the device became faulty. Its results are discarded and computed elsewhere."""
         if why := self._sick():
-            raise LaneDied(f"lane {self.name}: what it computed is not used: {why}", touched=False)
+            raise LaneDied(f"lane {self.name}: its result is discarded: {why}", touched=False)
 
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
         return execution.derive(kind, spec, gathered)
@@ -97,7 +97,7 @@ class StreamLane:
             return failure
 
     def _limit_launch(self, spec: Spec) -> Spec:
-        """With the smaller of the job's and this worker's limits of a launch; it never changes a result."""
+        """Return the spec with the smaller of the job's and the worker's launch size, which never affects results."""
         if not self._most:
             return spec
         asked: Any = spec.get("batch_size")
@@ -105,7 +105,9 @@ class StreamLane:
         return bounded
 
     def _run(self, call: Callable[[], Answer]) -> Answer:
-        """LaneDied when the device failed: the range goes back at once, and the worker ends."""
+        """Call a function. If the device failed, retire the worker and raise LaneDied, so that the range is requeued at
+        once.
+        """
         try:
             return call()
         except errors.KernelFailed as failure:
@@ -116,8 +118,8 @@ class StreamLane:
 
 
 def watch(server: Server, end: Callable[[str], None], ended: threading.Event) -> None:
-    """Ends the process when a launch outlives a stop by far: nothing else takes a hung kernel off a device."""
+    """End the process if a launch runs long after a stop. Nothing else removes a hung kernel from a GPU."""
     while not ended.wait(1.0):
         for task in list(server.tasks.values()):
             if task.stop and time.monotonic() - task.stop_since > HANG_SECONDS:
-                end(f"a launch of job {task.facts.job_id} did not end within {HANG_SECONDS:.0f} s")
+                end(f"a launch of job {task.facts.job_id} did not finish within {HANG_SECONDS:.0f} s")

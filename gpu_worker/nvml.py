@@ -1,4 +1,4 @@
-"""Telemetry from NVIDIA's driver, by nvidia-ml-py. Imports it when made: a host without GPUs need not have it."""
+"""GPU telemetry from NVIDIA's driver through nvidia-ml-py, which is imported only if it is needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.worker.telemetry import gpu_faults
 
 T = TypeVar("T")
 
-#: Bits of the clock event reasons by the names of jobs.metrics.THROTTLE_REASONS; idling slows nothing down.
+#: Bits of NVML's clock event reasons, mapped to names in jobs.metrics.THROTTLE_REASONS. Idle is not throttling.
 REASONS = {
     0x2: "applications_clocks_setting",
     0x4: "sw_power_cap",
@@ -23,12 +23,12 @@ REASONS = {
     0x100: "display_clock_setting",
 }
 _IDLE = 0x1
-#: Xid errors that are read at once.
+#: Maximum number of Xid errors read per call.
 _MOST_EVENTS = 100
 
 
 class Nvml:
-    """`gpu_worker.telemetry.Provider`. Raises NoTelemetry."""
+    """A `gpu_worker.telemetry.Provider` that uses NVML. Raises NoTelemetry."""
 
     def __init__(self) -> None:
         try:
@@ -37,10 +37,10 @@ class Nvml:
         except ImportError as error:
             raise NoTelemetry(f"{error}: pip install -r requirements/gpu-worker.txt") from error
         except self._nvml.NVMLError as error:
-            raise NoTelemetry(f"NVML: {error}; see what nvidia-smi says on this host") from error
+            raise NoTelemetry(f"NVML failed: {error}; run nvidia-smi on this host") from error
         self._handles: dict[str, Any] = {}
         self._activity: dict[str, Any] = {}
-        #: The events of each GPU whose faults were asked for; None: its driver has none.
+        #: NVML event set of each GPU checked for faults; None if its driver supports no events.
         self._events: dict[str, Any] = {}
 
     def gpus(self) -> list[HostGpu]:
@@ -97,7 +97,7 @@ class Nvml:
         return events
 
     def _xids(self, events: Any) -> list[int]:
-        """Return the Xid errors that wait; that of an error without an event is a timeout."""
+        """Return the pending Xid errors of an event set."""
         found: list[int] = []
         while events is not None and len(found) < _MOST_EVENTS:
             event = self._call(self._nvml.nvmlEventSetWait_v2, events, 0)
@@ -118,7 +118,7 @@ class Nvml:
         return self._handles[uuid]
 
     def _call(self, call: Callable[..., T], *arguments: Any) -> T | None:
-        """None for what this chip or driver cannot tell; a function may be missing from an old driver's library."""
+        """Call NVML. Return None for an unsupported query or for a function that is missing in an old driver."""
         try:
             return call(*arguments)
         except self._nvml.NVMLError:
@@ -129,7 +129,7 @@ class Nvml:
         return None if value is None else float(value) * factor
 
     def _pcie(self, handle: Any, which: int) -> float | None:
-        """NVML says kB of the last 20 ms, as kB/s."""
+        """Return PCIe bytes per second. NVML reports the throughput of the last 20 ms in kB/s."""
         return self._call_scaled(1000, self._nvml.nvmlDeviceGetPcieThroughput, handle, which)
 
     def _reasons(self, handle: Any) -> tuple[str, ...] | None:
@@ -140,7 +140,7 @@ class Nvml:
         return named + (("other",) if bits & ~(_IDLE | sum(REASONS)) else ())
 
     def _sm_active(self, uuid: str, handle: Any) -> float | None:
-        """From Hopper on: the mean since the last call. None at the first, and on older chips."""
+        """Return the mean SM activity since the last call. None on the first call and on GPUs before Hopper."""
         taken = self._call(self._metrics_sample, handle)
         before, self._activity[uuid] = self._activity.get(uuid), taken
         if taken is None or before is None:

@@ -1,4 +1,4 @@
-"""Samples a host and a GPU of it for a profile: `python -m gpu_worker.sampler`, as `jobs.worker.telemetry.sampler`."""
+"""Profile sampler for a host and its GPU: `python -m gpu_worker.sampler`. See `jobs.worker.telemetry.sampler`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobs.worker.telemetry import sampler
 
 
 def gpus() -> sampler.Gpus | None:
-    """Return NVML; None where it cannot be had, and the host alone is sampled."""
+    """Return NVML, or None if it is not available, so that only the host is sampled."""
     try:
         return Nvml()
     except NoTelemetry:

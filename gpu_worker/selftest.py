@@ -1,4 +1,4 @@
-"""Self-test of a GPU before it takes work: known questions and answers of each kind that has a kernel for GPUs."""
+"""Self-test of a GPU before it gets work: compares kernels with the known answers of each kind."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from jobs.worker import known_answers
 
 
 class SelfTestFailed(Exception):
-    """The GPU does not know what it should; the message says what."""
+    """A kernel returned a wrong answer. The message contains the wrong fields."""
 
 
 def kinds() -> list[str]:
-    """Return the kinds that have a kernel for GPUs."""
+    """Return the kinds that have a GPU kernel."""
     return list(registry.computed_on(Device.GPU))
 
 
 def questions(kind: str) -> list[dict[str, Any]]:
-    """Raises SelfTestFailed when a kind brings none."""
+    """Return a kind's questions with known answers. Raises SelfTestFailed if there are none."""
     known = known_answers.questions(kind, Device.GPU)
     if not known:
         (file,) = known_answers.files(kind, Device.GPU)
@@ -29,7 +29,9 @@ def questions(kind: str) -> list[dict[str, Any]]:
 
 
 def run() -> dict[str, float]:
-    """Warms every kernel and asks all; seconds by kind. Raises SelfTestFailed, or what the device raises."""
+    """Compile every kernel, check its known answers, and return the seconds by kind. Raises SelfTestFailed or device
+    errors.
+    """
     seconds = {}
     for kind in kinds():
         started = time.perf_counter()

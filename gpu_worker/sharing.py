@@ -1,4 +1,4 @@
-"""When a GPU worker gives its GPU to programs that wait for it. Pure."""
+"""Decides when a GPU worker yields its GPU to waiting programs."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Callable
 
 from jobs.models import Priority
 
-#: Seconds without work after which any program that waits gets the GPU.
+#: Seconds without work after which any waiting program gets the GPU.
 IDLE_SECONDS = 10.0
 _ORDER = list(Priority)
 
 
 def rank(priority: str) -> int:
-    """Return the place of a priority, the highest first; that of normal for work whose priority is not known."""
+    """Return the rank of a priority, 0 for the highest. An unknown priority ranks as normal."""
     return _ORDER.index(Priority(priority) if priority in _ORDER else Priority.NORMAL)
 
 
 class Sharing:
-    """Memory of when a GPU worker computed last. `clock`: monotonic seconds."""
+    """Tracks when a GPU worker last computed. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._worked = clock()
 
     def gives_way(self, wanted: str, busy: bool, priority: str) -> bool:
-        """Tell, about each second, whether the GPU goes to programs that wait.
+        """Return True if the GPU must be yielded to waiting programs. Called about once per second.
 
-        `wanted`: their highest priority, empty for none. `busy`: something is computed, of this priority; empty where
-        that is not known, as of small jobs.
+        `wanted` is the highest priority of the waiting programs, or empty. `busy` is True if work of `priority` is
+        being computed; `priority` is empty if it is unknown, as for small jobs.
         """
         if busy:
             self._worked = self._clock()

@@ -1,4 +1,4 @@
-"""Figures of the GPUs of this host, from any provider: NVML on real ones."""
+"""Telemetry of this host's GPUs. On real hardware, the provider is NVML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, kw_only=True)
 class HostGpu:
-    """A GPU of this host."""
+    """GPU of this host."""
 
     index: int
     uuid: str
@@ -17,7 +17,7 @@ class HostGpu:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A GPU at one moment, in base units. None: the chip or its driver does not report it."""
+    """Measurements of a GPU at one time, in base units. None: the GPU or its driver does not report the value."""
 
     utilization_ratio: float | None = None
     sm_active_ratio: float | None = None
@@ -34,27 +34,27 @@ class Sample:
 
 
 class Provider(Protocol):
-    """Where telemetry comes from. Nothing of it raises after it was made: what fails is None."""
+    """Source of GPU telemetry. After construction, methods never raise; they return None for failed readings."""
 
     def gpus(self) -> list[HostGpu]: ...
 
     def sample(self, uuid: str) -> Sample: ...
 
     def joules(self, uuid: str) -> float | None:
-        """The energy counter alone."""
+        """Return the GPU's energy counter in joules."""
 
     def fault(self, uuid: str) -> str:
-        """Return what is wrong with the GPU itself since this was first asked, in words; empty: nothing is known."""
+        """Return a description of a GPU fault since the first call, or an empty string."""
 
     def close(self) -> None: ...
 
 
 class NoTelemetry(Exception):
-    """There is no driver to ask; the message says what is missing."""
+    """GPU telemetry is not available. The message contains the reason."""
 
 
 def describe_gpu(gpu: HostGpu, sample: Sample) -> dict[str, Any]:
-    """A GPU as nodes show it: what is not known is left out."""
+    """Return a GPU's description and measurements for the node's record; unknown values are omitted."""
     known = {field.name: getattr(sample, field.name) for field in fields(sample)}
     return {
         "uuid": gpu.uuid,

@@ -120,7 +120,7 @@ def test_a_device_error_hands_the_lease_back_and_retires_the_worker(tmp_path: Pa
         assert live.redis().zcard(f"ct:job:{job}:leases") == 0
         gone = until(lambda: (row := node(live)).get("state") == "stopped" and row)
         assert "illegal memory access" in gone["retired"]
-        assert "gives its leases back and ends" in live.log("gpu-0")
+        assert "returns its leases and exits" in live.log("gpu-0")
         start_gpu_worker(live)
         assert live.processes["gpu-0"].wait(120) == 1, "a GPU that fails its self-test must get no work"
         assert "cannot be used" in live.log("gpu-0")

@@ -124,7 +124,7 @@ def test_a_lane_whose_new_child_could_not_be_started_is_mended_later(
 
 def test_a_closed_lane_starts_no_child(lane: ChildLane) -> None:
     lane.close()
-    with pytest.raises(LaneDied, match="the worker ends"):
+    with pytest.raises(LaneDied, match="the worker is stopping"):
         lane.mend()
 
 

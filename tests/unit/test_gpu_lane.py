@@ -93,4 +93,4 @@ def test_a_launch_that_outlives_a_stop_ends_the_process(monkeypatch: pytest.Monk
     stopped.ask_to_stop(2)
     server.tasks["b"] = stopped
     watching.join(30)
-    assert why == ["a launch of job j did not end within 0 s"]
+    assert why == ["a launch of job j did not finish within 0 s"]

@@ -170,7 +170,7 @@ def test_a_worker_says_which_compiled_code_its_lanes_removed(
     monkeypatch.setattr(child, "main", lane_child.removed_some)
     with caplog.at_level("INFO"):
         started.extend(worker_module.start_lanes(worker, 1))
-    (said,) = [one for one in caplog.records if "was removed" in one.message]
+    (said,) = [one for one in caplog.records if "removed compiled code" in one.message]
     assert vars(said)["folders"] == ["k-1"]
 
 
@@ -179,7 +179,7 @@ def test_a_worker_warns_if_compiled_code_cannot_be_kept(
 ) -> None:
     monkeypatch.setattr(child, "main", lane_child.kept_nothing)
     started.extend(worker_module.start_lanes(worker, 1))
-    [warning] = [record for record in caplog.records if "cannot be stored" in record.message]
+    [warning] = [record for record in caplog.records if "cannot store compiled code" in record.message]
     assert vars(warning)["unkept"] == {"k": "No space left on device"} and worker.refused == {}
 
 
@@ -214,7 +214,7 @@ def test_a_child_that_is_killed_while_it_warms_has_nothing_compiled_anew(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child, "main", lane_child.killed)
-    with pytest.raises(CannotStart, match="while its kernels were compiled"):
+    with pytest.raises(CannotStart, match="during kernel compilation"):
         worker_module.start_lanes(worker, 1)
 
 
@@ -229,7 +229,7 @@ def test_a_child_that_turns_wrong_later_has_its_worker_end(
     os.kill(lane.pid or 0, 9)
     with pytest.raises(LaneDied, match="wrong kernels: k"):
         lane.mend()
-    assert why == ["the kernel of k is wrong though it was compiled again: wrong sum"] and not lane.ready
+    assert why == ["the kernel of k is still wrong after recompilation: wrong sum"] and not lane.ready
     assert lane.restarts == 2, "it was compiled again before"
     monkeypatch.setattr("cpu_worker.lane.child.main", lane_child.main)
     lane.mend()
