@@ -1,4 +1,4 @@
-"""Each folder here is one kind of job. Nothing is registered by hand: `jobs.kinds.registry` lists the folders."""
+"""Folders of kinds: each folder defines one kind of job, and `jobs.kinds.registry` finds the folders."""
 
 from pkgutil import extend_path
 

@@ -1,12 +1,12 @@
 """Sets of compiled code. A set holds a kind's compiled functions and tables for one device, all made by one process.
 
-A process compiles into its own folder. It renames the folder once everything is compiled, so others see a whole
-set or none. A published set never changes: code that is compiled later, for other types of arguments, is not stored.
+A process compiles into a private folder. It renames the folder once everything is compiled, so other processes see the
+whole set or nothing. A published set never changes: code compiled later, for other argument types, is not stored.
 
 numba names the symbols of compiled functions by a counter that starts at 1 in each process. Two processes can therefore
-give one name to different functions. The JIT linker takes the first body that it loads for both, and results are wrong.
-Here each compiled function has a random number instead, so code of several processes can be loaded into one, in any
-order.
+give one name to different functions. The JIT linker uses the first body that it loads for both, and results are wrong.
+This module names each compiled function by a random number instead. One process can therefore load the code of several
+processes, in any order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jobs import kinds
 from jobs.kinds import compiled_code
 from jobs.models import Device
 
-#: Prefix of the names of folders in which a process compiles, or compiled before it was killed.
+#: Prefix of folder names in which a process is compiling, or was compiling before it was killed.
 _UNFINISHED = "unfinished-"
 #: Name of the file that lists all other files of a published set.
 _FILES = "files"
@@ -36,23 +36,23 @@ _FILES = "files"
 
 @dataclass
 class CodeSet:
-    """A set of compiled code that this process reads or writes."""
+    """Set of compiled code that this process reads or writes."""
 
-    #: Its folder. If there is no such folder, the set is empty.
+    #: Folder of the set. If the folder does not exist, the set is empty.
     path: Path
-    #: Locked file while this process compiles the set; None: the process adds nothing to it.
+    #: Locked file while this process compiles the set; None if this process adds nothing to the set.
     lock: IO[str] | None = None
-    #: Why code that this process compiled is not stored; empty if it is.
+    #: Reason why code compiled by this process is not stored; empty if it is stored.
     unkept: str = ""
 
     @property
     def identity(self) -> str:
-        """The random part of the folder's name, which stays when the folder is renamed."""
+        """Return the random part of the folder's name, which stays the same when the folder is renamed."""
         return self.path.name.rpartition("-")[2]
 
     @property
     def is_whole(self) -> bool:
-        """Return True if the set has all files with which it was published, and this process may read the list."""
+        """Return True if the set has all files that it was published with, and this process can read their list."""
         try:
             return all((self.path / name).is_file() for name in (self.path / _FILES).read_text().splitlines())
         except (OSError, ValueError):
@@ -60,7 +60,9 @@ class CodeSet:
 
     @contextmanager
     def writing(self) -> Iterator[bool]:
-        """Yield whether this process may add a file. An OSError abandons the set, because it would lack the file."""
+        """Yield True if this process may add a file to the set. An OSError abandons the set, because a file would be
+        missing.
+        """
         try:
             yield self.lock is not None
         except OSError as error:
@@ -75,7 +77,7 @@ class CodeSet:
         self._unlock()
 
     def abandon(self, why: str) -> None:
-        """Remove the set if it is not published. Other processes no longer wait for it."""
+        """Remove an unpublished set, so that other processes stop waiting for it."""
         if self.lock is not None:
             self.unkept = why
             shutil.rmtree(self.path, ignore_errors=True)
@@ -87,12 +89,12 @@ class CodeSet:
             self.lock = None
 
 
-#: Sets that this process uses, by kind.
+#: Code sets loaded by this process, keyed by kind name.
 used_sets: dict[str, CodeSet] = {}
 
 
 def code_set(kind: str) -> CodeSet:
-    """Return the set of a kind that this process uses.
+    """Return the code set that this process uses for a kind.
 
     This is a published set for CPUs, or an empty one, unless the process has called `compile_once` for the kind.
     """
@@ -102,7 +104,7 @@ def code_set(kind: str) -> CodeSet:
 
 
 def unkept() -> Mapping[str, str]:
-    """Return why compiled code is not stored, by kind, for the kinds whose code this process could not store."""
+    """Return the kinds whose compiled code this process could not store, mapped to the reason."""
     return {kind: used.unkept for kind, used in used_sets.items() if used.unkept}
 
 
@@ -110,10 +112,11 @@ def unkept() -> Mapping[str, str]:
 def compile_once(
     kind: str, device: Device = Device.CPU, *, wait: bool = True, recompile: bool = False
 ) -> Iterator[bool]:
-    """Yield True when this process may load the kind's kernel for the device, or compile it.
+    """Yield True if this process may load the kind's kernel for the device, or compile it.
 
-    One process compiles and publishes the set; others wait and then load it. Without `wait`, yield False while another
-    process compiles. If `recompile`, drop published sets first. The kernel must not be imported before.
+    One process compiles and publishes the set; others wait and then load it. If `wait` is False, yield False while
+    another process is compiling. If `recompile` is True, delete published sets first. Do not import the kernel before
+    this call.
     """
     configure_numba()
     used = None if recompile else _load(kind, device)
@@ -127,12 +130,12 @@ def compile_once(
         used.abandon(f"{type(error).__name__}: {error}")
         raise
     if not compiled_code.is_unchanged(kind):
-        used.abandon("its sources have changed since this process began")
+        used.abandon("its sources have changed since this process started")
     used.publish()
 
 
 def _load(kind: str, device: Device) -> CodeSet | None:
-    """Use the published set of a kind, if there is one."""
+    """Use the published set of a kind if there is one."""
     found = _published(kind, device)
     if found is not None:
         used_sets[kind] = found
@@ -140,22 +143,22 @@ def _load(kind: str, device: Device) -> CodeSet | None:
 
 
 def _published(kind: str, device: Device) -> CodeSet | None:
-    """Return the published set of a kind, if there is one. It is kept while this process lives.
+    """Return the published set of a kind, or None. The set is kept until this process exits.
 
-    A set that lacks a file counts as none. Otherwise each process would compile what is missing, and store nothing.
+    A set with a missing file is ignored. Otherwise every process would compile the missing code and store nothing.
     """
     folder = compiled_code.folder(kind)
     compiled_code.use(folder)
     try:
         sets = [CodeSet(path) for path in sorted(folder.glob(f"{device}-*"))]
-    except OSError:  # such as a cache of another user
+    except OSError:  # for example a cache that belongs to another user
         return None
     return next((found for found in sets if found.is_whole), None)
 
 
 def _begin(kind: str, device: Device, *, wait: bool, recompile: bool) -> CodeSet | None:
-    """Use a new set, or one that another process has just published. Return None while another process compiles."""
-    if kind in used_sets:  # numba has already looked up the folder of functions that were imported before
+    """Create a new set, or use a set that was just published. Return None while another process is compiling."""
+    if kind in used_sets:  # numba has already looked up the cache folder of functions that were imported before
         return used_sets[kind]
     folder = compiled_code.folder(kind)
     try:
@@ -174,7 +177,7 @@ def _begin(kind: str, device: Device, *, wait: bool, recompile: bool) -> CodeSet
 
 
 def _is_locked(lock: IO[str], *, wait: bool) -> bool:
-    """Lock a file. Without `wait`, return False if another process has locked it."""
+    """Lock a file. If `wait` is False, return False when another process holds the lock."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -183,7 +186,7 @@ def _is_locked(lock: IO[str], *, wait: bool) -> bool:
 
 
 def _create(folder: Path, device: Device) -> Path:
-    """Create the folder of a new set. Remove published sets, and those of processes that were killed."""
+    """Create the folder of a new set. Remove published sets, and unfinished sets of killed processes."""
     for published in folder.glob(f"{device}-*"):
         published.rename(published.with_name(_UNFINISHED + published.name))
     for unfinished in folder.glob(f"{_UNFINISHED}{device}-*"):
@@ -194,7 +197,7 @@ def _create(folder: Path, device: Device) -> Path:
 
 
 def _empty(unkept: str = "") -> CodeSet:
-    """Return a set whose folder does not exist. It is not in the cache, where reading may fail in other ways."""
+    """Return an empty set. Its path is outside the cache, because reads in a broken cache can fail differently."""
     return CodeSet(compiled_code.SHARED / "none", unkept=unkept)
 
 
@@ -203,19 +206,20 @@ def _empty(unkept: str = "") -> CodeSet:
 
 @lru_cache
 def configure_numba() -> None:
-    """Make numba store compiled code in sets, under symbols that differ from those of other processes. Call this before
-    the first function is decorated.
+    """Make numba store compiled code in sets, under symbols that are unique across processes.
+
+    Call this before the first function is decorated.
     """
     importlib.import_module("numba").config.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__qualname__}"
     cache = importlib.import_module("numba.core.caching").FunctionCache
     cache.save_overload = _save_into_sets(cache.save_overload)
-    # A counter with a random start would not do, because forked processes would continue with the same numbers.
+    # Use random numbers. A counter with a random start would repeat numbers in forked processes.
     identity = importlib.import_module("numba.core.bytecode").FunctionIdentity
     identity._unique_ids = map(secrets.randbits, itertools.repeat(64))
 
 
 def _save_into_sets(save: Callable[..., None]) -> Callable[..., None]:
-    """Return numba's function that saves a compiled function, limited to sets which this process compiles."""
+    """Wrap numba's function that saves compiled code, so that it saves only into sets that this process compiles."""
 
     def save_overload(cache: Any, signature: Any, compiled: Any) -> None:
         for used in list(used_sets.values()):
@@ -227,7 +231,7 @@ def _save_into_sets(save: Callable[..., None]) -> Callable[..., None]:
 
 
 class Locator:
-    """numba's cache locator, by the protocol of NUMBA_CACHE_LOCATOR_CLASSES.
+    """Cache locator of numba; follows the protocol of NUMBA_CACHE_LOCATOR_CLASSES.
 
     Equal sources share sets, even in different checkouts. Functions that kinds share are compiled into the code of each
     kind, so they are not stored separately.
@@ -250,10 +254,10 @@ class Locator:
         return self._path
 
     def ensure_cache_path(self) -> None:
-        """Do nothing: a folder that is missing must not be created again without the files that it had."""
+        """Do nothing. Recreating a missing folder would publish a set without its other files."""
 
     def get_source_stamp(self) -> str:
-        """Return the stamp that the index of a function must contain. numba ignores an index from another set."""
+        """Return the stamp that a function's cache index must contain; numba ignores an index with another stamp."""
         return self._identity
 
     def get_disambiguator(self) -> str:

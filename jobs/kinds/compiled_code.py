@@ -1,12 +1,12 @@
-"""Folders of compiled code: one for each kind, version of its sources, and target. A change of one kind therefore
-does not recompile the others. `code_sets.py` fills the folders.
+"""Folders of compiled code: one for each combination of kind, source version and target.
 
-Folders that no process has used for a month are removed. A process that uses one has it locked, and touched it when it
-began to.
+Changing one kind therefore does not recompile the others. `code_sets.py` fills the folders. Folders that no process has
+used for a month are removed. A process holds a lock on each folder that it uses, and updates the folder's modification
+time when it starts to use it.
 
-numba by itself looks only at the file of the decorated function: after a change in a file that it calls, it would go on
-running the old code. And it takes the file for what the process has loaded: one that changed after this process
-began would have the code of the former text kept under the new one.
+numba alone checks only the file of the decorated function. After a change in another file that the function calls,
+numba would still run the old code. numba also assumes that the file on disk is the one that the process loaded. If the
+file changed after the process started, numba would store the old code as the code of the new file.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from pathlib import Path
 
 from jobs import kinds
 
-#: The folder when NUMBA_CACHE_DIR names none.
+#: Default cache folder, used if NUMBA_CACHE_DIR is not set.
 CACHE_FOLDER = Path(__file__).resolve().parents[2] / ".cluster" / "cache" / "numba"
-#: What kinds share lies here, beside their folders.
+#: Folder that contains the kinds' folders and the modules that kinds share.
 SHARED = Path(__file__).resolve().parent
-#: Seconds for which a folder is kept that no process uses.
+#: Seconds after which an unused folder of compiled code is removed.
 KEPT_SECONDS = 30 * 86_400.0
-#: Names of folders of compiled code; those of functions outside kinds name no target.
+#: Pattern of folder names of compiled code. Names for functions outside of kinds have no target suffix.
 _NAMED = re.compile(r".+-[0-9a-f]{16}(-[0-9a-f]{8})?")
 
-#: Folders that this process uses, each with the descriptor that has it locked.
+#: Folders that this process uses, mapped to the file descriptors that lock them.
 used_folders: dict[Path, int] = {}
 
 
 def _state(source: Path) -> tuple[int, ...]:
-    """Return what tells a file from its former state: no write leaves all of it as it was."""
+    """Return the identity of a source file: inode, size and timestamps. Every write changes at least one of them."""
     stat = source.stat()
     return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
-#: All sources of kinds as they were before this process loaded any.
+#: State of every source file of the kinds before this process loaded any of them.
 _STATES = {source: _state(source) for folder in kinds.__path__ for source in Path(folder).resolve().rglob("*.py")}
 
 
 @lru_cache
 def target() -> str:
-    """Digest of what compiled code depends on beside its sources: versions, and the processor that it is for."""
+    """Return a digest of everything other than sources that compiled code depends on: versions and processor."""
     versions = [importlib.import_module(name).__version__ for name in ("numba", "llvmlite")]
     processor = importlib.import_module("numba.core.registry").cpu_target.target_context.codegen().magic_tuple()
     return hashlib.sha256(repr((*versions, platform.python_version(), processor)).encode()).hexdigest()[:8]
 
 
 def _sources(kind: str) -> list[tuple[str, Path]]:
-    """Return a kind's Python sources at any depth, and the modules that kinds share, by name."""
+    """Return the names and paths of a kind's Python sources, and of the modules that kinds share."""
     own = _place(kind)
     sources = sorted((path.name, path) for path in SHARED.glob("*.py"))
     return sources + sorted((path.relative_to(own.parent).as_posix(), path) for path in own.rglob("*.py"))
@@ -65,7 +65,7 @@ def _sources(kind: str) -> list[tuple[str, Path]]:
 
 @lru_cache
 def checksum(kind: str) -> str:
-    """Digest of what `_sources` names."""
+    """Return a digest of all source files that a kind's compiled code depends on."""
     digest = hashlib.sha256()
     for name, path in _sources(kind):
         digest.update(f"{name}\0{path.stat().st_size}\0".encode() + path.read_bytes())
@@ -73,23 +73,23 @@ def checksum(kind: str) -> str:
 
 
 def is_unchanged(kind: str) -> bool:
-    """Tell whether a kind's sources, and what kinds share, are as they were before this process loaded any."""
+    """Return True if a kind's sources and the shared modules are unchanged since this process started."""
     own = _place(kind)
     then = {path: state for path, state in _STATES.items() if path.parent == SHARED or path.is_relative_to(own)}
     try:
         return then == {path: _state(path) for _, path in _sources(kind)}
-    except OSError:  # one has just gone
+    except OSError:  # a source file has just been deleted
         return False
 
 
 def _place(kind: str) -> Path:
-    """The folder that a kind is imported from: the first of its name."""
+    """Return the folder from which Python imports a kind: the first match on the path."""
     places = [Path(folder).resolve() / kind for folder in kinds.__path__]
     return next((place for place in places if place.is_dir()), places[-1])
 
 
 def top() -> Path:
-    """The folder of all compiled code."""
+    """Return the folder that contains all compiled code."""
     return Path(importlib.import_module("numba").config.CACHE_DIR or CACHE_FOLDER)
 
 
@@ -99,9 +99,9 @@ def folder(kind: str) -> Path:
 
 
 def use(place: Path) -> None:
-    """Make a folder of compiled code where there is none, and keep it from `remove_unused` while this process lives.
+    """Create a folder of compiled code if needed, and protect it from `remove_unused` until this process exits.
 
-    Where the cache cannot be written this does nothing.
+    If the cache is not writable, do nothing.
     """
     with contextlib.suppress(OSError):
         while not _is_used(place):
@@ -110,7 +110,7 @@ def use(place: Path) -> None:
 
 
 def _is_used(place: Path) -> bool:
-    """Tell whether this process has the folder locked, and not one that was removed since."""
+    """Return True if this process has locked the folder and the folder has not been replaced since."""
     if place not in used_folders:
         return False
     with contextlib.suppress(FileNotFoundError):
@@ -128,14 +128,14 @@ def _lock_for_use(place: Path) -> None:
         os.close(descriptor)
         raise
     used_folders[place] = descriptor
-    with contextlib.suppress(OSError):  # it may be another user's
+    with contextlib.suppress(OSError):  # another user may own the folder
         os.utime(descriptor)
 
 
 def remove_unused(kept_seconds: float = KEPT_SECONDS) -> list[str]:
-    """Remove the folders that no process has used for so long; return their names.
+    """Remove folders of compiled code that no process has used for `kept_seconds`; return their names.
 
-    What cannot be removed stays, without an error.
+    A folder that cannot be removed is skipped without an error.
     """
     until = time.time() - kept_seconds
     with contextlib.suppress(OSError):
@@ -145,24 +145,25 @@ def remove_unused(kept_seconds: float = KEPT_SECONDS) -> list[str]:
 
 
 def _is_older(place: Path, until: float) -> bool:
-    """Tell whether no process has begun to use it since."""
+    """Return True if no process has started to use the folder since the time `until`."""
     try:
         return place.lstat().st_mtime < until
-    except OSError:  # another process removes it, or it is no folder
+    except OSError:  # another process has removed the folder, or it is not a folder
         return False
 
 
 def _removed(place: Path, until: float) -> bool:
-    """Remove a folder unless a process uses it; False where one does, or it cannot be locked."""
+    """Remove a folder that no process uses. Return False if a process uses the folder or it cannot be locked."""
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _is_older(place, until):  # one has used it meanwhile, and ended
+        if not _is_older(place, until):  # another process has used the folder meanwhile and exited
             return False
-        # An interrupted removal must not leave part of the code under a name that processes look for.
+        # Rename the folder first, so that an interrupted removal leaves no partial folder under a name that processes
+        # use.
         shutil.rmtree(place.rename(place.with_name(f"removed-{place.name.removeprefix('removed-')}")))
     except OSError:
         return False

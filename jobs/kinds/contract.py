@@ -1,6 +1,7 @@
-"""Base class of kinds, and protocols of the other modules in a kind's folder. Kinds import this, never the registry.
+"""Base class of kinds, and protocols for the other modules in a kind's folder.
 
-`docs/adding-a-kind.md` walks through one kind; `tests/contract/test_every_kind.py` holds every kind to it.
+Kinds import this module, never the registry. `docs/adding-a-kind.md` explains one kind step by step;
+`tests/contract/test_every_kind.py` tests every kind against this contract.
 """
 
 from __future__ import annotations
@@ -16,120 +17,121 @@ from jobs.encoding.json_reader import JsonReader
 from jobs.kinds.gpu import Source
 from jobs.models import Binary, Mark, MarkKind, Partial, Plan, Spec
 
-#: Called between chunks with the number of the first unit not yet computed; False asks the kernel to stop there.
+#: Callback between chunks. Receives the first unit not yet computed; returning False makes the kernel stop there.
 Tick: TypeAlias = Callable[[int], bool]
 
 
 class Kind(ABC):
-    """The work of a kind. Its `definition.py` has one as KIND, and imports neither numpy nor a kernel.
+    """Definition of a kind. Its `definition.py` exports one instance as KIND and imports neither numpy nor a kernel.
 
-    A kind overrides the hooks that it needs. A subclass of `ProgramKind` has its units run by runners.
+    A kind overrides the hooks that it needs. Units of a `ProgramKind` subclass are executed by runners.
     """
 
-    #: Must change when partials of the old and the new code must not be merged.
+    #: Version of the kind's model. Increase it when old and new partials must not be merged.
     model_version: ClassVar[int]
-    #: One sentence for people.
+    #: One-sentence description of the kind for users.
     summary: ClassVar[str]
-    #: A valid set of parameters that takes milliseconds; used by self-tests and documentation.
+    #: Valid parameters that take only milliseconds to compute; used by self-tests and documentation.
     example: ClassVar[dict[str, Any]]
-    #: Model of the parameters that users submit.
+    #: Pydantic model of the parameters that users submit.
     parameters: ClassVar[type[BaseModel]]
-    #: JSON Schema of `result`, without references. A page takes each `title` as a heading, and draws what has the
-    #: format "histogram": a list of [whole number, count], or counts with their edges or with start and step.
-    #: None: pages show results as they are.
+    #: JSON Schema of the result, without $ref. Pages use each `title` as a heading, and draw a histogram for the format
+    #: "histogram": a list of [integer, count] pairs, or counts with edges or with a start and a step. If this is None,
+    #: pages display the raw result.
     result_schema: ClassVar[Mapping[str, Any] | None] = None
-    #: Facts about ranges that finished jobs leave, by name; ranges are joined where they touch.
+    #: Kinds of marks (facts about integer ranges) that finished jobs prove, by name. Adjacent ranges are joined.
     mark_kinds: ClassVar[Mapping[str, MarkKind]] = {}
-    #: Questions about a job that a small job of the same kind answers: one sentence for people, by name.
+    #: Questions about a job that a small job of the same kind answers, as one-sentence descriptions by name.
     questions: ClassVar[Mapping[str, str]] = {}
-    #: Numbers about a job as bytes, for drawing, by name: GET /api/jobs/{id}/NAME.bin.
+    #: Binary data for plots of a job, by name: GET /api/jobs/{id}/NAME.bin.
     binaries: ClassVar[Mapping[str, Binary]] = {}
-    #: Only the leading coordinator submits jobs of the kind.
+    #: Whether only the leading coordinator can submit jobs of this kind.
     is_for_leader: ClassVar[bool] = False
-    #: Its programs run until a user ends them, and take no slot of their runner.
+    #: Whether the kind's programs run until a user stops them. Endless programs occupy no slot of their runner.
     is_endless: ClassVar[bool] = False
 
     @abstractmethod
     def plan(self, parameters: Any) -> Plan:
-        """Lay out the units of a job. Raise InvalidRequest naming the parameter."""
+        """Divide a job into units. Raise InvalidRequest, which names the parameter, if the job cannot be planned."""
 
     @abstractmethod
     def merge(self, left: Partial, right: Partial) -> Partial:
-        """Return both partials as one: exact, associative and commutative."""
+        """Merge two partials. Merging must be exact, associative and commutative."""
 
     @abstractmethod
     def result(self, spec: Spec, partial: Partial) -> dict[str, Any]:
-        """Return the result that users read: a function of the spec and of the merged partial alone."""
+        """Return the result that users read, computed only from the spec and the merged partial."""
 
     def title(self, parameters: Mapping[str, Any]) -> str:
-        """Return a job's name by its recorded parameters, such as "Threads: 8 cores, work stealing": one short line.
+        """Return a short one-line title for a job, such as "Threads: 8 cores, work stealing", from its stored
+        parameters.
 
-        Empty: the job is named by its first parameters.
+        If the title is empty, the job's first parameters are displayed instead.
         """
         return ""
 
     def marks(self, spec: Spec, result: dict[str, Any]) -> list[Mark]:
-        """Return the marks that a finished job leaves, each of one of `mark_kinds`."""
+        """Return the marks that a finished job proved. Each mark's name is a key of `mark_kinds`."""
         return []
 
     def question(self, name: str, parameters: Mapping[str, Any], choice: Mapping[str, str]) -> dict[str, Any]:
-        """Return the parameters of the job that answers one of `questions`.
+        """Return the parameters of the job that answers a question from `questions`.
 
-        `parameters` are those of the job that is asked about, `choice` is the query of the request. Raise
-        InvalidRequest naming what is wrong in `choice`.
+        `parameters` are the parameters of the job in question, and `choice` is the query string of the request. Raise
+        InvalidRequest, which names the wrong entry, if `choice` is invalid.
         """
         raise NotImplementedError(name)
 
     def binary(self, name: str, answer: JsonReader) -> Callable[[Mapping[str, str]], bytes]:
-        """Return a function from a request's query to the bytes of one of `binaries`.
+        """Return a function from a request's query string to the bytes of an entry of `binaries`.
 
-        It is made once of the job's result, or of the answer to a question, and kept for later requests. It raises
-        InvalidRequest naming what is wrong in the query. `answer.value()` is the whole result. One of several MB is
-        read part by part: to parse it at once stops all other requests meanwhile. Raise NotFound when the job has no
-        such numbers.
+        The function is created once from the job's result, or from the answer to a question, and reused for later
+        requests. It raises InvalidRequest if the query is invalid. `answer.value()` is the whole result. Read a result
+        of several MB part by part, because parsing it at once blocks all other requests. Raise NotFound if the job has
+        no such data.
         """
         raise NotImplementedError(name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedUnit:
-    """Unit of a program that ended with exit code 0."""
+    """Unit of a program that exited with code 0."""
 
     unit: int
-    #: Of its last attempt.
+    #: Duration in seconds of the last attempt.
     seconds: float
-    #: Attempts, the last one too.
+    #: Number of attempts, including the last one.
     attempts: int
     worker: str
-    #: JSON value that it gave, or None.
+    #: JSON value returned by the unit, or None.
     value: Any
 
 
 class Reference(Protocol):
-    """`reference.py`: the slow obvious version, the truth."""
+    """Module `reference.py`: a slow, simple implementation that defines the correct results."""
 
     @staticmethod
     def run(spec: Spec, lo: int, hi: int) -> Partial: ...
 
 
 class Kernel(Protocol):
-    """`cpu_kernel.py`, `gpu_kernel.py`: numbers in, numbers out."""
+    """Module `cpu_kernel.py` or `gpu_kernel.py`: pure computation without I/O."""
 
     @staticmethod
     def warm() -> None:
-        """Compile everything: a worker reports ready after it."""
+        """Compile all functions. A worker reports ready only afterwards."""
 
     @staticmethod
     def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-        """(upto, partial of units lo..upto-1); upto is hi unless `tick` answered False.
+        """Compute units lo..upto-1 and return (upto, partial). `upto` is `hi` unless `tick` returned False.
 
-        Equals the reference's partial of the same units, bit for bit.
+        The partial equals the reference's partial of the same units, bit for bit.
         """
         ...
 
 
 class GpuKernel(Kernel, Protocol):
-    """`gpu_kernel.py`: launches what it compiles from `.cu` files."""
+    """Module `gpu_kernel.py`, which launches kernels compiled from `.cu` files."""
 
-    #: All of them, so that they are compiled and tested without a GPU.
+    #: All GPU sources of the kind, so that tests can compile and run them without a GPU.
     SOURCES: Sequence[Source]

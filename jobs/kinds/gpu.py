@@ -1,6 +1,6 @@
-"""The device as GPU kernels see it: compiled sources, arrays, launches. A worker brings the device.
+"""GPU interface for kernels: sources to compile, arrays and launches. The worker process provides the device.
 
-`gpu_worker` brings one on CuPy, the tests one that runs the same sources on the host.
+`gpu_worker` provides a CuPy device. Tests provide a device that runs the same sources on the host.
 """
 
 from __future__ import annotations
@@ -14,66 +14,67 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-#: An array in the device's memory.
+#: Array in the memory of the device.
 Array: TypeAlias = Any
 
-#: Seconds that a launch aims at: long enough to cost nothing, short enough for cancel and SIGTERM.
+#: Target duration of a launch in seconds: long enough to hide the launch overhead, short enough to react to
+#: cancellation and SIGTERM.
 LAUNCH_SECONDS = 0.1
-#: Seconds that a launch may take which computes no more units than the device does at once.
+#: Maximum duration in seconds of a launch that computes only as many units as the device can compute in parallel.
 WAVE_SECONDS = 0.5
 
-#: Where includes are looked for that are not beside the file: what kinds share.
+#: Fallback folder for includes that are not in the source file's own folder: files that kinds share.
 SHARED = Path(__file__).parent
 
 _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 
 
 class OutOfMemory(Exception):
-    """The device has no room for what was asked; a smaller launch may fit."""
+    """The device has not enough free memory for an allocation. A smaller launch may fit."""
 
 
 class DeviceLost(Exception):
-    """The device failed; nothing more can be computed by this process."""
+    """The device failed. This process cannot use it any more."""
 
 
 class Device(Protocol):
-    """One GPU. Calls come from several threads; each has launches of its own, in their order."""
+    """One GPU. Several threads can call it; launches of one thread run in order."""
 
-    #: Name for people.
+    #: Product name of the GPU.
     name: str
     uuid: str
-    #: Streaming multiprocessors.
+    #: Number of streaming multiprocessors.
     processors: int
 
     def __hash__(self) -> int: ...
 
     def compiled(self, source: str) -> Callable[..., None]:
-        """Return launch(name, blocks, threads, *arguments) of a source's kernels; arguments are arrays or integers.
+        """Return launch(name, blocks, threads, *arguments) for a source's kernels; arguments are arrays or integers.
 
-        The source is compiled on first use and kept.
+        The source is compiled on first use and then cached.
         """
 
     def put(self, values: Any) -> Array:
-        """A copy of a numpy array in the device's memory. Raises OutOfMemory."""
+        """Copy a numpy array into device memory. Raises OutOfMemory."""
 
     def zeros(self, length: int, kind: Any) -> Array:
-        """Raises OutOfMemory."""
+        """Allocate a zero-filled array of the given length and dtype in device memory. Raises OutOfMemory."""
 
     def get(self, array: Array) -> Any:
-        """A numpy array, after all launches of this thread. Raises DeviceLost."""
+        """Wait for all launches of this thread, then copy an array back as a numpy array. Raises DeviceLost."""
 
 
 _devices: list[Device] = []
 
 
 def use(device: Device | None) -> None:
-    """Make this the device of the process; None: it has none."""
+    """Set the GPU of this process; None if the process has no GPU."""
     _devices[:] = [] if device is None else [device]
     _launchers.cache_clear()
 
 
 def current() -> Device:
-    """Return the device of this process; DeviceLost when it has none."""
+    """Return the GPU of this process. Raises DeviceLost if it has none."""
     if not _devices:
         raise DeviceLost("this process has no GPU")
     return _devices[0]
@@ -81,14 +82,14 @@ def current() -> Device:
 
 @dataclass(frozen=True)
 class Source:
-    """A file of kernels beside its kind, and the constants that it shares with Python."""
+    """CUDA source file of a kind, and the constants that the file shares with Python."""
 
     path: Path
     constants: tuple[tuple[str, int], ...] = ()
 
     def text(self) -> str:
-        """Return the source with its constants defined and its includes in place of their lines: compilers' caches look
-        at one text only.
+        """Return the source with its constants defined and its includes inlined, because compiler caches compare a
+        single text.
         """
         defined = "".join(f"#define {name} {value}\n" for name, value in self.constants)
         return defined + _included(self.path)
@@ -111,28 +112,29 @@ def _launchers(source: Source) -> Callable[..., None]:
 
 
 def kernels(source: Source) -> Callable[..., None]:
-    """Return the function that launches the kernels of a source on this process' device."""
+    """Return the function that launches a source's kernels on this process's GPU."""
     with _compiling:
         return _launchers(source)
 
 
 class Batch:
-    """Size of launches in units: as many as take LAUNCH_SECONDS, fewer when memory runs out. Threads may share one: any
-    value that it holds is a good one.
+    """Adaptive launch size in units. Aims at LAUNCH_SECONDS per launch and shrinks when memory runs out.
 
-    A `wave` is what the device computes at once, a thread for each unit: fewer take as long, so that launches grow
-    to a wave unless one takes WAVE_SECONDS.
+    Threads can share a batch without a lock, because any value that it holds is a valid size. `wave` is the number of
+    units that the device computes at once, one thread per unit. A smaller launch takes just as long, so launches grow
+    to a wave unless a wave takes WAVE_SECONDS.
     """
 
     def __init__(self, first: int, most: int, wave: int = 1) -> None:
         self.size, self.most, self.wave = first, most, wave
-        #: More did not fit into the memory.
+        #: Maximum number of units that fits into device memory, as far as known.
         self.fits = most
 
     def take(self, wanted: int, launch: Callable[[int], int]) -> int:
-        """Have at most `wanted` units computed by `launch(units)`, which returns how many it took; return that.
+        """Compute up to `wanted` units with `launch(units)`, which returns the number of computed units; return that
+        number.
 
-        When memory runs out fewer are tried. Raises OutOfMemory when a single unit does not fit.
+        Retry with fewer units if memory runs out. Raises OutOfMemory if a single unit does not fit.
         """
         while True:
             units = max(1, min(self.size, self.fits, wanted))
@@ -148,7 +150,7 @@ class Batch:
                 return taken
 
     def _took(self, taken: int, units: int, seconds: float) -> None:
-        """Learns from a launch; the next may be four times as great."""
+        """Adjust the launch size to the duration of a launch. The next launch is at most four times larger."""
         fitting = int(taken * LAUNCH_SECONDS / max(seconds, 1e-6))
         if seconds < WAVE_SECONDS:
             fitting = max(fitting, self.wave)

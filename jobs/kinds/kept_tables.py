@@ -1,6 +1,4 @@
-"""Tables that take a kind long to compute, kept on the disk beside its compiled code: a change of its sources makes
-them anew.
-"""
+"""Disk cache of tables that take long to compute. A change of a kind's sources invalidates the kind's tables."""
 
 from __future__ import annotations
 
@@ -18,10 +16,10 @@ Tables = Mapping[str, Any]
 
 
 def kept(kind: str, name: str, make: Callable[[], Tables]) -> Tables:
-    """Return the arrays that `make` returns: read them if the kind's set has them, else make and store them.
+    """Load the kind's arrays from its code set, or compute them with `make` and store them.
 
-    Only the process that compiles the set stores them. The file holds a checksum of each array; a damaged file is
-    replaced.
+    Only the process that compiles the set stores arrays. The file contains a checksum of each array, and a damaged file
+    is replaced.
     """
     used = code_sets.code_set(kind)
     file = used.path / f"{name}.npz"
@@ -43,7 +41,7 @@ def _read(file: Path) -> Tables | None:
 
 
 def _write(file: Path, tables: Tables) -> None:
-    """Others see the whole file or none."""
+    """Write the file atomically, so that other processes never see a partial file."""
     with tempfile.TemporaryDirectory(dir=file.parent) as scratch:
         whole = Path(scratch) / file.name
         np.savez(whole, **tables)

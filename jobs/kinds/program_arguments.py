@@ -1,6 +1,6 @@
-"""Arguments of a command: texts in which placeholders such as {unit} are replaced, and literals, which stay unchanged.
+"""Command arguments: texts in which placeholders such as {unit} are replaced, and literals, which stay unchanged.
 
-A literal is written `{"literal": TEXT}`. Workflows and engines use it for values that users supply.
+A literal is written `{"literal": TEXT}`. Workflows and engines use literals for values that users supply.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-#: Argument of a command: a text with placeholders, or a literal.
+#: Command argument: a text with placeholders, or a literal.
 Argument: TypeAlias = str | dict[str, str]
-#: Only field of a literal.
+#: Name of the only field of a literal.
 LITERAL = "literal"
-#: JSON schema of an argument.
+#: JSON Schema of a command argument.
 SCHEMA: dict[str, Any] = {
     "anyOf": [
         {"type": "string"},
@@ -25,25 +25,25 @@ SCHEMA: dict[str, Any] = {
         },
     ]
 }
-#: Placeholders of all kinds of programs.
+#: Placeholders of all program kinds.
 _PLACEHOLDERS = re.compile(r"\{(?:unit|item|port|address|python)\}")
-#: Braces around a name, a number or GNU parallel's signs, or with text that begins like a placeholder, such as
-#: {item['a']}, but not ${NAME} of a shell, {{...}} and JSON.
+#: Unknown placeholders: braces around a name, a number or GNU parallel's characters, or around text that starts like a
+#: placeholder, such as {item['a']}. Shell variables (${NAME}), {{...}} and JSON do not match.
 _UNKNOWN = re.compile(r"(?<![${])\{(?!unit\}|item\})(?:[\w./#%:+\[\]-]*|\s*(?:unit|item)\b[^{}]*)\}(?!\})")
 
 
 def literal(text: str) -> Argument:
-    """Return the argument that gives a program exactly this text."""
+    """Return an argument that passes this exact text to a program."""
     return {LITERAL: text} if _PLACEHOLDERS.search(text) or _UNKNOWN.search(text) else text
 
 
 def is_literal(value: Any) -> bool:
-    """Return True for an argument that is written as a literal."""
+    """Return True if the argument is written as a literal."""
     return isinstance(value, dict) and list(value) == [LITERAL]
 
 
 def text_of(argument: Argument) -> str:
-    """Return the text of an argument, with its placeholders."""
+    """Return the text of an argument, including its placeholders."""
     return argument if isinstance(argument, str) else argument[LITERAL]
 
 
@@ -55,13 +55,13 @@ def uses(command: Sequence[Argument] | str, placeholder: str) -> bool:
 
 
 def unknown_placeholder(command: Sequence[Argument]) -> str:
-    """Return the first placeholder outside of literals that does not exist; an empty text if there is none."""
+    """Return the first unknown placeholder outside of literals, or an empty string."""
     found = (_UNKNOWN.search(each) for each in command if isinstance(each, str))
     return next((match[0] for match in found if match), "")
 
 
 def filled(argument: Argument, values: Mapping[str, str]) -> str:
-    """Return the text that a program gets. Each placeholder is replaced once, and not within the values themselves."""
+    """Return the argument with each placeholder replaced once; placeholders inside inserted values are not replaced."""
     if not isinstance(argument, str):
         return argument[LITERAL]
     return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], argument)

@@ -1,4 +1,4 @@
-"""Check of a partial that a worker sends: it is of the units of its lease, of this worker, and has their columns."""
+"""Validation of a program's partial that a worker sent: its units, its worker and its columns."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 from jobs.kinds import program_texts as texts
 from jobs.models import Partial
 
-#: Longest that a unit can have taken, in milliseconds; most attempts; bytes of a value as JSON in ASCII, of which a
-#: character may need six.
+#: Maximum duration of a unit in milliseconds, maximum number of attempts, and maximum size of a value in bytes of ASCII
+#: JSON, in which a character can take six bytes.
 _MAX_MS, _MAX_ATTEMPTS, _MAX_VALUE = 400 * 86_400_000, 1_000_000, 8 << 10
 _FIELDS = {"lo", "worker", "ms", "attempts"}
 
 
 def complaint(partial: Partial, lo: int, hi: int, worker: str) -> str:
-    """Return why a partial is not that of the units lo..hi-1, all run by this worker; empty when it is."""
+    """Return why a partial does not consist of units lo..hi-1, all run by this worker, or an empty string."""
     runs = partial.get("runs")
     if set(partial) != {"runs"} or not isinstance(runs, list):
-        return "must have runs, and nothing else"
+        return "must be an object whose only field is runs"
     at = lo
     for run in runs:
         if not _is_run(run) or run["worker"] != worker:
-            return f"each run must have lo, worker ({worker}), and ms, attempts and, if any, values: one each a unit"
+            return f"each run must have lo, worker ({worker}), ms, attempts and optional values, with an entry per unit"
         if run["lo"] != at:
-            return f"unit {at} is next; its runs go on with {run['lo']}"
+            return f"the next run must start at unit {at}; got {run['lo']}"
         at += len(run["ms"])
-    return "" if at == hi else f"its runs end before unit {at}; they must end before {hi}"
+    return "" if at == hi else f"its runs must end before unit {hi}; they end before {at}"
 
 
 def _is_run(run: Any) -> bool:

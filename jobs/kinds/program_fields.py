@@ -1,4 +1,4 @@
-"""Fields of programs' parameters, which kinds of programs share: types, bounds, and what each refuses."""
+"""Field types that the parameters of all program kinds share: types, bounds and error messages."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from jobs.kinds.program_arguments import Argument
 from jobs.kinds.program_texts import wrong
 from threads_protocol.numbers import short
 
-#: Units of a job: rows of all of them are kept.
+#: Maximum number of units of a job; the store keeps a record of each unit.
 MAX_UNITS = 100_000
-#: Words of a command, and its bytes in UTF-8.
+#: Maximum number of command arguments, and their maximum total size in bytes of UTF-8.
 MAX_WORDS, MAX_COMMAND = 1000, 32 << 10
-#: Bytes of items as JSON in ASCII; more go into an artifact.
+#: Maximum size in bytes of `items` as ASCII JSON; larger lists belong in an artifact.
 MAX_ITEMS = 48 << 10
-#: Variables of the environment, and bytes of their names and values.
+#: Maximum number of environment variables, total bytes of names and values, and length of a name.
 MAX_VARIABLES, MAX_ENVIRONMENT, MAX_NAME = 100, 16 << 10, 128
-#: Patterns of outputs, and bytes of one.
+#: Maximum number of output patterns, and maximum size of one pattern in bytes.
 MAX_OUTPUTS, MAX_PATH = 100, 1024
-#: Longest that a unit may take, and a wait between two attempts.
+#: Maximum duration in seconds of a unit, and of a delay between two attempts.
 MAX_SECONDS, MAX_DELAY = 366 * 86400.0, 3600.0
-#: Longest that a program which is cancelled may take to end: its lease is not renewed meanwhile.
+#: Maximum seconds that a cancelled program may take to exit; its lease is not renewed during this time.
 MAX_GRACE = 25.0
 MAX_LABELS = 32
 
@@ -39,7 +39,7 @@ _WORKSPACE = re.compile(r"[a-z0-9-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=/-]{0,62}")
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
-#: Variables that the runner sets.
+#: Environment variables that the runner sets, which users cannot set.
 _RUNNERS = re.compile(r"CLUSTER_.*|CUDA_VISIBLE_DEVICES|HOME")
 TEXT = {"type": "string"}
 
@@ -48,40 +48,40 @@ def command(value: Any) -> list[Argument] | str:
     if isinstance(value, str):
         return texts.checked(value, "the shell command", MAX_COMMAND)
     if not isinstance(value, list) or not 1 <= len(value) <= MAX_WORDS:
-        raise wrong(f"must be a text for a shell or a list of 1..{MAX_WORDS} texts; got {short(value)}")
+        raise wrong(f"must be a shell command or a list of 1..{MAX_WORDS} texts; got {short(value)}")
     words = [_argument(number, word) for number, word in enumerate(value, 1)]
     plain = [program_arguments.text_of(word) for word in words]
     if not plain[0]:
-        raise wrong("the first word names the program; got an empty one")
-    texts.check_sum(plain, "its words have", MAX_COMMAND)
+        raise wrong("the first argument is the program and must not be empty")
+    texts.check_sum(plain, "the arguments", MAX_COMMAND)
     return words
 
 
 def _argument(number: int, value: Any) -> Argument:
-    """Return an argument in its normal form: a literal without placeholders becomes a text."""
+    """Normalize an argument: a literal without placeholders becomes a plain text."""
     is_literal = program_arguments.is_literal(value)
     text = value[program_arguments.LITERAL] if is_literal else value
     if complaint := texts.problem(text):
-        raise wrong(f"word {number} {complaint}; got {texts.shown(text)}")
+        raise wrong(f"argument {number} {complaint}; got {texts.shown(text)}")
     return program_arguments.literal(text) if is_literal else text
 
 
 def environment(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or len(value) > MAX_VARIABLES:
-        raise wrong(f"must be an object of at most {MAX_VARIABLES} names with their texts; got {short(type(value))}")
+        raise wrong(f"must be an object with at most {MAX_VARIABLES} variables; got {short(type(value))}")
     for name, text in value.items():
         _check_variable(name, _NAME)
         if complaint := texts.problem(text):
             raise wrong(f"the value of {name} {complaint}; got {type(text).__name__}")
-    texts.check_sum([*value, *value.values()], "names and values have", MAX_ENVIRONMENT)
+    texts.check_sum([*value, *value.values()], "names and values", MAX_ENVIRONMENT)
     return dict(value)
 
 
 def _check_variable(name: Any, pattern: re.Pattern[str]) -> None:
     if not isinstance(name, str) or not pattern.fullmatch(name):
-        raise wrong(f"a name is letters, digits and _, no digit first, at most {MAX_NAME}; got {short(name)}")
+        raise wrong(f"a name must have 1..{MAX_NAME} letters, digits and _, and no digit first; got {short(name)}")
     if _RUNNERS.fullmatch(name):
-        raise wrong(f"the runner sets HOME, CUDA_VISIBLE_DEVICES and names with CLUSTER_; got {short(name)}")
+        raise wrong(f"the runner sets HOME, CUDA_VISIBLE_DEVICES and CLUSTER_* itself; got {short(name)}")
 
 
 def secrets(value: Any) -> list[str]:
@@ -99,7 +99,7 @@ def outputs(value: Any) -> list[str]:
 
 
 def _pattern(value: Any) -> str:
-    """Return a pattern in one form: `./out/` is `out`, which stands for all that is in it."""
+    """Normalize an output pattern: `./out/` becomes `out`, which matches everything in the folder."""
     bare = value.removeprefix("./").removesuffix("/") if isinstance(value, str) else value
     return path(bare or value)
 
@@ -107,7 +107,7 @@ def _pattern(value: Any) -> str:
 def path(value: Any) -> str:
     text = texts.checked(value, "a path", MAX_PATH)
     if text.startswith("/") or "\\" in text or any(part in ("", ".", "..") for part in text.split("/")):
-        raise wrong(f"a path is relative to the program's folder, without ., .., // and backslash; got {short(text)}")
+        raise wrong(f"a path must be relative and must not contain ., .., // or a backslash; got {short(text)}")
     return text
 
 
@@ -120,7 +120,7 @@ def _list(value: Any, most: int) -> list[Any]:
 def _labels(value: Any) -> list[str]:
     named = _list(value, MAX_LABELS)
     for label in named:
-        _match(label, _LABEL, "a label is 1 to 63 letters, digits and ._=/-")
+        _match(label, _LABEL, "a label must have 1 to 63 letters, digits and ._=/-")
     return sorted(set(named))
 
 
@@ -131,7 +131,7 @@ def _match(value: Any, pattern: re.Pattern[str], rule: str) -> str:
 
 
 class Matching(GroupedMetadata):
-    """A text of a pattern."""
+    """Pydantic field type for a text that must match a pattern."""
 
     def __init__(self, pattern: re.Pattern[str], rule: str) -> None:
         self._pattern, self._rule = pattern, rule
@@ -148,7 +148,7 @@ def _number(value: Any, low: float, high: float) -> float:
 
 
 class Between(GroupedMetadata):
-    """A number that is no text and no boolean."""
+    """Pydantic field type for a number within bounds; rejects texts and booleans."""
 
     def __init__(self, low: float, high: float) -> None:
         self._low, self._high = low, high
@@ -161,16 +161,14 @@ class Between(GroupedMetadata):
 def _cpus(value: Any) -> float:
     number = _number(value, 0.5, 4096)
     if number * 2 != int(number * 2):
-        raise wrong(f"must be a number of halves, such as 0.5 or 4; got {short(value)}")
+        raise wrong(f"must be a multiple of 0.5, such as 0.5 or 4; got {short(value)}")
     return int(number) if number == int(number) else number
 
 
-Artifact: TypeAlias = Annotated[
-    str, Matching(_ARTIFACT, "is an artifact's id, the first 8 or more digits of it, or a name")
-]
-Capability: TypeAlias = Annotated[str, Matching(_CAPABILITY, "is a compute capability, such as 8.0")]
-Host: TypeAlias = Annotated[str, Matching(_HOST, "is a host's name")]
-Workspace: TypeAlias = Annotated[str, Matching(_WORKSPACE, "is 1 to 64 small letters, digits and -")]
+Artifact: TypeAlias = Annotated[str, Matching(_ARTIFACT, "must be an artifact's name or ID; 8 digits are enough")]
+Capability: TypeAlias = Annotated[str, Matching(_CAPABILITY, "must be a compute capability, such as 8.0")]
+Host: TypeAlias = Annotated[str, Matching(_HOST, "must be a host name")]
+Workspace: TypeAlias = Annotated[str, Matching(_WORKSPACE, "must have 1 to 64 lowercase letters, digits and -")]
 Count: TypeAlias = Annotated[int, ExactInt(1, MAX_UNITS)]
 Gpus: TypeAlias = Annotated[int, ExactInt(1, 64)]
 Mebibytes: TypeAlias = Annotated[int, ExactInt(1, 2**30)]
@@ -184,31 +182,33 @@ Grace: TypeAlias = Annotated[float, Between(0, MAX_GRACE)]
 
 
 class Requirements(BaseModel):
-    """Needs of one unit, which a runner must have free."""
+    """Resources that a runner must have free to run one unit."""
 
     model_config = ConfigDict(extra="forbid")
 
-    gpus: Gpus | None = Field(None, description="GPUs of its own.")
-    gpu_memory_mib: Mebibytes | None = Field(None, description="Memory of each of them.")
-    compute_capability: Capability | None = Field(None, description="Of each of them, at least.")
+    gpus: Gpus | None = Field(None, description="Number of GPUs for exclusive use.")
+    gpu_memory_mib: Mebibytes | None = Field(None, description="Minimum memory of each GPU in MiB.")
+    compute_capability: Capability | None = Field(None, description="Minimum compute capability of each GPU.")
     cpus: Annotated[
         float | None,
         PlainValidator(lambda value: None if value is None else _cpus(value)),
         WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0.5, "maximum": 4096}, {"type": "null"}]}),
-    ] = Field(None, description="CPUs, in halves; null: those of one slot.")
-    memory_mib: Mebibytes | None = Field(None, description="Memory; a unit that takes more is killed.")
-    host: Host | None = Field(None, description="The host that it must run on.")
+    ] = Field(None, description="Number of CPUs, in steps of 0.5; null: the CPUs of one slot.")
+    memory_mib: Mebibytes | None = Field(None, description="Memory in MiB; a unit that uses more is killed.")
+    host: Host | None = Field(None, description="Host that the unit must run on.")
     labels: Annotated[
         list[str],
         PlainValidator(_labels),
         WithJsonSchema({"type": "array", "items": TEXT, "maxItems": MAX_LABELS}),
-    ] = Field(default_factory=list, description="Labels of the runner, all of them.")
+    ] = Field(default_factory=list, description="Labels that the runner must have.")
 
     def stated(self) -> dict[str, Any]:
-        """Return the needs that were stated, by name: equal needs are equal texts."""
+        """Return the requirements that are set, sorted by name, so that equal requirements have equal JSON."""
         return {name: value for name, value in sorted(self.model_dump().items()) if value not in (None, [])}
 
 
 def usual(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the description of a field whose default is made anew for each: copies of one take ten times as long."""
+    """Return the JSON Schema default of a field with a default factory. A factory is ten times faster than copying a
+    default.
+    """
     return {"default": model.model_validate({}).model_dump()}

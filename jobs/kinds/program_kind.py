@@ -1,4 +1,4 @@
-"""Kinds whose units are programs, which runners execute."""
+"""Base class of kinds whose units are programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.models import Partial, Spec
 
 
 class ProgramKind(Kind):
-    """A kind whose units are programs. Runners execute them: it has neither kernels nor a reference."""
+    """Kind whose units are programs. Runners execute them, so the kind has neither kernels nor a reference."""
 
     result_schema = program_result.SCHEMA
 
@@ -19,25 +19,25 @@ class ProgramKind(Kind):
         return program_partials.merge(left, right)
 
     def result(self, spec: Spec, partial: Partial) -> dict[str, Any]:
-        """Return counts and times; rows of the units are asked for by their numbers."""
+        """Return counts and durations. Clients read the records of single units through the API."""
         return program_partials.result(partial)
 
     def artifacts(self, parameters: Any) -> Mapping[str, str]:
-        """Return the artifacts that the parameters name, each by its id or name: by the parameter that names it."""
+        """Return the artifacts that the parameters refer to by ID or name, keyed by parameter name."""
         return {}
 
     def secrets(self, parameters: Any) -> Sequence[str]:
-        """Return the names of the secrets that its programs are given."""
+        """Return the names of the secrets that are passed to the kind's programs."""
         return ()
 
     def complaint(self, partial: Partial, lo: int, hi: int, worker: str) -> str:
-        """Return why a partial is not that of the units lo..hi-1, all run by this worker; empty when it is."""
+        """Return why a partial does not consist of units lo..hi-1, all run by this worker, or an empty string."""
         return program_checks.complaint(partial, lo, hi, worker)
 
     def finished_ranges(self, partial: Partial) -> Iterable[tuple[int, int]]:
-        """Return the ranges lo, hi of the units lo..hi-1 that the partial covers, in their order."""
+        """Return (lo, hi) for each range of consecutive units lo..hi-1 in the partial, in order."""
         return program_partials.finished_ranges(partial)
 
     def finished_units(self, partial: Partial, lo: int, hi: int) -> Iterable[FinishedUnit]:
-        """Return those of the units lo..hi-1 that the partial covers, in their order."""
+        """Return the finished units among lo..hi-1 in order."""
         return program_partials.finished_units(partial, lo, hi)

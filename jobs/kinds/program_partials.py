@@ -1,4 +1,6 @@
-"""Rows of units that ended with exit code 0, as runs of units of one worker; how they merge, and the result of all."""
+"""Partials of programs: runs of consecutive units that exited with code 0 on one worker. Merges them and computes the
+result.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,15 @@ _MS = 1000
 
 
 def merge(left: Partial, right: Partial) -> Partial:
-    """Return the runs of both in the order of their units; those that touch and have one worker are one.
+    """Merge two partials into runs sorted by unit; join adjacent runs of the same worker.
 
-    ValueError where a unit would count twice.
+    Raises ValueError if a unit would count twice.
     """
     joined: list[dict[str, Any]] = []
     for run in sorted(chain(left["runs"], right["runs"]), key=lambda run: int(run["lo"])):
         end = _end(joined[-1]) if joined else 0
         if run["lo"] < end:
-            raise ValueError(f"unit {run['lo']} would count twice")
+            raise ValueError(f"unit {run['lo']} would be counted twice")
         if joined and run["lo"] == end and run["worker"] == joined[-1]["worker"]:
             _append(joined[-1], run)
         else:
@@ -44,12 +46,12 @@ def _append(run: dict[str, Any], after: dict[str, Any]) -> None:
 
 
 def finished_ranges(partial: Partial) -> Iterator[tuple[int, int]]:
-    """Yield the units lo..hi-1 of each run as (lo, hi)."""
+    """Yield (lo, hi) for each run of the partial, which covers the units lo..hi-1."""
     return ((run["lo"], _end(run)) for run in partial.get("runs", ()))
 
 
 def finished_units(partial: Partial, lo: int, hi: int) -> Iterator[FinishedUnit]:
-    """Yield those of the units lo..hi-1 that the partial covers, in their order."""
+    """Yield the finished units among lo..hi-1 in order."""
     for run in partial.get("runs", ()):
         first, values = run["lo"], run.get("values")
         for unit in range(max(lo, first), min(hi, _end(run))):
@@ -64,7 +66,7 @@ def finished_units(partial: Partial, lo: int, hi: int) -> Iterator[FinishedUnit]
 
 
 def result(partial: Partial) -> dict[str, Any]:
-    """Return counts and times of the units; times are None where there are no units."""
+    """Return counts and durations of the units; durations are None if there are no units."""
     runs = partial.get("runs", [])
     ms = [each for run in runs for each in run["ms"]]
     workers = Counter[str]()

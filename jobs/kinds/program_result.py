@@ -1,4 +1,4 @@
-"""JSON Schema of results."""
+"""JSON Schema of the results of program kinds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
     "required": ["units", "seconds", "attempts", "workers"],
     "properties": {
-        "units": {**_COUNT, "title": "Units that ended with exit code 0"},
+        "units": {**_COUNT, "title": "Units that exited with code 0"},
         "seconds": {
             "type": "object",
-            "title": "Seconds of a unit's last attempt",
+            "title": "Duration of a unit's last attempt in seconds",
             "additionalProperties": False,
             "required": ["sum", "least", "most", "median"],
             "properties": dict.fromkeys(("sum", "least", "most", "median"), _SECONDS),
         },
-        "attempts": {**_COUNT, "title": "Attempts of all units"},
-        "workers": {"type": "object", "title": "Units by runner", "additionalProperties": _COUNT},
+        "attempts": {**_COUNT, "title": "Total number of attempts"},
+        "workers": {"type": "object", "title": "Units per runner", "additionalProperties": _COUNT},
     },
 }

@@ -1,4 +1,4 @@
-"""Texts that a program can be given: no NUL, which ends a text for the system, and nothing that UTF-8 lacks."""
+"""Validation of texts that are passed to programs: they contain neither a NUL nor a lone surrogate."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def wrong(sentence: str) -> PydanticCustomError:
-    """Return the error that says this of a parameter."""
+    """Return a validation error with this message about a parameter."""
     return PydanticCustomError("refused", "{sentence}", {"sentence": sentence})
 
 
 def problem(value: Any) -> str:
-    """Return what keeps a program from being given this text; empty: nothing does."""
+    """Return why a value cannot be passed to a program as a text, or an empty string."""
     if not isinstance(value, str):
         return "must be a text"
     if "\0" in value:
-        return "has a NUL, which no program can be given"
-    return "" if is_unicode(value) else "has half of a surrogate pair, which is no text"
+        return "contains a NUL, which cannot be passed to a program"
+    return "" if is_unicode(value) else "contains a lone surrogate, which UTF-8 cannot encode"
 
 
 def shown(value: Any) -> str:
-    """Return the value for an error message, in characters that every encoding has."""
+    """Shorten a value for an error message, using only characters that every encoding supports."""
     return short(value) if not isinstance(value, str) or is_unicode(value) else short(ascii(value[:1000]))
 
 
 def is_unicode(text: str) -> bool:
-    """Return True unless the text has half of a surrogate pair."""
+    """Return True unless the text contains a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -42,7 +42,7 @@ def is_unicode(text: str) -> bool:
 
 
 def checked(value: Any, what: str, most: int) -> str:
-    """Return a text of 1 to `most` bytes in UTF-8. Raises PydanticCustomError; `what` begins its sentence."""
+    """Return a text of 1 to `most` bytes in UTF-8. Raises PydanticCustomError, whose message starts with `what`."""
     if complaint := problem(value):
         raise wrong(f"{what} {complaint}; got {shown(value)}")
     if not 1 <= len(value.encode()) <= most:
@@ -51,21 +51,21 @@ def checked(value: Any, what: str, most: int) -> str:
 
 
 def check_sum(texts: Iterable[str], what: str, most: int) -> None:
-    """Raise PydanticCustomError where the texts have over `most` bytes in UTF-8 together."""
+    """Raise PydanticCustomError if the texts have more than `most` bytes of UTF-8 in total."""
     total = sum(len(text.encode()) for text in texts)
     if total > most:
-        raise wrong(f"{what} at most {most} bytes together; got {total} bytes")
+        raise wrong(f"{what} must have at most {most} bytes in total; got {total} bytes")
 
 
 def check_names(names: Iterable[str], what: str) -> None:
-    """Raise PydanticCustomError where a name comes twice."""
+    """Raise PydanticCustomError if a name occurs twice."""
     seen = set()
     for name in names:
         if name in seen:
-            raise wrong(f"{what} come once each; got {short(name)} twice")
+            raise wrong(f"{what} must be unique; got {short(name)} twice")
         seen.add(name)
 
 
 def as_json(value: Any) -> str:
-    """Return a value as the JSON that is stored, in ASCII."""
+    """Encode a value as compact ASCII JSON, the form in which it is stored."""
     return _JSON.encode(value)

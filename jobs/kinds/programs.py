@@ -1,4 +1,4 @@
-"""Reads of a command's spec by whoever runs its units: arguments, items, waits between attempts. Pure."""
+"""Functions that derive a unit's arguments, items and retry delays from a command's spec. No I/O."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from jobs.kinds.program_arguments import Argument
 from jobs.models import Partial, Spec
 from threads_protocol.numbers import short
 
-#: Most bytes of one argument, with the NUL at its end, as Linux has it; and of all of them.
+#: Linux limits in bytes: one argument including its terminating NUL, and all arguments together.
 MAX_WORD, MAX_WORDS = 128 << 10, 1 << 20
 SHELL = ("/bin/sh", "-c")
 UNIT, ITEM = "{unit}", "{item}"
-#: A wait with jitter is this part of the whole one at least.
+#: Minimum fraction of a retry delay that remains when jitter is applied.
 _LEAST_WAIT = 0.5
 
 
 def arguments(spec: Spec, unit: int, item: Any = None) -> list[str]:
-    """Return the words of one unit's program: {unit} and {item} are filled in once, and never in what was filled in.
+    """Return the arguments of a unit's program. {unit} and {item} are replaced once, and not inside inserted values.
 
-    ValueError, in words for people, where its item makes them too long or has a NUL.
+    Raises ValueError with a message for users if the item makes an argument too long or contains a NUL.
     """
     command: list[Argument] | str = spec["command"]
     if isinstance(command, str):
@@ -34,7 +34,9 @@ def arguments(spec: Spec, unit: int, item: Any = None) -> list[str]:
 
 
 def does_not_fit(command: Sequence[Argument], filled: Mapping[str, str]) -> str:
-    """Return why these texts cannot be filled in; empty: they can. Takes no longer than the command is."""
+    """Return why the values cannot be inserted into the command, or an empty string. Runs in time linear in the
+    command.
+    """
     if complaint := texts.problem(filled[ITEM]) if program_arguments.uses(command, ITEM) else "":
         return f"the item {texts.shown(filled[ITEM])} {complaint}"
     total = 0
@@ -44,27 +46,29 @@ def does_not_fit(command: Sequence[Argument], filled: Mapping[str, str]) -> str:
             size += sum(word.count(place) * (len(text.encode()) - len(place)) for place, text in filled.items())
         total += size
         if size > MAX_WORD:
-            return f"word {number} has {size} bytes with its item {short(filled[ITEM])}; at most {MAX_WORD}"
-    return f"the words have {total} bytes with the item; at most {MAX_WORDS}" if total > MAX_WORDS else ""
+            return f"argument {number} has {size} bytes with item {short(filled[ITEM])}; the maximum is {MAX_WORD}"
+    return f"the arguments have {total} bytes; the maximum is {MAX_WORDS}" if total > MAX_WORDS else ""
 
 
 def item_of(spec: Spec, unit: int) -> Any:
-    """Return a unit's item, where they are in the spec; None where the job has none."""
+    """Return the unit's item from the spec, or None if the job has no items."""
     return spec["items"][unit] if spec["items"] is not None else None
 
 
 def item_text(item: Any) -> str:
-    """Return what {item} stands for: a text as it is, any other value as JSON."""
+    """Return the text that replaces {item}: a string unchanged, any other value as JSON."""
     return item if isinstance(item, str) else texts.as_json(item)
 
 
 def most_errors(spec: Spec) -> int:
-    """Return how often a unit may fail and is tried again."""
+    """Return the maximum number of retries of a failed unit."""
     return int(spec["retries"]["max"])
 
 
 def wait_ms(spec: Spec, attempt: int, dice: float) -> int:
-    """Return the wait after a unit's attempt 1, 2, ... has failed; `dice`: a number in [0, 1) that draws the jitter."""
+    """Return the delay in milliseconds after attempt 1, 2, ... of a unit failed. `dice` in [0, 1) determines the
+    jitter.
+    """
     retries = spec["retries"]
     seconds, longest = float(retries["initial_delay_seconds"]), float(retries["max_delay_seconds"])
     if retries["factor"] > 1:
@@ -79,7 +83,7 @@ def wait_ms(spec: Spec, attempt: int, dice: float) -> int:
 def finished(
     lo: int, worker: str, ms: Sequence[int], attempts: Sequence[int], values: Sequence[Any] | None = None
 ) -> Partial:
-    """Return the partial of units from `lo` on that ended with exit code 0 on one worker, a number each."""
+    """Return the partial of consecutive units that exited with code 0 on one worker. The first unit is `lo`."""
     run = {"lo": lo, "worker": worker, "ms": list(ms), "attempts": list(attempts)}
     if values is not None and any(value is not None for value in values):
         run["values"] = list(values)

@@ -1,6 +1,7 @@
-"""SplitMix64: random words that depend on a key and a number alone, so every cut of the work draws the same ones.
+"""SplitMix64 random numbers. A number depends only on a key and an index, so results do not depend on how work is
+divided.
 
-This is the truth; `random_cpu.py` is its compiled twin and `random.cuh` its twin on a GPU.
+This module is the reference; `random_cpu.py` and `random.cuh` implement the same functions for CPUs and GPUs.
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ SECOND_FACTOR = 0x94D049BB133111EB
 
 
 def mix(word: int) -> int:
-    """SplitMix64's finaliser, a bijection of 64-bit words."""
+    """Apply the SplitMix64 finalizer, a bijection on 64-bit words."""
     word = (word ^ word >> 30) * FIRST_FACTOR & MASK
     word = (word ^ word >> 27) * SECOND_FACTOR & MASK
     return word ^ word >> 31
 
 
 def offset(number: int) -> int:
-    """Return the 64-bit word that is added to a key before mixing, to draw its `number`-th word."""
+    """Return the 64-bit word to add to a key before mixing, to draw the random word with index `number`."""
     return GOLDEN * (number + 1) & MASK
 
 
 def sub(key: int, number: int) -> int:
-    """Return the `number`-th word below a key, from 0; it is a key itself. SplitMix64 seeded with s gives sub(s, 0),
-    sub(s, 1) and so on.
+    """Return the random word of a key with index `number`, from 0. The word can be used as a key in turn.
+
+    SplitMix64 seeded with s returns sub(s, 0), sub(s, 1) and so on.
     """
     return mix(key + offset(number) & MASK)

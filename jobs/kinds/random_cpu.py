@@ -1,10 +1,9 @@
-"""`random.py` compiled by numba, for kernels.
+"""Version of `random.py` compiled by numba, for CPU kernels.
 
-uint64 and int64 must never meet in one expression: numba would make it a float.
+Never mix uint64 and int64 in one expression: numba would convert the result to a float.
 """
 
-# mypy: ignore-errors
-# numba types these functions, by rules that mypy does not know: int and int64 are one type
+# numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _1, _27, _30, _31 = (np.uint64(number) for number in (1, 27, 30, 31))
 
 @njit(nogil=True, error_model="numpy", forceinline=True)
 def mix(word):
-    """`random.mix` of a uint64."""
+    """Compute `random.mix` of a uint64."""
     word = (word ^ (word >> _30)) * _FIRST
     word = (word ^ (word >> _27)) * _SECOND
     return word ^ (word >> _31)
@@ -27,5 +26,5 @@ def mix(word):
 
 @njit(nogil=True, error_model="numpy", forceinline=True)
 def sub(key, number):
-    """`random.sub` of a uint64 and any integer from 0."""
+    """Compute `random.sub` of a uint64 key and a non-negative integer."""
     return mix(key + _GOLDEN * (np.uint64(number) + _1))

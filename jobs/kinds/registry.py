@@ -1,6 +1,6 @@
-"""Lists the kinds and loads one kernel by (kind, device), lazily. The only module that loads kernels.
+"""Registry of kinds. Loads the kernel of a kind and device on demand; no other module loads kernels.
 
-A kind is a folder of `jobs/kinds` with a `definition.py`. What its modules must offer is in `contract.py`.
+A kind is a folder of `jobs/kinds` with a `definition.py`. `contract.py` specifies its modules.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from jobs.models import Device
 
 @lru_cache
 def names() -> tuple[str, ...]:
-    """Names of all kinds, sorted."""
+    """Return the names of all kinds, sorted."""
     return tuple(sorted(entry.name for entry in pkgutil.iter_modules(kinds.__path__) if entry.ispkg))
 
 
 @lru_cache
 def definition(kind: str) -> Kind:
-    """Return what a kind computes; UnknownKind names the kinds there are."""
+    """Return the definition of a kind. Raises UnknownKind, which lists the existing kinds."""
     if kind not in names():
         known = ", ".join(names())
         raise errors.UnknownKind(f"type must be one of {known}; got {kind!r}", field="type")
@@ -37,38 +37,40 @@ def definition(kind: str) -> Kind:
 
 
 def folder(kind: str) -> Path:
-    """Return the folder with the kind's modules and files."""
+    """Return the folder that contains the kind's modules and files."""
     return Path(inspect.getfile(type(definition(kind)))).parent
 
 
 @lru_cache
 def versions() -> Mapping[str, int]:
-    """The version of each kind's model: partials of two are never merged."""
+    """Return the model version of each kind. Partials of different versions are never merged."""
     return {kind: definition(kind).model_version for kind in names()}
 
 
 def program_kind(kind: str) -> ProgramKind | None:
-    """Return what a kind computes when its units are programs, which runners execute; else None."""
+    """Return the definition of a program kind, or None if workers compute the kind with kernels."""
     found = definition(kind)
     return found if isinstance(found, ProgramKind) else None
 
 
 @lru_cache
 def endless() -> frozenset[str]:
-    """Return the names of the kinds whose jobs do not end by themselves and take no slot of a runner."""
+    """Return the names of kinds whose jobs run until they are stopped and occupy no slot of a runner."""
     return frozenset(kind for kind in names() if definition(kind).is_endless)
 
 
 @lru_cache
 def devices(kind: str) -> tuple[Device, ...]:
-    """Devices whose workers compute the kind: those for which it has a kernel, or runners alone. Loads no kernel."""
+    """Return the devices whose workers can compute the kind: those it has kernels for, or only runners. Loads no
+    kernel.
+    """
     if program_kind(kind):
         return (Device.RUNNER,)
     return tuple(device for device in (Device.CPU, Device.GPU) if importlib.util.find_spec(_kernel_name(kind, device)))
 
 
 def computed_on(device: Device) -> tuple[str, ...]:
-    """Names of the kinds that workers of this device compute, sorted."""
+    """Return the names of the kinds that workers with this device can compute, sorted."""
     return tuple(kind for kind in names() if device in devices(kind))
 
 
@@ -84,7 +86,7 @@ def reference(kind: str) -> Reference:
 
 @lru_cache
 def kernel(kind: str, device: Device) -> Kernel:
-    """The kernel of a kind for a device. Importing it may import numba or cupy: workers' lanes only."""
+    """Load the kernel of a kind for a device. The import may load numba or cupy, so only lanes call this."""
     definition(kind)
     code_sets.configure_numba()
     name = _kernel_name(kind, device)
@@ -97,6 +99,6 @@ def kernel(kind: str, device: Device) -> Kernel:
 
 
 def warm(kind: str, device: Device) -> None:
-    """Load the compiled code of a kind, or compile it for all processes. Call this before `kernel`."""
+    """Load the kind's compiled code, or compile it for all processes. Call this before `kernel`."""
     with code_sets.compile_once(kind, device):
         kernel(kind, device).warm()

@@ -81,7 +81,7 @@ def test_values_of_units_without_any_are_left_out() -> None:
 
 
 def test_a_unit_that_would_count_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="unit 1 would count twice"):
+    with pytest.raises(ValueError, match="unit 1 would be counted twice"):
         partials.merge(program.finished(0, "a", [1, 1], [1, 1]), program.finished(1, "b", [1], [1]))
 
 

@@ -100,7 +100,7 @@ def test_what_was_compiled_of_a_text_that_has_changed_since_is_not_kept(two_kind
     environment = {**os.environ, "PYTHONPATH": f"{two_kinds}:{ROOT}", "NUMBA_CACHE_DIR": str(two_kinds / "cache")}
     command = [sys.executable, "-c", EDIT, *sources]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["2", "2", *["its sources have changed since this process began"] * 2]
+    assert done.stdout.splitlines() == ["2", "2", *["its sources have changed since this process started"] * 2]
     assert {path.name for path in (two_kinds / "cache").rglob("*") if path.is_file()} == {"lock-cpu"}
 
 

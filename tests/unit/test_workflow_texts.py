@@ -238,7 +238,7 @@ def test_a_name_and_actions_are_needed() -> None:
         (["a, action_type: approve, priority: high"], "priority: is for jobs; approve is none"),
         (["a, device: gpus"], "device: must be one of gpu, any, cpu, runner; got 'gpus'"),
         (["a, max_running: 0"], "max_running: input should be greater than or equal to 1; got 0"),
-        (["a, action_type: command, command: 5"], "command: must be a text for a shell or a list"),
+        (["a, action_type: command, command: 5"], "command: must be a shell command or a list"),
         (["a, action_type: command, count: 3"], "command: is needed"),
         (["a, action_type: command, parameters: {command: [x], nix: 1}"], "parameters.nix: command has no such"),
         (["a, action_type: command, parameters: {command: [x]}, count: 3"], "count: goes under parameters"),

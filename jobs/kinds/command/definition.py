@@ -1,4 +1,4 @@
-"""Programs: any command, with its files, as many times as there are units. Runners execute them; see README.md."""
+"""Kind `command`: runs any command with its files, once per unit, on runners. See README.md."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from jobs.kinds.command.parameters import Parameters
 from jobs.kinds.program_kind import ProgramKind
 from jobs.models import Device, Plan, Spec
 
-#: Bytes of a spec as JSON, somewhat less than the most that a job may have.
+#: Maximum size of a spec in bytes of JSON, slightly below the limit of a job.
 _MAX_SPEC = 63 << 10
-#: Bytes of a unit's value in the partial, and of the values of all units; a longer value goes into an artifact.
+#: Maximum bytes of one unit's value, and of all values of a job; longer values are stored in an artifact.
 _MAX_VALUE, _MAX_VALUES = 1024, 16 << 20
-#: Seconds on one core, by which a job is estimated before anything is measured.
+#: Assumed duration of a unit in seconds, until one has been measured.
 _UNIT_SECONDS = 1.0
-#: Beyond its timeout a lease lives this long, while outputs are uploaded; and for how long without a timeout.
+#: Extra lease time in seconds after a unit's timeout, to upload outputs; and the lease time without a timeout.
 _UPLOAD_SECONDS, _FOREVER_SECONDS = 3600.0, 366 * 86400.0
 
 
 def _total(parameters: Parameters) -> int:
     """Return the number of units."""
     if parameters.items is not None and parameters.items_artifact is not None:
-        _refuse("items_artifact", "give it or items, not both")
+        _refuse("items_artifact", "cannot be combined with items")
     if parameters.items is not None:
         if parameters.count not in (None, len(parameters.items)):
-            _refuse("count", f"there are {len(parameters.items)} items; leave count out; got {parameters.count}")
+            _refuse("count", f"must be omitted or {len(parameters.items)}, the number of items; got {parameters.count}")
         return len(parameters.items)
     if parameters.items_artifact is not None and parameters.count is None:
-        _refuse("count", "is needed with items_artifact: the lines of its file")
+        _refuse("count", "is required with items_artifact: the number of lines of its file")
     return parameters.count or 1
 
 
@@ -42,16 +42,16 @@ def _check_command(parameters: Parameters) -> None:
     if isinstance(command, str):
         for place, variable in ((program.UNIT, "$CLUSTER_UNIT"), (program.ITEM, "$CLUSTER_ITEM")):
             if program_arguments.uses(command, place):
-                _refuse("command", f"{place} is not filled into a text for the shell; write {variable}, or give a list")
+                _refuse("command", f"{place} is not replaced in a shell command; use {variable}, or give a list")
         return
     if program_arguments.uses(command, program.ITEM) and not has_items:
-        _refuse("command", "{item} needs items: `--items FILE`, or items or items_artifact in the API")
+        _refuse("command", "{item} requires items: `--items FILE`, or items or items_artifact in the API")
     if (has_items or parameters.count is not None) and (unknown := program_arguments.unknown_placeholder(command)):
         _refuse(
             "command",
-            f"{unknown[:80]} is not a placeholder. There are two: {{unit}} is the unit's number, {{item}} its item."
-            ' To keep braces as they are, put the text into a file, write {"literal": TEXT} in the API, or run a shell'
-            " (--shell), in which nothing is replaced",
+            f"{unknown[:80]} is not a placeholder. Use {{unit}} for the unit's number or {{item}} for its item. To keep"
+            ' the braces, put the text into a file, write {"literal": TEXT} in the API, or use --shell, which replaces'
+            " nothing",
         )
 
 
@@ -60,7 +60,7 @@ def _has_items(parameters: Parameters) -> bool:
 
 
 def _check_items(parameters: Parameters) -> None:
-    """Refuse items that cannot be filled into the command: the longest stands for all, but for a NUL."""
+    """Reject items that cannot be inserted into the command. Checks only the longest item, and one with a NUL."""
     command, items = parameters.command, parameters.items or []
     if isinstance(command, str):
         return
@@ -75,20 +75,20 @@ def _check_items(parameters: Parameters) -> None:
 def _check_times(parameters: Parameters) -> None:
     stop, timeout = parameters.stop_signal_seconds, parameters.timeout_seconds
     if stop and timeout is None:
-        _refuse("stop_signal_seconds", "needs timeout_seconds: SIGTERM comes that long before it")
+        _refuse("stop_signal_seconds", "requires timeout_seconds: SIGTERM is sent this long before the timeout")
     if timeout is not None and stop > timeout:
-        _refuse("stop_signal_seconds", f"is at most timeout_seconds, {timeout:g}; got {stop:g}")
+        _refuse("stop_signal_seconds", f"must be at most timeout_seconds, {timeout:g}; got {stop:g}")
 
 
 def _check_environment(parameters: Parameters) -> None:
     if twice := [name for name in parameters.secrets if name in parameters.env]:
-        _refuse("secrets", f"{twice[0]} is in env too; give it once")
+        _refuse("secrets", f"{twice[0]} is also in env; remove one of them")
     if parameters.python is not None and parameters.files is None:
-        _refuse("python.requirements", "is a path in files; give files")
+        _refuse("python.requirements", "is a path inside files, so files is required")
     needed = parameters.requirements
     for name in ("gpu_memory_mib", "compute_capability"):
         if getattr(needed, name) is not None and needed.gpus is None:
-            _refuse(f"requirements.{name}", "says what each GPU must have; give gpus, too")
+            _refuse(f"requirements.{name}", "requires gpus: it applies to each GPU")
 
 
 def _check_size(spec: Spec) -> None:
@@ -98,8 +98,8 @@ def _check_size(spec: Spec) -> None:
         parts = " and ".join(f"{name} {sizes[name]}" for name in largest)
         _refuse(
             largest[0],
-            f"the job's parameters have {total} bytes as JSON ({parts}); at most {_MAX_SPEC}: put long texts into "
-            "files, and items into items_artifact",
+            f"the job's parameters have {total} bytes as JSON ({parts}); the maximum is {_MAX_SPEC}. Put long texts "
+            "into files, and items into items_artifact",
         )
 
 
@@ -108,15 +108,15 @@ def _refuse(name: str, detail: str) -> None:
 
 
 class Command(ProgramKind):
-    """Programs with their files."""
+    """Kind whose units run one command with its files."""
 
     model_version = 1
-    summary = "Any program, with its files, once or once a unit, on machines with a runner."
+    summary = "Runs any program with its files, once or once per unit, on machines with a runner."
     example: ClassVar[dict[str, Any]] = {"command": ["echo", "unit {unit}"], "count": 3}
     parameters = Parameters
 
     def plan(self, parameters: Parameters) -> Plan:
-        """Check the rules between parameters and lay out the units. Raise InvalidRequest naming the parameter."""
+        """Check the rules between parameters and lay out the units. Raise InvalidRequest, which names the parameter."""
         total = _total(parameters)
         _check_command(parameters)
         _check_items(parameters)
@@ -139,12 +139,12 @@ class Command(ProgramKind):
         )
 
     def artifacts(self, parameters: Parameters) -> Mapping[str, str]:
-        """Return the artifacts that the parameters name, by the parameter."""
+        """Return the artifacts that the parameters refer to, keyed by parameter name."""
         named = {name: getattr(parameters, name) for name in ("files", "items_artifact")}
         return {name: asked for name, asked in named.items() if asked is not None}
 
     def secrets(self, parameters: Parameters) -> Sequence[str]:
-        """Return the names of the secrets that the programs are given."""
+        """Return the names of the secrets that are passed to the programs."""
         return parameters.secrets
 
     def title(self, parameters: Mapping[str, Any]) -> str:

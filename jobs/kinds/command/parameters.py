@@ -1,4 +1,6 @@
-"""Parameters of a command. Rules between them are in `definition.py`, fields that kinds share beside the folders."""
+"""Parameters of the kind `command`. Rules between parameters are in `definition.py`, shared field types in
+`program_fields.py`.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,12 @@ def _items(value: Any) -> list[Any] | None:
         raise wrong(f"must be a list of JSON values; got {type(value).__name__} of {len(value)}") from None
     if size > fields.MAX_ITEMS:
         raise wrong(
-            f"have at most {fields.MAX_ITEMS} bytes as JSON; got {size}: put a file with one value a line into an "
-            "artifact, and give that as items_artifact with count"
+            f"must have at most {fields.MAX_ITEMS} bytes as JSON; got {size}. Put larger lists into an artifact with "
+            "one value per line, and use items_artifact with count"
         )
     for number, item in enumerate(value, 1):
         if not _is_unicode(item):
-            raise wrong(f"item {number} has half of a surrogate pair, which is no text; got {short(ascii(item))}")
+            raise wrong(f"item {number} contains a lone surrogate, which UTF-8 cannot encode; got {short(ascii(item))}")
     return value
 
 
@@ -56,27 +58,27 @@ def _is_unicode(value: Any) -> bool:
 
 
 class Retries(BaseModel):
-    """How often a unit that failed is tried again, and after which waits."""
+    """Number of retries of a failed unit, and the delays between them."""
 
     model_config = ConfigDict(extra="forbid")
 
-    max: Retry = Field(3, description="Further attempts of a unit.")
-    initial_delay_seconds: Delay = Field(1.0, description="Before the second attempt.")
-    factor: Factor = Field(2.0, description="Each wait is this many times the one before.")
-    max_delay_seconds: Delay = Field(60.0, description="No wait is longer.")
-    jitter: bool = Field(True, strict=True, description="Draw each wait from its second half.")
+    max: Retry = Field(3, description="Maximum number of retries of a unit.")
+    initial_delay_seconds: Delay = Field(1.0, description="Delay before the second attempt.")
+    factor: Factor = Field(2.0, description="Factor by which the delay grows with each retry.")
+    max_delay_seconds: Delay = Field(60.0, description="Maximum delay before a retry.")
+    jitter: bool = Field(True, strict=True, description="Randomize each delay between half and all of it.")
 
 
 class Python(BaseModel):
-    """A Python environment that the runner makes and keeps."""
+    """Python environment that the runner creates and caches."""
 
     model_config = ConfigDict(extra="forbid")
 
     requirements: Annotated[
         str, PlainValidator(fields.path), WithJsonSchema({**fields.TEXT, "minLength": 1, "maxLength": fields.MAX_PATH})
-    ] = Field(description="A file of requirements among `files`.")
+    ] = Field(description="Path of a requirements file in `files`.")
     module: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")] | None = Field(
-        None, description="A module of these packages: a runner whose own Python has it makes no environment."
+        None, description="Module of these packages. A runner whose Python already has it creates no environment."
     )
 
 
@@ -94,8 +96,8 @@ class Parameters(BaseModel):
                 ]
             }
         ),
-    ] = Field(description="A program and its arguments, with {unit} and {item} filled in; or text for sh.")
-    count: Count | None = Field(None, description="Units, numbered from 0; null: one, or one an item.")
+    ] = Field(description="A program and its arguments, in which {unit} and {item} are replaced; or a command for sh.")
+    count: Count | None = Field(None, description="Number of units, numbered from 0; null: 1, or the number of items.")
     items: Annotated[
         list[Any] | None,
         PlainValidator(_items),
@@ -107,37 +109,37 @@ class Parameters(BaseModel):
                 ]
             }
         ),
-    ] = Field(None, description="A value a unit, as {item} and CLUSTER_ITEM; 48 KiB as JSON.")
-    items_artifact: Artifact | None = Field(None, description="The same from an artifact: one JSON value a line.")
-    files: Artifact | None = Field(None, description="The artifact that is in the program's folder when it starts.")
+    ] = Field(None, description="One value per unit, available as {item} and CLUSTER_ITEM; at most 48 KiB of JSON.")
+    items_artifact: Artifact | None = Field(None, description="Artifact with the items: one JSON value per line.")
+    files: Artifact | None = Field(None, description="Artifact whose files are copied into the program's folder.")
     outputs: Annotated[
         list[str],
         PlainValidator(fields.outputs),
         WithJsonSchema({"type": "array", "items": fields.TEXT, "maxItems": fields.MAX_OUTPUTS}),
-    ] = Field(default_factory=list, description="What is kept of its folder, such as out/**/*.csv.")
+    ] = Field(default_factory=list, description="Patterns of output files to keep, such as out/**/*.csv.")
     env: Annotated[
         dict[str, str],
         PlainValidator(fields.environment),
         WithJsonSchema({"type": "object", "additionalProperties": fields.TEXT, "maxProperties": fields.MAX_VARIABLES}),
-    ] = Field(default_factory=dict, description="Variables of its environment.")
+    ] = Field(default_factory=dict, description="Environment variables of the program.")
     secrets: Annotated[
         list[str],
         PlainValidator(fields.secrets),
         WithJsonSchema({"type": "array", "items": fields.TEXT, "maxItems": fields.MAX_VARIABLES}),
-    ] = Field(default_factory=list, description="Names of secrets that its environment has.")
-    timeout_seconds: Seconds | None = Field(None, description="A unit is killed after this time; null: never.")
-    stop_signal_seconds: Early = Field(0.0, description="It gets SIGTERM this long before its timeout.")
-    grace_seconds: Grace = Field(10.0, description="Between SIGTERM and SIGKILL when it is cancelled.")
+    ] = Field(default_factory=list, description="Names of secrets to set as environment variables.")
+    timeout_seconds: Seconds | None = Field(None, description="Time after which a unit is killed; null: never.")
+    stop_signal_seconds: Early = Field(0.0, description="Time before the timeout at which SIGTERM is sent.")
+    grace_seconds: Grace = Field(10.0, description="Time between SIGTERM and SIGKILL on cancellation.")
     retries: Retries = Field(
         default_factory=lambda: Retries.model_validate({}),
         json_schema_extra=fields.usual(Retries),
-        description="What follows an exit code other than 0.",
+        description="Retries after an exit code other than 0.",
     )
-    batch: Batch | None = Field(None, description="Most units that a slot takes at once; null: by their measured pace.")
+    batch: Batch | None = Field(None, description="Maximum number of units per lease; null: chosen by measured speed.")
     requirements: Requirements = Field(
         default_factory=lambda: Requirements.model_validate({}),
         json_schema_extra=fields.usual(Requirements),
-        description="What each unit needs.",
+        description="Resources that each unit needs.",
     )
-    workspace: Workspace | None = Field(None, description="A folder that outlives attempts and jobs, by its name.")
-    python: Python | None = Field(None, description="A Python environment, first in PATH.")
+    workspace: Workspace | None = Field(None, description="Name of a folder that is kept between attempts and jobs.")
+    python: Python | None = Field(None, description="Python environment that comes first in PATH.")

@@ -1,4 +1,4 @@
-"""Names of jobs of programs for people: the command line, and how often. Pure."""
+"""Titles of command jobs: the command line and the number of units."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from jobs.kinds.program_arguments import text_of
 
-#: Words that stand as they are, with the braces of {unit} and {item}, which no shell of ours reads.
+#: Characters that need no shell quoting in a title. Braces are included, because titles are never run by a shell.
 _PLAIN = re.compile(r"[\w@%+=:,./{}~^-]+", re.ASCII)
 
 
 def title(parameters: Mapping[str, Any]) -> str:
-    """Return the command line as somebody types it, with the number of units where there are several."""
+    """Return the command line as a user would type it, followed by the number of units if there are several."""
     command = parameters["command"]
     line = command if isinstance(command, str) else " ".join(_word(text_of(each)) for each in command)
     units = parameters.get("count") or len(parameters.get("items") or ())

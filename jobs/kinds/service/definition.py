@@ -1,4 +1,4 @@
-"""Replicas of services: a program that stays up and answers on a port. The leader submits them; see README.md."""
+"""Kind `service`: a replica of a service, which is a program that answers on a port. See README.md."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from jobs.kinds.program_kind import ProgramKind
 from jobs.kinds.service.parameters import Parameters
 from jobs.models import Device, Plan
 
-#: Bytes of a spec as JSON, somewhat less than the most that a job may have.
+#: Maximum size of a spec in bytes of JSON, slightly below the limit of a job.
 _MAX_SPEC = 63 << 10
-#: Seconds of a lease that has no end.
+#: Lease time in seconds of a replica, which runs without a time limit.
 _FOREVER_SECONDS = 366 * 86400.0
 
 
 class Service(ProgramKind):
-    """Replicas of services."""
+    """Kind whose jobs are replicas of services."""
 
     model_version = 1
-    summary = "A replica of a service: a program that stays up, on a machine with a runner."
+    summary = "Runs a replica of a service: a long-running program on a machine with a runner."
     example: ClassVar[dict[str, Any]] = {
         "service": "web",
         "engine": "http",
@@ -29,22 +29,21 @@ class Service(ProgramKind):
         "health": "/",
     }
     parameters = Parameters
-    #: The leader keeps as many replicas as a service wants.
     is_for_leader = True
     is_endless = True
 
     def plan(self, parameters: Parameters) -> Plan:
-        """Lay out the one unit of a replica. Raise InvalidRequest naming the parameter."""
+        """Lay out the single unit of a replica. Raise InvalidRequest, which names the parameter."""
         requirements = parameters.requirements.stated()
         recorded = {**parameters.model_dump(), "requirements": requirements}
-        # The leader begins anew what died: a replica has one attempt.
+        # A replica has one attempt, because the leader replaces a failed replica with a new job.
         spec = {
             **recorded,
             "total": 1,
             "retries": {"max": 0, "initial_delay_seconds": 0, "factor": 1, "max_delay_seconds": 0, "jitter": False},
         }
         if (size := len(program_texts.as_json(spec))) > _MAX_SPEC:
-            detail = f"parameters.command: the replica's parameters have {size} bytes as JSON; at most {_MAX_SPEC}"
+            detail = f"parameters.command: the parameters have {size} bytes as JSON; the maximum is {_MAX_SPEC}"
             raise errors.InvalidRequest(detail, field="parameters.command")
         return Plan(
             total=1,
@@ -57,11 +56,11 @@ class Service(ProgramKind):
         )
 
     def artifacts(self, parameters: Parameters) -> Mapping[str, str]:
-        """Return the artifact with the replica's files, by the parameter."""
+        """Return the artifact with the replica's files, keyed by parameter name."""
         return {} if parameters.files is None else {"files": parameters.files}
 
     def title(self, parameters: Mapping[str, Any]) -> str:
-        """Return the service that the replica is one of, and its engine."""
+        """Return the names of the service and its engine."""
         return f"{parameters['service']}: {parameters['engine']}"
 
 

@@ -1,4 +1,4 @@
-"""Reads of a replica's spec by the runner that starts it. Pure."""
+"""Builds the command line of a replica from its spec. No I/O."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from jobs.models import Spec
 
 
 def arguments(spec: Spec, filled: Mapping[str, str]) -> list[str]:
-    """Return the words of the program; `filled` has port, address and python, each put in once wherever it stands."""
+    """Return the arguments of the replica's program. `filled` contains `port`, `address` and `python`; each is inserted
+    once.
+    """
     values = {f"{{{name}}}": filled[name] for name in ("port", "address", "python")}
     return [program_arguments.filled(word, values) for word in spec["command"]]
