@@ -1,6 +1,6 @@
-"""Access to Redis, one class for each subject, all on one client.
+"""Typed access to Redis: one class per subject, all on one client.
 
-`docs/lease-protocol.md` is the contract. Only RQ's worker (`wakeups.py`) has its own connection.
+`docs/lease-protocol.md` specifies the keys and functions. Only RQ's worker (`wakeups.py`) has its own connection.
 """
 
 from __future__ import annotations
@@ -47,11 +47,10 @@ __all__ = ["Store"]
 
 
 class Store:
-    """Access to one Redis, by subject.
+    """Typed access to one Redis server, by subject.
 
-    `replicas`: number of replicas that must have a change before it counts as done. `loads`: whether this process loads
-    missing functions into Redis; only coordinators do. Only tests set `clock` (Lua text that defines now()) and
-    `limits`.
+    `replicas` is the number of Redis replicas that must confirm a change. `loads` is True if this process loads missing
+    functions into Redis; only coordinators do. Only tests set `clock` (Lua text that defines now()) and `limits`.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Store:
         limits: Limits = LIMITS,
     ) -> None:
         self.functions = Functions(client, replicas=replicas, loads=loads, clock=clock, limits=limits)
-        #: For calls within an event loop. Connects on the first call.
+        #: Connection for calls within an event loop. It connects on the first call.
         self.wire = Wire(client)
         self.clock = Clock(self.functions)
         self.jobs = Jobs(self.functions)
@@ -102,7 +101,7 @@ class Store:
 
     @property
     def client(self) -> Client:
-        """Return the client that all parts share. Only modules of jobs/store use it."""
+        """Client that all parts share. Only modules of jobs/store use it."""
         return self.functions.client
 
     def pulse(self, pulse: Pulse) -> Heard:

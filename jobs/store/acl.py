@@ -1,7 +1,7 @@
-"""Users of Redis, one for each role, and their rights. See docs/redis-acl.md.
+"""Redis users and their rights: one user for each role. See docs/redis-acl.md.
 
-`python -m jobs.store.acl > deploy/redis-users.acl` writes the template into which deploy/secrets.sh fills passwords.
-`python -m jobs.store.acl sentinels` prints the one for sentinels, deploy/sentinel-users.acl.
+`python -m jobs.store.acl > deploy/redis-users.acl` writes a template; deploy/secrets.sh inserts the passwords. `python
+-m jobs.store.acl sentinels` prints the template for Sentinels, deploy/sentinel-users.acl.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from jobs.store import keys
 
-#: Keys that workers access through functions and as RQ workers. Redis compares each accessed key with these patterns in
-#: order, so the most used ones are first.
+#: Keys that workers access through functions and as RQ workers. Redis compares each key with these patterns in order,
+#: so the most frequent keys are first.
 WORKER_KEYS = (
     keys.job("*"),
     keys.in_state("*"),
@@ -80,49 +80,49 @@ WORKER_KEYS = (
     keys.profile_recordings("*"),
     keys.PROFILE_PARTS,
 )
-#: Keys that functions of workers only read.
+#: Keys that functions called by workers only read.
 READ_BY_WORKERS = (keys.SHARES,)
 
-#: Reads and writes of single keys and calls of functions. No settings, no Lua, and nothing that empties or stops a
-#: server. Rights are granted by category: if a function is denied one command, it has already made part of its changes.
+#: Commands on single keys, and function calls. Excluded are configuration, Lua scripts, and commands that empty or stop
+#: the server. Rights are granted by category: a function that is denied one command has already made part of its
+#: changes.
 _COMMANDS = (
     "+@read +@write +@transaction +@connection -@scripting -@admin -@dangerous +fcall +time +info +client|setname"
 )
-#: Names of keys are hidden, too, and CLIENT TRACKING would reveal them. RQ's workers find themselves in the list of
-#: clients.
+#: Rights of workers. They cannot list key names, which CLIENT TRACKING would also reveal. RQ workers need CLIENT LIST.
 _WORKER = f"{_COMMANDS} +subscribe -scan -randomkey -client +client|setname +client|list"
-#: A user that may load functions can replace those that others call. The leader deletes unused libraries and has the
-#: append-only file rewritten: docs/durability.md.
+#: A user who can load functions can replace the functions of other users. The leader deletes unused libraries and
+#: rewrites the append-only file: docs/durability.md.
 _COORDINATOR = f"{_COMMANDS} +publish +bgrewriteaof +function|load +function|list +function|delete"
-#: Commands of a replica to its master, and of a sentinel to a server, which it makes a replica or the master.
+#: Commands that a replica sends to its master, and that a Sentinel sends to a server during a failover.
 _REPLICA = "+psync +replconf +ping"
 _SENTINEL = (
     "+multi +exec +slaveof +ping +subscribe +publish +info +role +config|rewrite +client|setname +client|kill"
     " +script|kill"
 )
-#: Commands to sentinels: of clients, and of other sentinels.
+#: Commands that clients and other Sentinels send to a Sentinel.
 _ASKS_SENTINELS = "+ping +sentinel|masters +client|setname"
 _OTHER_SENTINELS = "+ping +publish +sentinel|is-master-down-by-addr +client|setname"
 _EXPORTER = "+ping +info +client|setname +config|get +slowlog|len +slowlog|get +latency|latest"
 
 
-#: Disabled but with all rights: Redis 7.0 loads its log as this user and skips transactions that the user may not
-#: execute.
+#: The default user is disabled but has all rights: Redis 7.0 loads its append-only file as this user, and skips
+#: transactions that the user may not execute.
 _DEFAULT = "user default off ~* &* +@all"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """A user of Redis."""
+    """A Redis user and its rights."""
 
     name: str
     keys: tuple[str, ...]
-    #: Keys among `keys` that are read only.
+    #: Keys in `keys` that the user can only read.
     read: tuple[str, ...] = ()
     commands: str
-    #: Channels for PUBLISH and SUBSCRIBE.
+    #: Channels that the user can publish and subscribe to.
     channels: tuple[str, ...] = ()
-    #: Commands on sentinels. Empty if the role has no user there.
+    #: Commands on Sentinels; empty if the role has no user there.
     on_sentinels: str = ""
 
     def line(self, password: str) -> str:
@@ -133,7 +133,7 @@ class Role:
         return " ".join(["user", self.name, "on", password, *rules.split()])
 
     def line_on_sentinels(self, password: str) -> str:
-        """Return the user's line in the ACL file of a sentinel, which has no keys."""
+        """Return the user's line in the ACL file of a Sentinel, which has no keys."""
         rules = f"allchannels -@all {self.on_sentinels}"
         return " ".join(["user", self.name, "on", password, *rules.split()])
 
@@ -155,7 +155,7 @@ ROLES = (
         on_sentinels=_ASKS_SENTINELS,
     ),
     Role(name="exporter", keys=(), commands=_EXPORTER),
-    #: Health checks, backups and people.
+    #: Health checks, backups and administrators.
     Role(name="operator", keys=("*",), commands="+@all", on_sentinels="+@all"),
     Role(name="replica", keys=(), commands=_REPLICA),
     Role(name="sentinel", keys=(), commands=_SENTINEL, channels=("__sentinel__:hello",), on_sentinels=_OTHER_SENTINELS),
@@ -168,12 +168,12 @@ def lines(passwords: Mapping[str, str]) -> list[str]:
 
 
 def lines_on_sentinels(passwords: Mapping[str, str]) -> list[str]:
-    """Return the lines of an ACL file for sentinels."""
+    """Return the lines of an ACL file for Sentinels."""
     return [_DEFAULT, *(role.line_on_sentinels(passwords[role.name]) for role in ROLES if role.on_sentinels)]
 
 
 def _template(asked: str) -> list[str]:
-    """Return the lines for Redis or for sentinels, with @ROLE@ in place of digests."""
+    """Return the lines for Redis or for Sentinels, with @ROLE@ as placeholders for digests."""
     places = {role.name: f"#@{role.name}@" for role in ROLES}
     return lines_on_sentinels(places) if asked == "sentinels" else lines(places)
 

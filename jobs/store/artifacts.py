@@ -1,6 +1,6 @@
-"""Artifacts by tenant: file trees named by the SHA-256 of their manifests, their names and their holders.
+"""Artifacts of tenants: file trees named by the SHA-256 of their manifests, with their names and holders.
 
-The leader collects artifacts without holders, after reading their manifests for the files.
+The leader deletes artifacts without holders, after it has read the file list in their manifests.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ from jobs.store.server.functions import Part
 
 #: Maximum number of a tenant's artifacts.
 MAX_ARTIFACTS = 10_000
-#: Names of artifacts. Names that could be the beginning of an id are refused, too.
+#: Pattern of artifact names. Names that could be the prefix of an ID are also rejected.
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 _NAMED = "name:"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """Artifact without its manifest."""
+    """An artifact without its manifest."""
 
     id: str
-    #: Bytes of its files, counted for each path.
+    #: Total size of its files in bytes, counted for each path.
     bytes: int
     files: int
-    #: In milliseconds of Redis' clock.
+    #: Creation time in milliseconds of Redis time.
     created: int
     names: tuple[str, ...]
-    #: Other holders, such as job:ID. `kept` keeps it until it is deleted.
+    #: Other holders, such as job:ID. The holder `kept` keeps the artifact until it is deleted.
     holders: tuple[str, ...]
-    #: Object with the manifest, and its size.
+    #: Object that stores the manifest, and its size.
     manifest: str
     manifest_bytes: int
-    #: Whether one of its paths belongs to a model; None if a job stored it.
+    #: True if one of its paths belongs to a model; None if a job stored the artifact.
     is_model: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewArtifact:
-    """Artifact to be committed."""
+    """An artifact to be committed."""
 
     id: str
     name: str
-    #: Bytes and number of its files, counted for each path.
+    #: Total size and number of its files, counted for each path.
     bytes: int
     files: int
     manifest: str
     manifest_bytes: int
-    #: Size of each file by its SHA-256.
+    #: File sizes by SHA-256.
     sizes: Mapping[str, int]
-    #: Whether one of its paths belongs to a model.
+    #: True if one of its paths belongs to a model.
     is_model: bool = False
 
 
@@ -60,10 +60,10 @@ class Artifacts(Part):
     """Commits, lists and deletes artifacts."""
 
     def commit(self, tenant: str, new: NewArtifact, actor: Actor = ANONYMOUS) -> list[str]:
-        """Check that every file exists and add a reference to each, atomically, or change nothing.
+        """Check that all files exist and add a reference to each one, or change nothing.
 
-        Return [new] or [there]; else [missing, index in `sizes`, ...]; [over, cap, most, seconds, stored]; [full]
-        beyond MAX_ARTIFACTS; [gone] if the manifest's object is no longer unowned.
+        Return [new] or [there]; otherwise [missing, index in `sizes`, ...], [over, cap, most, seconds, stored], [full]
+        beyond MAX_ARTIFACTS, or [gone] if the manifest's object is no longer unowned.
         """
         about = (new.id, new.name, new.bytes, new.files, new.manifest_bytes, new.manifest, MAX_ARTIFACTS)
         model = int(new.is_model)
@@ -75,28 +75,30 @@ class Artifacts(Part):
         return bool(self._functions.run_acknowledged("hold_artifact", tenant, artifact_id, holder, 1))
 
     def let_go(self, tenant: str, artifact_id: str, holder: str) -> bool:
-        """Remove a holder. Works when Redis is full."""
+        """Remove a holder. This also works when Redis is full."""
         return bool(self._functions.run_acknowledged("hold_artifact", tenant, artifact_id, holder, 0))
 
     def delete(
         self, tenant: str, artifact_id: str, actor: Actor = ANONYMOUS, *, beside_jobs: bool = False, name: str = ""
     ) -> list[str]:
-        """Delete an artifact with its names and cached copies. Return [ok], [missing] or [held, holder]. Works when
-        Redis is full.
+        """Delete an artifact with its names and cached copies. Return [ok], [missing] or [held, holder].
 
-        `beside_jobs`: if jobs are the only other holders, remove its names and copies; it is collected after the last
-        of these jobs. `name`: if it has other names, too, remove only this one.
+        This also works when Redis is full. With `beside_jobs`, an artifact that only jobs still hold loses its names
+        and copies, and is deleted after the last of these jobs. With `name`, if the artifact has other names, remove
+        only this name.
         """
         return self._functions.run_acknowledged_texts(
             "delete_artifact", tenant, artifact_id, *actor, int(beside_jobs), name
         )
 
     def ids(self, tenant: str) -> list[str]:
-        """Return the ids of a tenant's artifacts, newest first."""
+        """Return the IDs of a tenant's artifacts, newest first."""
         return [name.decode() for name in self._client.zrevrange(keys.artifacts(tenant), 0, -1)]
 
     def page(self, tenant: str, after: tuple[int, str] | None, most: int) -> list[tuple[int, str]]:
-        """Return artifacts as (creation, id), newest first, after the given one, which may have been deleted since."""
+        """Return one page of artifacts as (creation, ID), newest first. `after` is the last artifact of the previous
+        page.
+        """
         first, place = "+inf" if after is None else after[0], keys.artifacts(tenant)
         found: list[tuple[int, str]] = []
         at = 0
@@ -107,31 +109,32 @@ class Artifacts(Part):
         return found[:most]
 
     def named(self, tenant: str, name: str) -> str | None:
-        """Return the id of the artifact with this name, or None."""
+        """Return the ID of the artifact with this name, or None."""
         stored = self._client.hget(keys.names(tenant), name)
         return stored.decode() if stored else None
 
     def names(self, tenant: str) -> dict[str, str]:
-        """Return all names of a tenant and the ids of their artifacts."""
+        """Return all artifact names of a tenant with the artifact IDs."""
         return {name.decode(): each.decode() for name, each in self._client.hgetall(keys.names(tenant)).items()}
 
     def read(self, tenant: str, ids: Sequence[str]) -> list[Artifact | None]:
-        """Return artifacts by id, None for those that do not exist."""
+        """Return artifacts by ID, with None for artifacts that do not exist."""
         pipe = self._pipe()
         for each in ids:
             pipe.hgetall(keys.artifact(tenant, each)).smembers(keys.holders(tenant, each))
         replies = pipe.execute()
         return [_artifact(each, *replies[2 * at : 2 * at + 2]) for at, each in enumerate(ids)]
 
-    # -- the leader's -----------------------------------------------------------------------------------------------
+    # -- methods of the leader
+    # ------------------------------------------------------------------------------------------
 
     def unheld(self, most: int) -> list[tuple[str, str]]:
-        """Return random artifacts without holders, as (tenant, id). Random, since some may never be collected."""
+        """Return random artifacts without holders, as (tenant, ID). Random, because some can never be deleted."""
         members = (member.decode().partition("/") for member in self._client.zrandmember(keys.UNHELD, most))
         return [(tenant, artifact_id) for tenant, _, artifact_id in members]
 
     def collect(self, tenant: str, artifact_id: str, shas: Sequence[str]) -> bool:
-        """Remove an artifact with these files, each listed once. Return False if it has a holder again, or is gone."""
+        """Delete an artifact and the references to its files. Return False if it is gone or has a holder again."""
         return bool(self._functions.run("collect_artifact", tenant, artifact_id, *shas))
 
 

@@ -1,7 +1,7 @@
-"""Attachments: shells in running programs, whose bytes pass through Redis in bounded streams.
+"""Attachments: shells in running programs, whose input and output pass through bounded streams in Redis.
 
-Each direction is a stream with byte offsets. Data that is written twice at an offset is stored once, and data that was
-read is dropped. A writer that is ahead of its reader learns up to which offset its data was accepted.
+Each direction is a stream with byte offsets. Data written twice at an offset is stored once, and data that was read is
+dropped. Each write returns the accepted offset, so that a writer can wait for its reader.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from jobs.store import keys, skipped
 from jobs.store.server.connection import Unreadable
 from jobs.store.server.functions import Part
 
-#: Maximum number of attachments: of a unit, of a tenant's jobs, and of the cluster.
+#: Maximum numbers of attachments: per unit, per tenant and in the cluster.
 OF_A_UNIT, OF_A_TENANT, OF_ALL = 2, 16, 128
 #: Seconds without a request of the principal after which an attachment ends.
 SILENT_SECONDS = 30
-#: Maximum bytes of one write.
+#: Maximum size of one write in bytes.
 MAX_BYTES = 16 << 10
 
 Side = Literal["in", "out"]
@@ -36,26 +36,26 @@ class Asked(NamedTuple):
 class Chunk(NamedTuple):
     """Consecutive bytes of one stream."""
 
-    #: o: stdout or a terminal, e: stderr, i: input.
+    #: o: stdout or a terminal; e: stderr; i: input.
     stream: str
     data: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """Bytes that are available to a reader, and the state of the attachment."""
+    """Unread bytes of a stream, and the state of the attachment."""
 
-    #: asked, running or ended.
+    #: State of the attachment: asked, running or ended.
     state: str
     #: Exit code of the shell; None if it has not exited.
     exit: int | None
-    #: Why it ended, if the shell did not exit.
+    #: Reason for the end of the attachment if the shell did not exit.
     reason: str
     #: Rows and columns of the terminal; empty if unchanged.
     size: str
-    #: Whether nothing follows these bytes.
+    #: True if no bytes follow.
     closed: bool
-    #: Runner of the attachment; empty if none has started it.
+    #: Name of the runner; empty if no runner has started the attachment.
     worker: str
     #: Offset after the last of these bytes.
     upto: int
@@ -66,8 +66,8 @@ class Attachments(Part):
     """Reads and writes attachments. Principals are identified by their tokens, runners by their leases."""
 
     def ask(self, attachment: str, *, tenant: str, job: str, unit: int, owner: str, about: Mapping[str, Any]) -> str:
-        """Request an attachment. Return ok (also if it exists), other (the id belongs to another principal), or the
-        limit that is reached: unit, tenant or all.
+        """Request an attachment. Return ok (also if it exists), other (the ID belongs to another principal), or the
+        reached limit: unit, tenant or all.
         """
         text = json.dumps(about, separators=(",", ":"))
         bounds = (OF_A_UNIT, OF_A_TENANT, OF_ALL)
@@ -81,8 +81,8 @@ class Attachments(Part):
         return [one for one in found if one.job in jobs]
 
     def take(self, attachment: str, job: str, token: str, unit: int) -> dict[str, Any] | None:
-        """Start an attachment for a unit of this lease. Return its request, or None if it has ended or is for another
-        unit.
+        """Start an attachment to a unit of this lease. Return its request, or None if it has ended or belongs to
+        another unit.
         """
         text = self._functions.run("attach_take", attachment, job, token, unit)
         try:
@@ -93,8 +93,8 @@ class Attachments(Part):
     def write(
         self, attachment: str, side: Side, who: str, offset: int, chunk: Chunk, *, closed: bool = False, size: str = ""
     ) -> tuple[str, int] | None:
-        """Append bytes at an offset. Return the state and the accepted offset, or None if the writer has no such
-        attachment.
+        """Append bytes at an offset. Return the attachment's state and the accepted offset, or None if the writer has
+        no such attachment.
         """
         reply = self._functions.run_texts(
             "attach_write", attachment, side, who, offset, chunk.data, chunk.stream, int(closed), size
@@ -102,9 +102,7 @@ class Attachments(Part):
         return (reply[0], int(reply[1])) if reply else None
 
     def read(self, attachment: str, side: Side, who: str, after: int) -> Read | None:
-        """Return what was written after an offset and drop what is before it. None if the reader has no such
-        attachment.
-        """
+        """Return the bytes after an offset and drop earlier ones. Return None if the reader has no such attachment."""
         reply: list[bytes] = self._functions.run("attach_read", attachment, side, who, after)
         if not reply:
             return None
@@ -122,7 +120,7 @@ class Attachments(Part):
         )
 
     def asked_by(self, attachment: str, owner: str) -> Asked | None:
-        """Return the attachment if this principal requested it, else None."""
+        """Return the attachment if this principal requested it, otherwise None."""
         job, unit, by = self._client.hmget(keys.attachment(attachment), "job", "unit", "owner")
         return Asked(job.decode(), int(unit), attachment) if job and by == owner.encode() else None
 
@@ -131,11 +129,11 @@ class Attachments(Part):
         return bool(self._functions.run("attach_end", attachment, who, "" if code is None else code, reason))
 
     def sweep(self) -> int:
-        """End attachments whose clients were silent for SILENT_SECONDS; return how many remain. For the leader."""
+        """End attachments whose clients were silent for SILENT_SECONDS. Return the number of remaining attachments."""
         return int(self._functions.run("attach_sweep"))
 
     def newest_wake(self) -> str:
-        """Return the position of the last change, from which `woken` continues."""
+        """Return the position of the latest change, from which `woken` continues."""
         [entries] = skipped.replies(self._pipe().xrevrange(keys.ATTACHMENT_WAKES, count=1))
         return str(entries[0][0].decode()) if entries else "0-0"
 

@@ -1,4 +1,4 @@
-"""Reads of event streams: changes of jobs and workers, as the functions write them."""
+"""Reads of event streams: changes of jobs and workers, written by the Redis functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobs.store.server.functions import Part
 Entry: TypeAlias = tuple[bytes, dict[bytes, bytes]]
 #: Position before the first event.
 NOWHERE = "0-0"
-#: Number of events at the end of a job that are read.
+#: Number of events to read from the end of a job's stream.
 _LAST = 8
 
 
@@ -20,24 +20,24 @@ class Following(NamedTuple):
     """Events after a position."""
 
     entries: list[Entry]
-    #: Whether the event at the position is still kept, so that no event after it was lost.
+    #: True if the event at the position is still stored, so no later event was lost.
     known: bool
 
 
 class JobStream(NamedTuple):
-    """Events of one job from a position on."""
+    """Events of one job, starting at a position."""
 
-    #: None if the job has no stream: it is small, has not started, or is gone.
+    #: Events of the job; None if it has no stream because it is small, has not started, or is gone.
     entries: list[Entry] | None
-    #: Position of the newest event of all jobs; None if there is none.
+    #: Position of the newest event of all jobs; None if there is no event.
     newest: str | None
 
 
 class FleetStream(NamedTuple):
-    """Events of all jobs and workers from a position on."""
+    """Events of all jobs and workers, starting at a position."""
 
     entries: list[Entry]
-    #: Positions of the oldest and the newest event that are kept; None if there is none.
+    #: Positions of the oldest and newest stored events; None if there is no event.
     oldest: str | None
     newest: str | None
 
@@ -52,7 +52,8 @@ class Events(Part):
     def wait(self, after: str, *, block_ms: int, count: int) -> Following:
         """Return at most `count` events after a position. Wait up to `block_ms` for the first one."""
         pipe = self._pipe()
-        # Both on one connection: two connections may reach two servers, one of which lacks the other's last events.
+        # Both commands use one connection: two connections could reach two servers, one of which lacks the latest
+        # events.
         pipe.xread({keys.EVENTS: after}, count=count, block=block_ms).xrange(keys.EVENTS, after, after)
         entries, there = pipe.execute()
         return Following(_entries(entries), bool(there) or after == NOWHERE)
@@ -65,7 +66,9 @@ class Events(Part):
         return JobStream(entries if exists else None, _place(newest))
 
     def finishing(self, jobs: Sequence[str]) -> list[int | None]:
-        """Return when the last unit of each job was committed, in milliseconds; None if no kept event says so."""
+        """Return the time in milliseconds at which the last unit of each job was committed; None if no stored event has
+        it.
+        """
         pipe = self._pipe()
         for job in jobs:
             pipe.xrevrange(keys.job_events(job), count=_LAST)
@@ -75,7 +78,7 @@ class Events(Part):
         """Return at most `count` events at and after a position."""
         pipe = self._pipe()
         pipe.xrange(keys.EVENTS, since, "+", count=count)
-        # Read last: what these report as kept was also kept when the events above were read.
+        # Read last: an event reported as stored here was also stored when the events above were read.
         pipe.xrange(keys.EVENTS, count=1).xrevrange(keys.EVENTS, count=1)
         entries, oldest, newest = skipped.replies(pipe)
         return FleetStream(entries or [], _place(oldest), _place(newest))
@@ -91,8 +94,8 @@ def _place(entries: list[Entry] | None) -> str | None:
 
 
 def _entries(reply: Any) -> list[Entry]:
-    """Return the entries in XREAD's reply for one stream, which is a list or a mapping depending on the protocol
-    version.
+    """Return the entries in XREAD's reply for one stream. The protocol version determines its type: a list or a
+    mapping.
     """
     if not reply:
         return []

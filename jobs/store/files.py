@@ -1,7 +1,8 @@
-"""Files of artifacts, by tenant and SHA-256, and the objects that hold their bytes.
+"""Files of artifacts, by tenant and SHA-256, and the objects that store their bytes.
 
-An object is written once under a new name. It is unowned before it is assigned to a file and after it was released;
-then the leader deletes its bytes. So no process overwrites bytes that another one reads, whichever process dies.
+Each object is written once under a new name. An object is unowned before it is assigned to a file and after the file
+releases it; then the leader deletes its bytes. So even if processes die, no process overwrites bytes that another one
+reads.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from dataclasses import dataclass
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 
-#: Bytes of every object of a file except the last.
+#: Size in bytes of every object of a file except the last one.
 PART_BYTES = 8 << 20
-#: Maximum number of files in one call.
+#: Maximum number of files per call.
 MAX_ASKED = 10_000
-#: Milliseconds after which an announced object is deleted unless it was assigned to a file.
+#: Milliseconds after which an announced object is deleted if it was not assigned to a file.
 WRITE_MS = 3_600_000
 #: Maximum number of uploads, files and objects that one call removes.
 _CONDEMNED = 500
@@ -25,18 +26,18 @@ _CONDEMNED = 500
 
 @dataclass(frozen=True, kw_only=True)
 class StoredFile:
-    """File with all its bytes."""
+    """A complete file."""
 
     size: int
-    #: Number of artifacts that refer to it.
+    #: Number of artifacts that refer to the file.
     references: int
-    #: Objects in order. All but the last have PART_BYTES.
+    #: Objects in order. All but the last one have PART_BYTES.
     objects: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Upload:
-    """File of which some parts were uploaded."""
+    """An incomplete file of which some parts were uploaded."""
 
     size: int
     objects: dict[int, str]
@@ -44,7 +45,7 @@ class Upload:
 
 @dataclass(frozen=True, kw_only=True)
 class TooMuch:
-    """The cap on stored bytes that refuses files."""
+    """The cap on stored bytes that rejected files."""
 
     most: int
     #: Bytes of files to which no artifact refers.
@@ -53,7 +54,7 @@ class TooMuch:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSums:
-    """Files and bytes of a tenant: those that artifacts refer to, including manifests, and loose ones."""
+    """Number and size of a tenant's files: stored files belong to artifacts (or are manifests), loose files do not."""
 
     stored_files: int = 0
     stored_bytes: int = 0
@@ -62,31 +63,32 @@ class FileSums:
 
 
 def new_object() -> str:
-    """Return a new name of an object."""
+    """Return a new random object name."""
     return secrets.token_hex(12)
 
 
 class Files(Part):
-    """The index of files. Methods that add files return TooMuch if a cap of the tenant refuses them."""
+    """Index of files. Methods that add files return TooMuch if a tenant's cap rejects them."""
 
     def missing(self, tenant: str, shas: Sequence[str]) -> list[str]:
-        """Return the files that do not exist. Keep the others for at least a day."""
+        """Return the files that do not exist. The other files are kept for at least one day."""
         return [shas[number] for number in self._functions.run("touch_files", tenant, *shas)]
 
     def begin(self, tenant: str, objects: Sequence[str]) -> None:
-        """Announce objects that are about to be written. They are deleted unless assigned to a file within WRITE_MS."""
+        """Announce objects before writing them. They are deleted if they are not assigned to a file within WRITE_MS."""
         self._functions.run_acknowledged("begin_objects", tenant, WRITE_MS, *objects)
 
     def add(self, tenant: str, rows: Sequence[tuple[str, int, str]]) -> list[str] | TooMuch:
-        """Turn written objects into files, each (sha256, size, object). Return new, there (it existed) or gone (not
-        announced) for each.
+        """Turn written objects into files, each given as (sha256, size, object).
+
+        Return for each file: new, there (it existed) or gone (the object was not announced).
         """
         reply = self._functions.run_acknowledged_texts("add_files", tenant, *(item for row in rows for item in row))
         return _refused(reply) or reply
 
     def add_part(self, tenant: str, sha: str, size: int, number: int, name: str) -> str | TooMuch:
-        """Make a written object a part of a file. Return new, there or gone as `add`, or size if the upload began with
-        another size.
+        """Make a written object a part of a file. Return new, there or gone like `add`, or size if the upload started
+        with another size.
         """
         reply = self._functions.run_acknowledged_texts("add_part", tenant, sha, size, number, name)
         return _refused(reply) or reply[0]
@@ -108,7 +110,7 @@ class Files(Part):
         return {sha: sorted(int(name) for name in names if name != b"size") for sha, names in rows if names}
 
     def end_upload(self, tenant: str, sha: str, objects: Sequence[str], *, verified: bool) -> bool:
-        """Turn parts into a file, or disown them unless `verified`. Return False if the parts have changed."""
+        """Turn the parts into a file if `verified`, otherwise release them. Return False if the parts have changed."""
         return bool(self._functions.run_acknowledged("end_parts", tenant, sha, ",".join(objects), int(verified)))
 
     def get(self, tenant: str, sha: str) -> StoredFile | None:
@@ -116,27 +118,26 @@ class Files(Part):
         return self.several(tenant, [sha])[0]
 
     def several(self, tenant: str, shas: Sequence[str]) -> list[StoredFile | None]:
-        """Return several files as `get` does."""
+        """Return several files of this tenant, with None for missing ones."""
         return list(map(_file, self._client.hmget(keys.files(tenant), shas) if shas else ()))
 
     def lose(self, tenant: str, sha: str, objects: Sequence[str]) -> bool:
-        """Record that a file's bytes are lost. It is missing until it is uploaded again."""
+        """Record that the bytes of a file are lost. The file counts as missing until it is uploaded again."""
         return bool(self._functions.run_acknowledged("lose_file", tenant, sha, ",".join(objects)))
 
     def sums(self) -> dict[str, FileSums]:
-        """Return the sums of each tenant."""
+        """Return file counts and sizes by tenant."""
         [stored] = skipped.replies(self._pipe().hgetall(keys.FILE_SUMS))
         rows: dict[str, dict[str, int]] = {}
         for tenant, name, value in skipped.readable("filesums", (stored or {}).items(), _sum):
             rows.setdefault(tenant, {})[name] = value
         return {tenant: FileSums(**row) for tenant, row in rows.items()}
 
-    # -- the leader's -----------------------------------------------------------------------------------------------
+    # -- methods of the leader
+    # ------------------------------------------------------------------------------------------
 
     def condemn(self) -> list[tuple[str, str]]:
-        """Remove expired files, uploads and objects. Return the objects, as (tenant, name), whose bytes must be
-        deleted.
-        """
+        """Remove expired files, uploads and objects. Return the objects to delete, as (tenant, name)."""
         reply = self._functions.run_texts("condemn_files", _CONDEMNED)
         return [(tenant, name) for tenant, _, name in (member.partition("/") for member in reply)]
 
@@ -145,21 +146,23 @@ class Files(Part):
         if objects:
             self._client.srem(keys.DOOMED, *(f"{tenant}/{name}" for tenant, name in objects))
 
-    # -- the store of bytes -----------------------------------------------------------------------------------------
+    # -- the store of the bytes
+    # -----------------------------------------------------------------------------------------
 
     def store_id(self) -> str | None:
-        """Return the id of the store of the bytes; None before the first, empty while it is initialized."""
+        """Return the ID of the byte store. None before the first store exists; empty while it is being initialized."""
         stored = self._client.get(keys.FILE_STORE)
         return stored.decode() if stored is not None else None
 
     def claim_store(self) -> bool:
-        """Start to initialize the first store. Return False if another coordinator is doing so. `settle_store`
-        completes it.
+        """Claim the initialization of the first byte store; `settle_store` completes it.
+
+        Return False if another coordinator is initializing it.
         """
         return bool(self._client.set(keys.FILE_STORE, "", nx=True, px=30_000))
 
     def settle_store(self, store_id: str) -> None:
-        """Record the id of the store after its marker was written."""
+        """Record the ID of the byte store after its marker was written."""
         self._client.set(keys.FILE_STORE, store_id)
 
 

@@ -1,4 +1,4 @@
-"""Heartbeats, drains, claims to GPUs, leadership, and the leader's SWEEP."""
+"""Heartbeats, drains, GPU claims, leadership, and the leader's SWEEP."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from jobs.models import ANONYMOUS, Actor
 from jobs.store.server.functions import GPU_TTL_MS, WORKER_TTL_MS, Part
 from jobs.store.work.lease_store import Claimed
 
-#: Leadership moves within five seconds, including the interval in which other coordinators call `lead`.
+#: Duration of a leadership in milliseconds. A new leader takes over within five seconds, including the polling
+#: interval.
 LEADER_TTL_MS = 3000
-#: Seconds of waiting after which a job gets requests reserved for aged jobs.
+#: Seconds of waiting after which a job gets requests that are reserved for aged jobs.
 AGE_SECONDS = 300.0
-#: Seconds for which a program waits for capacity before a runner is reserved for it.
+#: Seconds that a program waits for capacity before a runner is reserved for it.
 RESERVE_SECONDS = 60.0
 
 
@@ -26,15 +27,15 @@ class Swept(NamedTuple):
     slots_reaped: int
     jobs_returned: int
     jobs_purged: int
-    #: Whether one of them reached the limit of a call.
+    #: True if one of the counts reached the limit of a call.
     more: bool
 
 
 class Woken(NamedTuple):
-    """Result of WAKE: number of dependent jobs that were released, skipped or brought back."""
+    """Result of WAKE: number of dependent jobs that were released, skipped or restored."""
 
     notified: int
-    #: Whether there is more to do.
+    #: True if more jobs must be notified.
     more: bool
 
 
@@ -42,46 +43,49 @@ class Fleet(Part):
     """Records heartbeats and claims of workers, and does the leader's work in Redis."""
 
     def birth(self) -> str:
-        """Return an id of a worker's process that is greater than those of earlier processes, by Redis' clock."""
+        """Return an ID of a worker process that is greater than the IDs of earlier processes, by Redis time."""
         seconds, micros = self._client.time()
         return f"{seconds * 1000 + micros // 1000:013d}-{secrets.token_hex(4)}"
 
     def heartbeat(
         self, worker: str, born: str, facts: Mapping[str, str | int | float], *, leaving: bool = False
     ) -> str:
-        """Record a worker's heartbeat and return ok, drain or taken.
+        """Record a worker's heartbeat. Return ok, drain or taken.
 
-        drain: finish and take no new work. taken: a later process uses this name. `born` is the id that `birth`
-        returned when the process started.
+        drain: finish the current work and take no new work. taken: a later process uses this worker name. `born` is the
+        ID that `birth` returned when the process started.
         """
         flat = [item for pair in facts.items() for item in pair]
         reply: bytes = self._functions.run("worker", worker, born, 0 if leaving else WORKER_TTL_MS, *flat)
         return reply.decode()
 
     def drain(self, worker: str, on: bool = True, actor: Actor = ANONYMOUS) -> bool:
-        """Have a worker finish and take no new work, or undo that. Return False if the worker is unknown."""
+        """Drain a worker: it finishes its work and takes no new work. `on=False` undoes this.
+
+        Return False if the worker is unknown.
+        """
         return self._functions.run_acknowledged_texts("drain", worker, int(on), *actor) == ["ok"]
 
     def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed:
         """Claim or renew all of these GPUs (UUIDs), or none.
 
-        A claim lasts GPU_TTL_MS, and PROGRAM_GPU_TTL_MS for runners. `priority` is that of the work that is computed
-        there or waits for it; empty for none. If programs wait for a GPU, GPU workers get it only for work of a higher
-        priority.
+        A claim lasts GPU_TTL_MS, and PROGRAM_GPU_TTL_MS for runners. `priority` is the priority of the work
+        that runs on these GPUs or waits for them; empty for none. If programs wait for a GPU, GPU workers get it only
+        for work of a higher priority.
         """
         held, wanted, by = self._functions.run("claim", json.dumps(list(gpus)), worker, GPU_TTL_MS, priority)
         return Claimed(held=bool(held), wanted=wanted.decode(), by=by.decode())
 
     def give_up(self, gpus: Sequence[str], worker: str, priority: str = "") -> None:
-        """Release claims that this worker still has. Programs may claim the GPUs first for three seconds."""
+        """Release this worker's claims. For three seconds, programs can claim the GPUs first."""
         self._functions.run("claim", json.dumps(list(gpus)), worker, 0, priority)
 
     def lead(self, candidate: str) -> bool:
-        """Take or renew the leadership for LEADER_TTL_MS."""
+        """Acquire or renew the leadership for LEADER_TTL_MS. Return True if the candidate leads."""
         return bool(self._functions.run("lead", candidate, LEADER_TTL_MS))
 
     def sweep(self, age_seconds: float = AGE_SECONDS, reserve_seconds: float = RESERVE_SECONDS) -> Swept:
-        """End what is overdue and repair what crashes left, a limited amount for each call.
+        """End overdue work and repair leftovers of crashes, a limited amount per call.
 
         The first job of a queue that has waited for `age_seconds` gets one request in eight, whatever its priority. A
         runner is reserved for a program that has waited for capacity for `reserve_seconds`; 0 disables this.
@@ -92,6 +96,6 @@ class Fleet(Part):
         return Swept(reaped, returned, purged, bool(more))
 
     def wake(self) -> Woken:
-        """Notify jobs that depend on others that ended or were retried, a limited number for each call."""
+        """Notify jobs whose dependencies ended or were retried, a limited number per call."""
         notified, more = self._functions.run("wake")
         return Woken(notified, bool(more))

@@ -1,6 +1,6 @@
 """Reads of workers and queues, in one or two round trips each.
 
-A key of the wrong type counts as missing and is noted in `skipped`.
+A key of the wrong type counts as missing and is recorded in `skipped`.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from jobs.models import DEFAULT_TENANT, Device
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 
-#: Tenants of a queue that are read, those with the least virtual time first.
+#: Maximum number of tenants read per queue, lowest virtual time first.
 _TENANTS = 200
 
 
 class Heartbeats(NamedTuple):
-    """Which workers are known, which are alive, and whose hash may have changed."""
+    """Names of known and live workers, and of workers whose hash may have changed."""
 
     #: Workers with a heartbeat after `since`, unordered.
     workers: Sequence[bytes]
     living: Set[bytes]
     #: Workers with a heartbeat after `lately_ms`.
     latest: Set[bytes]
-    #: Counter of drains, which change a hash between heartbeats.
+    #: Counter of drain changes, which modify a worker's hash between heartbeats.
     drains: bytes | None
-    #: Redis' time in ms since 1970.
+    #: Redis time in milliseconds since 1970.
     now_ms: float
 
 
@@ -36,31 +36,31 @@ class LastHeard(NamedTuple):
 
     #: Redis time in milliseconds since 1970; 0 if unknown.
     seen_ms: int
-    #: Whether the worker counts as dead.
+    #: True if the worker counts as dead.
     lost: bool
 
 
 class Load(NamedTuple):
-    """Queued and running work, and what determines how soon it is done."""
+    """Queued and running work, and the facts from which its duration is estimated."""
 
-    #: Milliseconds of one lane's queued or running work, by queue.
+    #: Milliseconds of queued and running work for one lane, by queue.
     work: Mapping[bytes, bytes]
-    #: Measured speed over the kind's estimate, by kind|mode|device.
+    #: Ratio of measured speed to the kind's estimate, by kind|mode|device.
     paces: Mapping[bytes, bytes]
-    #: Jobs that workers may take now, by queue and tenant. All belong to the default tenant while no tenant is
-    #: registered.
+    #: Number of jobs that workers can take now, by queue and tenant. All jobs belong to the default tenant if no tenant
+    #: is registered.
     waiting: Mapping[str, Mapping[str, int]]
     #: weight|max_lanes|max_jobs by tenant.
     shares: Mapping[bytes, bytes]
 
 
 class QueueHead(NamedTuple):
-    """One index in which jobs of a queue wait."""
+    """First job and length of one index of waiting jobs."""
 
     queue: str
-    #: Jobs in this index.
+    #: Number of jobs in this index.
     depth: int
-    #: The job that has waited longest there; empty if none.
+    #: The job that has waited longest in this index; empty if there is none.
     first: str
 
 
@@ -68,9 +68,9 @@ class FleetReads(Part):
     """Reads of workers and queues."""
 
     def heartbeats(self, now: float, since: float, lately_ms: float) -> Heartbeats:
-        """Return the workers with heartbeats after `since` and after `lately_ms`, and those alive after `now`.
+        """Return the workers with heartbeats after `since` and `lately_ms`, and the workers that are alive at `now`.
 
-        Seconds since 1970; `lately_ms` in milliseconds.
+        `now` and `since` are in seconds since 1970, `lately_ms` is in milliseconds.
         """
         pipe = self._pipe().time().get(keys.DRAINS)
         pipe.zrangebyscore(keys.NODES, since * 1000, "+inf").zrangebyscore(keys.WORKERS, f"({now * 1000}", "+inf")
@@ -91,14 +91,14 @@ class FleetReads(Part):
         return [name for name, until in known or () if until > seconds * 1000 + micros / 1000]
 
     def workers(self, names: Sequence[bytes]) -> list[Mapping[bytes, bytes]]:
-        """Return the hash of each worker, empty if it does not exist."""
+        """Return the hash of each worker, or an empty one if the worker does not exist."""
         pipe = self._pipe()
         for name in names:
             pipe.hgetall(keys.worker("").encode() + name)
         return [fields or {} for fields in skipped.replies(pipe)] if names else []
 
     def last_heard(self, names: Iterable[str]) -> dict[str, LastHeard]:
-        """Return the last heartbeat of each of these workers that can be read."""
+        """Return the last heartbeat of each of these workers whose record is readable."""
         asked = sorted(set(names))
         pipe = self._pipe()
         for name in asked:
@@ -109,7 +109,7 @@ class FleetReads(Part):
         return dict(skipped.readable("worker", stored, lambda name, pair: (name, _last_heard(pair, now))))
 
     def load(self) -> Load:
-        """Return the current load, in one round trip, or two while tenants are registered."""
+        """Return the current load, in one round trip, or in two if tenants are registered."""
         pipe = self._pipe().hgetall(keys.LOAD).hgetall(keys.PACE).hgetall(keys.SHARES).smembers(keys.CAPPED)
         for queue in queues.ALL:
             pipe.zcard(keys.pending(queue)).zrange(keys.order(queue), 0, _TENANTS - 1)
@@ -134,7 +134,9 @@ class FleetReads(Part):
         return waiting
 
     def queue_heads(self) -> list[QueueHead]:
-        """Return the jobs that are pending or unsupported in each queue. A queue may occur more than once."""
+        """Return the length and first job of each index of pending or unsupported jobs. A queue can occur several
+        times.
+        """
         [members] = skipped.replies(self._pipe().sunion(keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS))
         unsupported = [member.decode(errors="replace") for member in members or ()]
         places = [(queue, keys.pending(queue)) for queue in queues.ALL]
@@ -149,7 +151,7 @@ class FleetReads(Part):
         ]
 
     def count_wakeups(self) -> dict[str, int]:
-        """Count the bells in each queue."""
+        """Count the wake-ups in each queue."""
         pipe = self._pipe()
         for queue in queues.ALL:
             pipe.llen(keys.rq_queue(queue))
@@ -162,5 +164,5 @@ def _last_heard(stored: tuple[float | None, bytes | None], now: int) -> LastHear
 
 
 def _is_capped(queue: str, tenant: bytes, capped: Container[bytes]) -> bool:
-    """Return whether a tenant's jobs in a queue cannot start because it uses all its lanes or GPU seconds."""
+    """Return True if a tenant's jobs in a queue cannot start because it uses all its lanes or GPU seconds."""
     return tenant in capped or (Device(queue.partition(".")[0]) is Device.GPU and b"gpu:" + tenant in capped)

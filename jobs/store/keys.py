@@ -1,6 +1,6 @@
-"""Every key of Redis. No other Python module spells one; the functions in `lua/` spell them, too.
+"""All Redis keys. No other Python module spells a key; the functions in `lua/` spell them, too.
 
-A test compares both with the table in `docs/lease-protocol.md`. Times in keys are milliseconds of Redis' clock.
+A test compares both with the table in `docs/lease-protocol.md`. Times in keys are milliseconds of Redis time.
 """
 
 from __future__ import annotations
@@ -9,362 +9,368 @@ PREFIX = "ct:"
 
 
 class Family:
-    """Keys that contain ids. Call it with the ids to get a key."""
+    """A group of keys that contain IDs. Call it with the IDs to get a key."""
 
     def __init__(self, pattern: str) -> None:
-        #: The key, with %s for each id.
+        #: Key with a %s for each ID.
         self.pattern = pattern
 
     def __call__(self, *ids: str | int) -> str:
         return self.pattern % ids
 
 
-#: zset job -> number of its submission: all jobs.
+#: Sorted set of all jobs, scored by submission number.
 JOBS = f"{PREFIX}jobs"
-#: zset job -> when SWEEP must look at it again.
+#: Sorted set of jobs, scored by the time at which SWEEP checks them again.
 RECHECK = f"{PREFIX}recheck"
-#: zset job -> when its timeout has passed: running jobs that have one.
+#: Sorted set of running jobs with a timeout, scored by their deadline.
 DEADLINES = f"{PREFIX}deadlines"
-#: zset job -> when SWEEP purges it.
+#: Sorted set of jobs, scored by the time at which SWEEP purges them.
 EXPIRY = f"{PREFIX}expiry"
-#: set of queue:kind|version under which jobs wait for a worker that supports them.
+#: Set of queue:kind|version for which jobs wait until a worker supports the kind version.
 UNSUPPORTED = f"{PREFIX}unsupported"
-#: hash: swept, the last run of SWEEP; until, before which no lease of a program is reclaimed.
+#: Hash: swept (time of the last SWEEP) and until (no program's lease is reclaimed before this time).
 GRACE = f"{PREFIX}grace"
-#: The same set for queues of runners, with |requirements appended if jobs have some.
+#: Set like UNSUPPORTED for runner queues. Members end with |requirements if the jobs have requirements.
 UNSUPPORTED_PROGRAMS = f"{PREFIX}unsupported_programs"
-#: set of the jobs of service replicas that wait for a runner.
+#: Set of jobs of service replicas that are waiting for a runner.
 WAITING_REPLICAS = f"{PREFIX}waiting_replicas"
-#: zset job -> since when a runner had no capacity for it: programs.
+#: Sorted set of programs, scored by the time since which no runner has had capacity for them.
 UNSCHEDULABLE = f"{PREFIX}unschedulable"
-#: hash job -> runner|until|leases|all|looked: the runner that is reserved for it.
+#: Hash of the runner reserved for each job: job -> runner|until|leases|all|looked.
 RESERVED = f"{PREFIX}reserved"
-#: zset requirements -> jobs with them that have not ended.
+#: Sorted set of requirements, scored by the number of unfinished jobs that have them.
 SHAPES = f"{PREFIX}shapes"
-#: zset tenant/job|unit -> until when this unit of a program is followed.
+#: Sorted set of followed units of programs (tenant/job|unit), scored by the time at which following ends.
 FOLLOWED = f"{PREFIX}followed"
-#: zset tenant/job|unit|attachment -> when it ends unless its principal makes a request.
+#: Sorted set of attachments (tenant/job|unit|attachment), scored by their end unless the principal sends a request.
 ATTACHMENTS = f"{PREFIX}attachments"
-#: stream of attachments that changed; short. Coordinators then read them again.
+#: Short stream of changed attachments, which makes coordinators read the attachments again.
 ATTACHMENT_WAKES = f"{PREFIX}attachment_wakes"
-#: zset tenant -> when it was registered.
+#: Sorted set of tenants, scored by registration time.
 TENANTS = f"{PREFIX}tenants"
-#: hash tenant -> number of removed tenants of this name, if any.
+#: Hash of the number of removed tenants by tenant name.
 GENERATIONS = f"{PREFIX}generations"
-#: hash tenant -> weight|max_lanes|max_jobs of registered tenants; tenant|caps -> further caps, as name=most,name=most.
+#: Hash of tenants: tenant -> weight|max_lanes|max_jobs; tenant|caps -> further caps as name=most,name=most.
 SHARES = f"{PREFIX}shares"
-#: set of tenant:kind under which jobs wait for the next day.
+#: Set of tenant:kind for which jobs wait until the next day.
 DEFERRED = f"{PREFIX}deferred"
-#: hash tenant -> stored bytes, of tenants with a cap on them.
+#: Hash of stored bytes by tenant, for tenants with a cap on stored bytes.
 STORED = f"{PREFIX}stored"
-#: set of tenants that use all their lanes, and gpu:tenant of those that have used their GPU seconds of the day.
+#: Set of tenants that use all their lanes, and gpu:tenant for tenants that have used today's GPU seconds.
 CAPPED = f"{PREFIX}capped"
-#: hash queue -> the latest time since which an aged first job of it has waited.
+#: Hash of the time since which the aged first job of a queue has waited: queue -> latest such time.
 AGED = f"{PREFIX}aged"
-#: hash worker -> its requests while there are aged jobs.
+#: Hash of the number of requests per worker while aged jobs exist.
 AGING = f"{PREFIX}aging"
-#: counter of submissions and positions.
+#: Counter of submissions and queue positions.
 SEQUENCE = f"{PREFIX}seq"
-#: zset worker -> expiry of its slot.
+#: Sorted set of workers with a slot, scored by the slot's expiry.
 SLOTS = f"{PREFIX}slots"
-#: hash worker -> job|lanes.
+#: Hash of the job in each worker's slot: worker -> job|lanes.
 SLOT_JOBS = f"{PREFIX}slotjob"
-#: zset worker -> expiry: live workers.
+#: Sorted set of live workers, scored by expiry.
 WORKERS = f"{PREFIX}workers"
-#: zset worker -> last heartbeat: workers of the last day.
+#: Sorted set of the workers of the last day, scored by their last heartbeat.
 NODES = f"{PREFIX}nodes"
-#: counter of changes of drains, which change a worker's hash between its heartbeats.
+#: Counter of drain changes, which modify a worker's hash between heartbeats.
 DRAINS = f"{PREFIX}drains"
-#: stream of all events.
+#: Stream of all events.
 EVENTS = f"{PREFIX}events"
-#: The leading coordinator, which runs SWEEP.
+#: Name of the leading coordinator, which runs SWEEP.
 LEADER = f"{PREFIX}leader"
-#: set of tenants with usage.
+#: Set of tenants with recorded usage.
 USAGES = f"{PREFIX}usages"
-#: stream of the audit log: entry N has the id N-0, its hash and its body.
+#: Stream of the audit log: entry N has the ID N-0, its hash and its body.
 AUDIT_LOG = f"{PREFIX}auditlog"
-#: hash: number and hash of the audit log's last entry, of the last one dropped, and of the last one in AUDIT_FILE.
+#: Hash of numbers and hashes of three audit log entries: the last one, the last dropped one, and the last one in
+#: AUDIT_FILE.
 AUDIT_HEAD = f"{PREFIX}audithead"
-#: hash queue -> milliseconds of one lane's work that is queued or running.
+#: Hash of queued and running work by queue, in milliseconds of one lane.
 LOAD = f"{PREFIX}load"
-#: hash kind|mode|device -> measured speed relative to the kind's estimate.
+#: Hash of measured speed relative to the kind's estimate, by kind|mode|device.
 PACE = f"{PREFIX}pace"
-#: hash kind|device -> committed units.
+#: Hash of committed units by kind|device.
 UNITS = f"{PREFIX}units"
-#: hash outcome -> leases that ended so.
+#: Hash of the number of ended leases by outcome.
 OUTCOMES = f"{PREFIX}outcomes"
-#: hash kind -> jobs that were submitted.
+#: Hash of the number of submitted jobs by kind.
 SUBMITTED = f"{PREFIX}submitted"
-#: hash kind|state -> jobs that ended so.
+#: Hash of the number of finished jobs by kind|state.
 ENDED = f"{PREFIX}ended"
-#: hash queue|bound -> histogram of waits in seconds.
+#: Hash of wait time histograms in seconds, by queue|bound.
 WAITS = f"{PREFIX}waits"
-#: hash kind|bound -> histogram of durations in seconds.
+#: Hash of duration histograms in seconds, by kind|bound.
 DURATIONS = f"{PREFIX}durations"
-#: hash lane -> its latest span.
+#: Hash of the latest span of each lane.
 SPAN = f"{PREFIX}span"
-#: stream of the spans before those.
+#: Stream of earlier spans of all lanes.
 SPANS = f"{PREFIX}spans"
-#: list with one item of measurements for each minute of the last hour.
+#: List with one block of measurements per minute of the last hour.
 HISTORY = f"{PREFIX}history"
-#: list of the samples of the current minute.
+#: List of the samples of the current minute.
 HISTORY_NOW = f"{PREFIX}history:now"
-#: hash id -> alert as JSON.
+#: Hash of alerts by ID, as JSON.
 ALERTS = f"{PREFIX}alerts"
-#: text: desired number of workers by device, and since when fewer would do.
+#: Text with the desired number of workers by device, and the time since which fewer would suffice.
 DESIRED = f"{PREFIX}desired"
-#: hash tenant|stored or loose|files or bytes -> sum.
+#: Hash of sums by tenant|stored or loose|files or bytes.
 FILE_SUMS = f"{PREFIX}filesums"
-#: zset tenant/sha256 -> until when a file without references is kept.
+#: Sorted set of files without references (tenant/sha256), scored by the time until which they are kept.
 LOOSE = f"{PREFIX}loose"
-#: zset tenant/sha256 -> until when the parts of an incomplete file are kept.
+#: Sorted set of incomplete files (tenant/sha256), scored by the time until which their parts are kept.
 UPLOADS = f"{PREFIX}uploads"
-#: zset tenant/object -> when the bytes of an object that belongs to no file are deleted.
+#: Sorted set of objects that belong to no file (tenant/object), scored by the time at which their bytes are deleted.
 UNOWNED = f"{PREFIX}unowned"
-#: set of tenant/object whose bytes are being deleted.
+#: Set of tenant/object whose bytes are being deleted.
 DOOMED = f"{PREFIX}doomed"
-#: zset tenant/artifact -> since when it has no holder.
+#: Sorted set of artifacts without holders (tenant/artifact), scored by the time since which they have none.
 UNHELD = f"{PREFIX}unheld"
-#: text: id of the folder or bucket with the bytes of files, as in its marker; empty while that is written.
+#: ID of the folder or bucket that stores the bytes of files, as in its marker. Empty while the marker is being written.
 FILE_STORE = f"{PREFIX}filestore"
-#: set of broken jobs (ids) and keys (names).
+#: Set of broken jobs (by ID) and broken keys (by name).
 BROKEN = f"{PREFIX}broken"
-#: text: a key that was broken or contradicted the jobs. While it exists, no job is accepted.
+#: Name of a key that was broken or contradicted the jobs. While it is set, Redis accepts no jobs.
 DAMAGED = f"{PREFIX}damaged"
-#: written before WAITAOF.
+#: Key that is written before WAITAOF.
 DURABLE = f"{PREFIX}durable"
-#: Cause of the last rewrite of the append-only file by the leader: Redis' run_id, and how many writes it refused.
+#: Reason for the leader's last rewrite of the append-only file: Redis' run_id and the number of writes that it
+#: rejected.
 REWRITTEN = f"{PREFIX}rewritten"
-#: zset id -> creation: all API tokens.
+#: Sorted set of all API tokens, scored by creation time.
 TOKENS = f"{PREFIX}tokens"
-#: text that changes with the set of API tokens and sessions.
+#: Text that changes whenever an API token or session is added or removed.
 TOKENS_VERSION = f"{PREFIX}tokenset"
-#: zset id -> expiry: browser sessions.
+#: Sorted set of browser sessions, scored by expiry.
 SESSIONS = f"{PREFIX}sessions"
-#: zset tenant|origin of URLs -> when the next delivery to it is due.
+#: Sorted set of tenant|origin (of webhook URLs), scored by the time of the next delivery.
 DELIVERIES = f"{PREFIX}deliveries"
-#: hash of counters: attempts that succeeded and failed; deliveries that were delivered, died, or were dropped.
+#: Hash of counters: attempts that succeeded or failed; deliveries that were delivered, failed permanently or were
+#: dropped.
 WEBHOOKS = f"{PREFIX}webhooks"
-#: zset schedule -> when the leader processes it next.
+#: Sorted set of schedules, scored by the time at which the leader processes them next.
 SCHEDULES = f"{PREFIX}schedules"
-#: set of all services, including those being deleted.
+#: Set of all services, including services that are being deleted.
 SERVICES = f"{PREFIX}services"
-#: zset library of functions -> when a coordinator used it last.
+#: Sorted set of function libraries, scored by the time at which a coordinator last used them.
 LIBRARIES = f"{PREFIX}libraries"
 
-#: zset job -> since when: jobs that ended or were retried and whose children were not all notified.
+#: Sorted set of jobs that ended or were retried and whose children are not all notified, scored by that time.
 WAKING = f"{PREFIX}waking"
-#: set of workflows that the leader processes next.
+#: Set of workflows that the leader processes next.
 WORKFLOWS_DUE = f"{PREFIX}workflowsdue"
 
-#: set of workflows that the leader is processing.
+#: Set of workflows that the leader is processing.
 WORKFLOWS_TAKEN = f"{PREFIX}workflowstaken"
-#: hash: workflows by state, idle (since when a running one has had nothing running), at (when they were counted).
+#: Hash of workflow counts by state, with idle (since when a running one has had no active job) and at (time of the
+#: count).
 WORKFLOW_FIGURES = f"{PREFIX}workflowfigures"
 
-#: zset workflow -> creation: all workflows.
+#: Sorted set of all workflows, scored by creation time.
 WORKFLOWS = f"{PREFIX}workflows"
-#: set of unfinished workflows.
+#: Set of unfinished workflows.
 WORKFLOWS_LIVE = f"{PREFIX}workflowslive"
-#: zset workflow -> when the leader deletes it.
+#: Sorted set of workflows, scored by the time at which the leader deletes them.
 WORKFLOW_EXPIRY = f"{PREFIX}workflowexpiry"
-#: hash tenant -> bytes of the documents and records of its workflows.
+#: Hash of the size of workflow documents and records in bytes, by tenant.
 WORKFLOW_BYTES = f"{PREFIX}workflowbytes"
 
-#: hash profile -> state|hz|until|hosts: live profiles, as reported to workers.
+#: Hash of active profiles as reported to workers: profile -> state|hz|until|hosts.
 PROFILING = f"{PREFIX}profiling"
-#: hash profile|recording|number -> bytes: parts of recordings on their way to the leader.
+#: Hash of recording parts that wait for the leader: profile|recording|number -> bytes.
 PROFILE_PARTS = f"{PREFIX}profile_parts"
 
-#: Pattern of all of RQ's keys.
+#: Pattern that matches all keys of RQ.
 OF_RQ = "rq:*"
-#: RQ's set of its queues' keys.
+#: RQ's set of its queue keys.
 RQ_QUEUES = "rq:queues"
 
-#: hash of a job's fields.
+#: Hash of a job's fields.
 job = Family(f"{PREFIX}job:%s")
 
 
 def job_id(name: bytes) -> bytes | None:
-    """Return the id of the job whose hash has this name, or None for any other key."""
+    """Return the ID of the job whose hash has this key, or None for any other key."""
     return name[len(job("")) :] if name.startswith(job("").encode()) and name.count(b":") == 2 else None
 
 
-#: hash token -> lo:hi:upto:expiries:errors:granted:lane.
+#: Hash of a job's leases: token -> lo:hi:upto:expiries:errors:granted:lane.
 job_lease = Family(f"{PREFIX}job:%s:lease")
-#: zset token -> expiry of its lease.
+#: Sorted set of a job's lease tokens, scored by expiry.
 job_leases = Family(f"{PREFIX}job:%s:leases")
-#: list of ranges to be leased again.
+#: List of a job's ranges that must be leased again.
 job_free = Family(f"{PREFIX}job:%s:free")
-#: zset of ranges in which the kernel raised an error -> the time before which each is not retried.
+#: Sorted set of ranges whose kernel raised an error, scored by the earliest time of their retry.
 job_retry = Family(f"{PREFIX}job:%s:retry")
-#: list of dead ranges.
+#: List of a job's dead ranges.
 job_dead = Family(f"{PREFIX}job:%s:dead")
-#: list of committed partials that are not folded yet.
+#: List of a job's committed partials that are not merged yet.
 job_parts = Family(f"{PREFIX}job:%s:parts")
-#: Partial into which earlier parts were folded.
+#: Partial into which earlier partials were merged.
 job_accumulator = Family(f"{PREFIX}job:%s:acc")
-#: hash parent -> ok or any: parents that have not ended as the job needs it.
+#: Hash of a job's unmet dependencies: parent -> ok or any.
 job_needs = Family(f"{PREFIX}job:%s:needs")
-#: zset job -> 0 if it waits for this one, 1 if only for others: blocked jobs after this one.
+#: Sorted set of a job's blocked children, scored 0 if they wait for this job, 1 if they wait only for others.
 job_children = Family(f"{PREFIX}job:%s:children")
-#: set of jobs that were skipped because of this one.
+#: Set of jobs that were skipped because of this job.
 job_skips = Family(f"{PREFIX}job:%s:skips")
-#: hash unit -> artifact with its output: its log and files.
+#: Hash of the artifacts with the output (log and files) of a job's units, by unit.
 job_files = Family(f"{PREFIX}job:%s:files")
-#: hash artifact -> number of units of the job that name it.
+#: Hash of the number of a job's units that name an artifact, by artifact.
 job_kept = Family(f"{PREFIX}job:%s:kept")
-#: Result as JSON.
+#: Result of a job as JSON.
 job_result = Family(f"{PREFIX}job:%s:result")
-#: set of job|token: leases of programs that a runner has.
+#: Set of a runner's leases of programs, as job|token.
 leased = Family(f"{PREFIX}leased:%s")
-#: hash unit -> record of its last failure, JSON: of the first thousand failed units of a program.
+#: Hash of failure records by unit, as JSON. Only the first thousand failed units of a program have one.
 job_failures = Family(f"{PREFIX}job:%s:failures")
-#: stream of the job's own events.
+#: Stream of a job's own events.
 job_events = Family(f"{PREFIX}job:%s:ev")
-#: stream of the live lines of a program that is followed.
+#: Stream of the live output lines of a program that is followed.
 output = Family(f"{PREFIX}output:%s")
-#: hash of the size of such a stream: bytes, and how many more may be added now.
+#: Hash of the size of an output stream in bytes, and the number of bytes that can be added now.
 outputs = Family(f"{PREFIX}outputs:%s")
-#: hash of a shell in a running program: owner, unit, state, and offsets of both directions.
+#: Hash of a shell in a running program: owner, unit, state, and the offsets of both directions.
 attachment = Family(f"{PREFIX}attachment:%s")
-#: stream of input that was not read yet. An entry's id is the byte offset after it.
+#: Stream of unread input of a shell. The ID of an entry is the byte offset after the entry.
 attachment_input = Family(f"{PREFIX}attachment_input:%s")
-#: stream of output that was not read yet, with the same ids.
+#: Stream of unread output of a shell. The ID of an entry is the byte offset after the entry.
 attachment_output = Family(f"{PREFIX}attachment_output:%s")
-#: zset job -> position: jobs for which workers are notified.
+#: Sorted set of a queue's pending jobs, for which workers are notified, scored by position.
 pending = Family(f"{PREFIX}pending:%s")
-#: zset job -> position: one tenant's part of `pending`.
+#: Sorted set of one tenant's pending jobs of a queue, scored by position.
 tenant_pending = Family(f"{PREFIX}tenant_pending:%s:%s")
-#: zset job -> number of holders: held jobs of a tenant.
+#: Sorted set of a tenant's held jobs, scored by the number of their holders.
 held = Family(f"{PREFIX}held:%s:%s")
-#: set of tenants that may have held jobs in a queue.
+#: Set of tenants that can have held jobs in a queue.
 holding = Family(f"{PREFIX}holding:%s")
-#: zset tenant -> virtual time: tenants with pending jobs in a queue.
+#: Sorted set of tenants with pending jobs in a queue, scored by virtual time.
 order = Family(f"{PREFIX}order:%s")
-#: hash tenant -> virtual time at which its last work of a priority ends.
+#: Hash of the virtual time at which a tenant's last work of a priority ends, by tenant.
 finish = Family(f"{PREFIX}finish:%s")
 #: Virtual clock of a priority.
 virtual = Family(f"{PREFIX}virtual:%s")
-#: zset requirements -> jobs of a tenant with them that have not ended.
+#: Sorted set of requirements, scored by the number of a tenant's unfinished jobs that have them.
 tenant_shapes = Family(f"{PREFIX}shapes:%s")
-#: zset job -> number of its submission: queued and running jobs of a tenant, without its backlog.
+#: Sorted set of a tenant's queued and running jobs without its backlog, scored by submission number.
 admitted = Family(f"{PREFIX}admitted:%s")
-#: zset job -> position: queued jobs that wait until a cap of their tenant admits them.
+#: Sorted set of queued jobs that wait for a cap of their tenant, scored by position.
 backlog = Family(f"{PREFIX}backlog:%s")
-#: zset job -> number of its submission: blocked jobs of a tenant.
+#: Sorted set of a tenant's blocked jobs, scored by submission number.
 blocked = Family(f"{PREFIX}blocked:%s")
-#: zset job -> position: jobs of a kind that wait for the next day, because their tenant has used its units of the day.
+#: Sorted set of a tenant's jobs of a kind that wait for the next day because of a daily cap, scored by position.
 deferred = Family(f"{PREFIX}deferred:%s:%s")
-#: hash job -> its stored bytes, for a tenant with a cap on them.
+#: Hash of stored bytes by job, for a tenant with a cap on stored bytes.
 stored = Family(f"{PREFIX}stored:%s")
 #: Field of SHARES with a tenant's further caps.
 caps = Family("%s|caps")
-#: zset token -> expiry: leases of a tenant's jobs.
+#: Sorted set of the lease tokens of a tenant's jobs, scored by expiry.
 lanes = Family(f"{PREFIX}lanes:%s")
-#: zset job -> position: jobs that wait for a worker with this version of their kind.
+#: Sorted set of jobs that wait for a worker with this version of their kind, scored by position.
 unsupported = Family(f"{PREFIX}unsupported:%s:%s|%s")
-#: The zset for a member of UNSUPPORTED or UNSUPPORTED_PROGRAMS.
+#: Sorted set for one member of UNSUPPORTED or UNSUPPORTED_PROGRAMS.
 unsupported_member = Family(f"{UNSUPPORTED}:%s")
-#: zset job -> number of its submission: jobs in this state.
+#: Sorted set of the jobs in a state, scored by submission number.
 in_state = Family(f"{PREFIX}in:%s")
-#: zset worker -> expiry: live workers of this device.
+#: Sorted set of live workers of a device, scored by expiry.
 workers_of = Family(f"{PREFIX}workers:%s")
-#: hash of a worker's record, from its heartbeats.
+#: Hash of a worker's record, from its heartbeats.
 worker = Family(f"{PREFIX}worker:%s")
-#: A channel, not a key: ids of jobs that were cancelled or paused and of which a worker has leases.
+#: Pub/sub channel, not a key: IDs of cancelled or paused jobs of which a worker has leases.
 stops = Family(f"{PREFIX}stops:%s")
-#: Worker that has claimed this GPU.
+#: Name of the worker that has claimed a GPU.
 gpu = Family(f"{PREFIX}gpu:%s")
-#: set of the GPUs that a runner has claimed.
+#: Set of GPUs that a runner has claimed.
 claimed = Family(f"{PREFIX}claimed:%s")
-#: zset priority -> until when programs (wanted) or kernels (needed) of it are known to wait for this GPU.
+#: Sorted set of priorities of programs (wanted) or kernels (needed) that wait for a GPU, scored by expiry.
 gpu_wish = Family(f"{PREFIX}gpu:%s:%s")
-#: hash day|name -> usage of a tenant. day: a number since 1970, or `before`.
+#: Hash of a tenant's usage by day|name. The day is a number since 1970, or `before`.
 usage = Family(f"{PREFIX}usage:%s")
-#: string job|digest of the request's body, for a day.
+#: String with the job ID and the digest of the request body (job|digest), kept for a day.
 idempotency = Family(f"{PREFIX}idem:%s:%s")
-#: hash of an API token.
+#: Hash of an API token.
 token = Family(f"{PREFIX}token:%s")
-#: hash of a browser session.
+#: Hash of a browser session.
 session = Family(f"{PREFIX}session:%s")
-#: zset session -> expiry: browser sessions of this token.
+#: Sorted set of the browser sessions of a token, scored by expiry.
 logins = Family(f"{PREFIX}logins:%s")
-#: hash name -> key|changed: a tenant's secrets, the id of each encryption key, and when the value was set.
+#: Hash of a tenant's secrets: name -> key|changed, the ID of the encryption key and the time of the last change.
 secrets = Family(f"{PREFIX}secrets:%s")
-#: hash name -> key.sealed: the values of a tenant's secrets, encrypted.
+#: Hash of the encrypted values of a tenant's secrets: name -> key.sealed.
 secret = Family(f"{PREFIX}secret:%s")
-#: hash of a schedule.
+#: Hash of a schedule.
 schedule = Family(f"{PREFIX}schedule:%s")
-#: hash name -> schedule: a tenant's schedules.
+#: Hash of a tenant's schedules: name -> schedule ID.
 schedules_of = Family(f"{PREFIX}schedules:%s")
-#: hash of a service.
+#: Hash of a service.
 service = Family(f"{PREFIX}service:%s")
-#: hash name -> service: a tenant's services.
+#: Hash of a tenant's services: name -> service ID.
 services_of = Family(f"{PREFIX}services:%s")
-#: hash number -> generation|since|stopping: replicas of a service.
+#: Hash of the replicas of a service: number -> generation|since|stopping.
 service_replicas = Family(f"{PREFIX}servicereplicas:%s")
-#: hash coordinator -> requests that it has for a service, including waiting ones.
+#: Hash of the number of requests that each coordinator has for a service, including waiting ones.
 service_asked = Family(f"{PREFIX}serviceasked:%s")
-#: hash slot|name -> count: requests to a service and their times, by ten seconds; and the newest slot.
+#: Hash of the requests to a service and their durations: slot|name -> count, in slots of ten seconds; and the newest
+#: slot.
 service_figures = Family(f"{PREFIX}servicefigures:%s")
-#: hash of a runner's report about its replica: state, address and key.
+#: Hash of a runner's report about its replica, with state, address and key.
 replica = Family(f"{PREFIX}replica:%s")
-#: hash of the coordinator to which a runner has a tunnel: where others reach it, with which key, on which host.
+#: Hash of the coordinator that a runner's tunnel connects to: its URL for other coordinators, its key and its host.
 tunnel = Family(f"{PREFIX}tunnel:%s")
-#: hash coordinator -> requests that it has passed on to a replica and that have not ended.
+#: Hash of the number of requests that each coordinator is forwarding to a replica.
 replica_busy = Family(f"{PREFIX}replicabusy:%s")
-#: Number of the last batch of requests to models that a coordinator had counted; for an hour.
+#: Number of the last batch of model requests that a coordinator has counted, kept for an hour.
 inference_counted = Family(f"{PREFIX}inferencecounted:%s")
-#: hash of a delivery of a webhook.
+#: Hash of a webhook delivery.
 delivery = Family(f"{PREFIX}delivery:%s")
-#: zset delivery -> when it is due: those of a tenant to one scheme, host and port.
+#: Sorted set of a tenant's deliveries to one scheme, host and port, scored by the time of their next attempt.
 outbox = Family(f"{PREFIX}outbox:%s")
-#: zset delivery -> since when: a tenant's deliveries in this state, of those that have ended the latest.
+#: Sorted set of a tenant's deliveries in a state, scored by the time of the change. Only the latest ended ones are
+#: kept.
 deliveries_of = Family(f"{PREFIX}deliveries:%s:%s")
-#: hash sha256 -> size:references:objects: a tenant's files.
+#: Hash of a tenant's files: sha256 -> size:references:objects.
 files = Family(f"{PREFIX}files:%s")
-#: hash number -> object, and its size: parts of a file that is not whole yet.
+#: Hash of the uploaded parts of an incomplete file: number -> object, and the file's size.
 parts = Family(f"{PREFIX}parts:%s:%s")
-#: hash of an artifact: bytes, files, when it was created, its manifest.
+#: Hash of an artifact: size in bytes, number of files, creation time and manifest.
 artifact = Family(f"{PREFIX}artifact:%s:%s")
-#: zset artifact -> creation: a tenant's artifacts that somebody holds.
+#: Sorted set of a tenant's artifacts that have holders, scored by creation time.
 artifacts = Family(f"{PREFIX}artifacts:%s")
-#: set of what keeps an artifact: kept, name:NAME, job:ID.
+#: Set of an artifact's holders: kept, name:NAME, job:ID.
 holders = Family(f"{PREFIX}holders:%s:%s")
-#: hash name -> artifact.
+#: Hash of a tenant's artifact names: name -> artifact ID.
 names = Family(f"{PREFIX}names:%s")
-#: hash of a workflow.
+#: Hash of a workflow.
 workflow = Family(f"{PREFIX}workflow:%s")
-#: Actions of a workflow, as JSON in zlib.
+#: Actions of a workflow, as zlib-compressed JSON.
 workflow_document = Family(f"{PREFIX}workflowdocument:%s")
-#: hash action, or action/number of an item -> job.
+#: Hash of a workflow's jobs, by action or by action/number for items.
 workflow_jobs = Family(f"{PREFIX}workflowjobs:%s")
-#: hash action, or action/number of an item -> outcome of an action that is not a job, JSON.
+#: Hash of the outcomes of actions without a job, as JSON, by action or by action/number for items.
 workflow_records = Family(f"{PREFIX}workflowrecords:%s")
-#: set of actions, or action/number, whose jobs must be retried.
+#: Set of actions, or action/number, whose jobs must be retried.
 workflow_retries = Family(f"{PREFIX}workflowretries:%s")
-#: zset workflow -> creation: workflows of a tenant.
+#: Sorted set of a tenant's workflows, scored by creation time.
 workflows_of = Family(f"{PREFIX}workflows:%s")
-#: hash of a profile.
+#: Hash of a profile.
 profile = Family(f"{PREFIX}profile:%s")
-#: hash name -> profile: a tenant's profiles.
+#: Hash of a tenant's profiles: name -> profile ID.
 profiles_of = Family(f"{PREFIX}profiles:%s")
-#: hash device -> worker|until: the worker that samples a device.
+#: Hash of the worker that samples each device: device -> worker|until.
 profile_claims = Family(f"{PREFIX}profile_claims:%s")
-#: hash recording -> its record, JSON; recording|name -> its worker, last report, file and end.
+#: Hash of recordings as JSON. Fields recording|name contain the worker, last report, file and end.
 profile_recordings = Family(f"{PREFIX}profile_recordings:%s")
-#: Token of the one-time login code with this digest.
+#: Token for the one-time login code with this digest.
 login = Family(f"{PREFIX}login:%s")
-#: list of digests of a token's latest one-time login codes.
+#: List of the digests of a token's latest one-time login codes.
 codes = Family(f"{PREFIX}codes:%s")
-#: hash range lo-hi -> payload: facts that finished jobs have proved.
+#: Hash of facts that finished jobs have proved: range lo-hi -> payload.
 mark = Family(f"{PREFIX}mark:%s:%s")
-#: Position from which SWEEP continues to move jobs out of this queue, or its cursor over jobs in this state.
+#: Position from which SWEEP continues to move jobs out of a queue, or its cursor over the jobs in a state.
 sweep = Family(f"{PREFIX}sweep:%s")
 #: Contents of a broken key, kept for a week.
 quarantined = Family(f"{PREFIX}quarantined:%s")
-#: hash of the RQ job of all wake-ups.
+#: Hash of the RQ job that all wake-ups share.
 rq_job = Family("rq:job:%s")
-#: list of the wake-ups in an RQ queue.
+#: List of the wake-ups in an RQ queue.
 rq_queue = Family("rq:queue:%s")

@@ -1,4 +1,4 @@
-"""Profiles of tenants: time windows in which workers record telemetry of hosts and devices, and the recordings.
+"""Profiles of tenants: time windows in which workers record telemetry of hosts and devices.
 
 A profile is `recording`, then `collecting`: workers send their recordings in parts, which the leader moves from Redis
 into files of the tenant. Then it is `done`. A late recording makes it `collecting` again. See docs/profiles.md.
@@ -20,72 +20,72 @@ from jobs.store.server.functions import Part
 from jobs.store.server.records import number, record, texts
 from jobs.store.work.bounds import Count, RecordingName
 
-#: Names of profiles. Their artifacts are named profile-NAME.
+#: Pattern of profile names. The artifact of a profile is named profile-NAME.
 NAME = r"^[a-z0-9][a-z0-9._-]{0,55}$"
-#: Samples per second, and seconds for which a profile lasts unless it is stopped.
+#: Sampling rates in samples per second, and durations of a profile in seconds.
 MAX_HZ, DEFAULT_HZ = 100, 10
 MAX_SECONDS, DEFAULT_SECONDS = 86_400, 3600
-#: Live profiles in the cluster and of a tenant, and all profiles of a tenant.
+#: Maximum numbers of active profiles in the cluster and per tenant, and of all profiles per tenant.
 MAX_LIVE, MAX_LIVE_OF_TENANT, MAX_PROFILES = 4, 2, 1000
-#: Live profiles when one is recovered.
+#: Maximum number of active profiles when another one is recovered.
 MAX_COLLECTED = 16
-#: Hosts that a profile may name, and recordings that it may have.
+#: Maximum numbers of hosts and of recordings per profile.
 MAX_HOSTS, MAX_RECORDINGS = 256, 4096
-#: Bytes of a recording, on a host's disk and as sent.
+#: Maximum size of a recording in bytes, on the host's disk and as sent.
 MAX_BYTES = 2 << 30
-#: Bytes of a part of a recording, and parts in Redis at once: of a profile and of all.
+#: Size of a recording's part in bytes, and maximum numbers of parts in Redis per profile and in total.
 PART_BYTES, PARTS_AT_ONCE, PARTS_OF_ALL = 8 << 20, 2, 16
-#: Milliseconds for which a worker's claim of a device, or of a recording, is valid without being renewed.
+#: Milliseconds for which a worker's claim of a device or recording is valid unless it is renewed.
 CLAIM_MS = 5000
-#: Milliseconds without a report after which a worker's recording counts as lost until it reports again.
+#: Milliseconds without a report after which a worker's recording counts as lost until the worker reports again.
 SILENT_MS = 15_000
-#: Attempts to send a recording whose bytes do not match its SHA-256.
+#: Maximum number of attempts to send a recording whose bytes do not match its SHA-256.
 MOST_TRIES = 3
 Seconds = Annotated[float, Field(strict=True, ge=0, le=1e9)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Live profile as reported to workers."""
+    """An active profile as reported to workers."""
 
     profile_id: str
-    #: recording or collecting.
+    #: State of the profile: recording or collecting.
     state: str
     hz: int
-    #: When it ends, in milliseconds of Redis' clock.
+    #: End of the profile in milliseconds of Redis time.
     until: int
-    #: Hosts that it covers; empty for all.
+    #: Hosts that the profile covers; empty for all.
     hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """File of samples, as its worker reports it."""
+    """A file of samples, as reported by its worker."""
 
-    #: An object in JSON bodies.
+    #: Pydantic configuration: a JSON object without additional fields.
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    #: WORKER.NUMBER, unique in its profile.
+    #: WORKER.NUMBER, unique within the profile.
     name: RecordingName
     host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,64}$")]
     devices: Annotated[tuple[Annotated[str, Field(max_length=128)], ...], Field(max_length=65)]
     samples: Count = 0
-    #: Samples that were late or could not be written.
+    #: Number of samples that were late or could not be written.
     missed: Count = 0
     bytes: Count = 0
-    #: CPU seconds of the sampling process.
+    #: CPU time of the sampling process in seconds.
     cpu_seconds: Seconds = 0.0
-    #: Seconds between the first sample and the last.
+    #: Seconds between the first and the last sample.
     seconds: Seconds = 0.0
-    #: Why it ended; empty while it is running.
+    #: Reason for the end of the recording; empty while it is running.
     reason: Annotated[str, Field(max_length=64)] = ""
-    #: Bytes and SHA-256 of what is sent; 0 and empty before it is ready.
+    #: Size in bytes and SHA-256 of the file to send; 0 and empty until it is ready.
     size: Annotated[int, Field(strict=True, ge=0, le=MAX_BYTES)] = 0
     sha: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
 
     def __post_init__(self) -> None:
         if bool(self.size) != bool(self.sha):
-            raise ValueError("size and sha: a recording has both, or neither")
+            raise ValueError("size and sha must be set together")
 
     def row(self) -> str:
         """Return the displayed fields as JSON."""
@@ -94,15 +94,15 @@ class Recording:
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """Answer to a report."""
+    """Response to a worker's report."""
 
-    #: State of the profile, or `gone` if it does not exist.
+    #: State of the profile; `gone` if it does not exist.
     state: str
     #: Redis time in milliseconds.
     now: int
-    #: Devices that the worker samples.
+    #: Devices that the worker must sample.
     devices: tuple[str, ...]
-    #: For each recording: number of the part to send, or wait, kept, lost, other, full.
+    #: For each recording, the number of the part to send, or wait, kept, lost, other or full.
     wanted: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -114,24 +114,24 @@ class KnownRecording:
     worker: str
     #: Fields of `Recording.row`.
     row: Mapping[str, Any]
-    #: Time of the last report, in milliseconds of Redis' clock.
+    #: Time of the last report in milliseconds of Redis time.
     heard: int
     size: int
     sha: str
-    #: Whether all parts are stored.
+    #: True if all parts are stored.
     whole: bool
-    #: kept or lost; empty if neither yet.
+    #: kept or lost; empty if undecided.
     end: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """A profile as stored. Times are milliseconds of Redis' clock, 0 if not yet."""
+    """A profile as stored. Times are milliseconds of Redis time; 0 if the event has not happened."""
 
     profile_id: str
     tenant: str
     name: str
-    #: Tenant and token that started it.
+    #: Tenant and token that started the profile.
     actor: Actor
     state: str
     hz: int
@@ -142,17 +142,17 @@ class Profile:
     ended: int
     collecting: int
     artifact: str
-    #: Why the leader cannot store recordings; empty if it can.
+    #: Reason why the leader cannot store recordings; empty if it can.
     trouble: str
 
 
 class Profiles(Part):
-    """Stores profiles, and the reports of workers and of the leader."""
+    """Stores profiles and the reports of workers and of the leader."""
 
     def start(self, profile: Profile, seconds: int) -> tuple[str, str]:
-        """Store a profile that is recording from now on.
+        """Store a profile that starts recording now.
 
-        Return (new, id); else (exists, name), (full, most), (live, most), (own, most) or (missing, tenant).
+        Return (new, ID); otherwise (exists, name), (full, most), (live, most), (own, most) or (missing, tenant).
         """
         fields = {
             "tenant": profile.tenant,
@@ -172,20 +172,20 @@ class Profiles(Part):
         return how, what
 
     def stop(self, profile_id: str, actor: Actor = ANONYMOUS) -> bool:
-        """Start to collect the recordings. Return False unless the profile is recording."""
+        """Stop recording and start collecting the recordings. Return False if the profile is not recording."""
         return bool(
             self._functions.run_acknowledged("collect_profile", profile_id, "recording", *actor, "stop profile", 0)
         )
 
     def recover(self, profile_id: str, actor: Actor = ANONYMOUS) -> bool:
-        """Collect recordings that are still sent. Return False while MAX_COLLECTED profiles are live."""
+        """Collect late recordings of a finished profile. Return False if MAX_COLLECTED profiles are active."""
         reply = self._functions.run_acknowledged(
             "collect_profile", profile_id, "done", *actor, "recover profile", MAX_COLLECTED
         )
         return int(reply) != -1
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> tuple[str, str] | None:
-        """Delete a profile and return its id and artifact, or None if it does not exist. Works when Redis is full."""
+        """Delete a profile, even if Redis is full. Return its ID and artifact, or None if it does not exist."""
         found = self._functions.run_acknowledged_texts("delete_profile", tenant, name, *actor)
         return (found[0], found[1]) if found else None
 
@@ -201,27 +201,30 @@ class Profiles(Part):
         return next(iter(self.read([known.decode(errors="replace")])), None) if known else None
 
     def recordings(self, profile_id: str) -> list[KnownRecording]:
-        """Return a profile's recordings by name."""
+        """Return a profile's recordings, sorted by name."""
         [reply] = self._functions.read(("HGETALL", keys.profile_recordings(profile_id)))
         return _recordings(texts(reply))
 
     def live(self) -> tuple[Order, ...] | None:
-        """Return the live profiles, or None if Redis fails: the heartbeat that carries them must not fail."""
+        """Return the active profiles, or None if Redis fails, because a heartbeat must not fail with it."""
         try:
             return self.orders()
         except RedisError:
             return None
 
     def orders(self) -> tuple[Order, ...]:
-        """Return the live profiles."""
+        """Return the active profiles."""
         stored = self._client.hgetall(keys.PROFILING)
         found = (_order(one.decode(errors="replace"), text.decode(errors="replace")) for one, text in stored.items())
         return tuple(order for order in found if order)
 
-    # -- workers' ---------------------------------------------------------------------------------------------------
+    # -- methods of workers
+    # ---------------------------------------------------------------------------------------------
 
     def report(self, profile_id: str, worker: str, devices: Sequence[str], recordings: Sequence[Recording]) -> Reported:
-        """Claim devices for CLAIM_MS and report recordings. The answer has the granted devices and what to send."""
+        """Claim devices for CLAIM_MS and report recordings. The response names the granted devices and the parts to
+        send.
+        """
         rows = (word for one in recordings for word in (one.name, one.row(), one.size, one.sha))
         state, now, granted, told = self._functions.run(
             "report_profile", profile_id, worker, CLAIM_MS, CLAIM_MS, MAX_RECORDINGS, len(devices), *devices, *rows
@@ -242,10 +245,11 @@ class Profiles(Part):
         )
         return reply.decode()
 
-    # -- the leader's -----------------------------------------------------------------------------------------------
+    # -- methods of the leader
+    # ------------------------------------------------------------------------------------------
 
     def parts(self) -> list[tuple[str, str, int]]:
-        """Return the parts that wait for the leader: profile, recording, number."""
+        """Return the parts that wait for the leader, as (profile, recording, number)."""
         fields = (name.decode(errors="replace").split("|") for name in self._client.hkeys(keys.PROFILE_PARTS))
         return sorted((one[0], one[1], int(one[2])) for one in fields if len(one) == 3 and one[2].isdigit())
 
@@ -264,7 +268,7 @@ class Profiles(Part):
         return reply.decode()
 
     def trouble(self, profile_id: str, why: str) -> None:
-        """Record why recordings cannot be stored."""
+        """Record why the leader cannot store recordings."""
         if self._client.hget(keys.profile(profile_id), "state"):
             self._client.hset(keys.profile(profile_id), "trouble", why)
 
@@ -273,11 +277,13 @@ class Profiles(Part):
         self._client.hdel(keys.PROFILING, profile_id)
 
     def end(self, profile_id: str, artifact: str) -> bool:
-        """Record the artifact with the recordings, empty for none. Return False unless the profile is collecting."""
+        """Record the artifact with the recordings; empty if there are none. Return False if the profile is not
+        collecting.
+        """
         return bool(self._functions.run_acknowledged("end_profile", profile_id, artifact))
 
     def read(self, ids: Sequence[str]) -> list[Profile]:
-        """Return the profiles that exist among these."""
+        """Return the profiles with these IDs that exist."""
         stored = self._functions.read(*(("HGETALL", keys.profile(one)) for one in ids))
         return [_profile(one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
 

@@ -1,26 +1,26 @@
-"""Repairs of broken contents: quarantine of jobs, and rebuilding of indexes from the jobs."""
+"""Repair invalid data in Redis: quarantine jobs, and rebuild indexes from the jobs."""
 
 from __future__ import annotations
 
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Functions, Part
 
-#: Jobs that one call of REINDEX adds to the indexes.
+#: Number of jobs per call of REINDEX.
 _JOBS_A_CALL = 100
 
 
 def quarantine(functions: Functions, job: str | bytes, why: str) -> None:
-    """Fail a job whose contents cannot be read, so that no worker takes it again."""
+    """Fail a job with unreadable data, so that no worker takes it again."""
     functions.run("quarantine", job, why[:500])
 
 
 class Repairs(Part):
     def quarantine(self, job: str | bytes, why: str) -> None:
-        """Fail a job whose contents cannot be read, so that no worker takes it again."""
+        """Fail a job with unreadable data, so that no worker takes it again."""
         quarantine(self._functions, job, why)
 
     def reindex(self) -> int:
-        """Add every job to all indexes and accept new jobs again; return the number of jobs. Only for operators."""
+        """Rebuild all indexes from the jobs and accept new jobs again. Return the number of jobs."""
         [broken] = skipped.replies(self._pipe().smembers(keys.BROKEN))
         self._client.delete(keys.LOAD, keys.SHAPES, *self._client.scan_iter(keys.tenant_shapes("*"), count=1000))
         names = self._client.scan_iter(keys.job("*"), count=1000)
@@ -28,7 +28,7 @@ class Repairs(Part):
         for at in range(0, max(len(ids), 1), _JOBS_A_CALL):
             self._functions.run("reindex", *ids[at : at + _JOBS_A_CALL])
         for name in broken or ():
-            if b":" in name:  # a key; jobs stay until they are deleted
+            if b":" in name:  # a key name; broken jobs stay until they are deleted
                 self._client.srem(keys.BROKEN, name)
         self._client.delete(keys.DAMAGED)
         return len(ids)

@@ -1,7 +1,7 @@
-"""Schedules of tenants: stored, listed, and claimed by the leader one run at a time.
+"""Schedules of tenants. The leader claims one run at a time.
 
-One call claims a run and advances its schedule, and another records the outcome. In between the run stays due: if the
-leader dies, the next one submits the same job again, which SUBMIT recognizes.
+One call claims a run and advances its schedule; another call records the outcome. In between, the run stays due: if the
+leader dies, the next leader submits the same job again, which SUBMIT recognizes as a duplicate.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 from jobs.store.server.records import record, texts
 
-#: Maximum number of a tenant's schedules.
+#: Maximum number of schedules per tenant.
 MAX_SCHEDULES = 1000
 #: Fields that determine when a schedule runs.
 _TIMES = ("name", "every", "cron", "timezone", "created", "paused", "next", "firing")
@@ -23,36 +23,36 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A schedule as stored. Times are seconds since 1970 of Redis' clock."""
+    """A schedule as stored. Times are seconds of Redis time since 1970."""
 
     schedule_id: str
     tenant: str
     name: str
-    #: Id of the token that created it, and whether that could run programs.
+    #: ID of the token that created the schedule, and whether the token could run programs.
     token: str
     runs_programs: bool
-    #: Body of a submission, as JSON; empty for a workflow.
+    #: Body of the job submission, as JSON; empty for a workflow.
     job: str
     every: int
     cron: str
     timezone: str = "UTC"
     overlap: bool
-    #: Which missed runs are made up for: last or none.
+    #: Which missed runs are caught up: last or none.
     catch_up: str = "last"
     created: int
-    #: Text of the workflow that it submits; empty for a job.
+    #: Text of the workflow to submit; empty for a job.
     workflow: str = ""
     paused: bool = False
-    #: Time of the next run; 0 if there is none, or while it is paused.
+    #: Time of the next run; 0 if there is none or the schedule is paused.
     next: int = 0
-    #: Claimed run whose outcome is not recorded yet; 0 if none.
+    #: Time of the claimed run whose outcome is not recorded yet; 0 if none.
     firing: int = 0
     last: int = 0
-    #: Milliseconds since 1970 until which a manual run is claimed; 0 if none.
+    #: Expiry of the claim of a manual run, in milliseconds since 1970; 0 if none.
     by_hand_until: int = 0
-    #: Job or workflow that it submitted last.
+    #: The job or workflow that the schedule submitted last.
     last_job: str = ""
-    #: Outcome of the last run.
+    #: Message about the outcome of the last run.
     said: str = ""
     submitted: int = 0
     skipped: int = 0
@@ -61,12 +61,13 @@ class Schedule:
 
 
 class Schedules(Part):
-    """Stores schedules and advances them."""
+    """Stores and advances schedules."""
 
     def add(self, schedule: Schedule, artifacts: tuple[str, ...] = (), actor: Actor = ANONYMOUS) -> tuple[str, str]:
         """Store a schedule whose job needs these artifacts.
 
-        Return (new, id); else (exists, name), (full, most), (missing, tenant) or (artifact, id), and store nothing.
+        Return (new, ID); otherwise store nothing and return (exists, name), (full, most), (missing, tenant) or
+        (artifact, ID).
         """
         fields = {
             "tenant": schedule.tenant,
@@ -91,28 +92,28 @@ class Schedules(Part):
         return how, what
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Delete a schedule. Return False if it does not exist. Works when Redis is full."""
+        """Delete a schedule, even if Redis is full. Return False if it does not exist."""
         return bool(self._functions.run_acknowledged("end_schedule", tenant, name, *actor))
 
     def pause(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Stop running it until it is resumed. Return False if it does not exist."""
+        """Pause a schedule until it is resumed. Return False if it does not exist."""
         return bool(self._functions.run_acknowledged("turn_schedule", tenant, name, 0, *actor))
 
     def resume(self, tenant: str, name: str, following: int, actor: Actor = ANONYMOUS) -> bool:
-        """Run it from this time on. Return False if it does not exist."""
+        """Resume a schedule, with its next run at `following`. Return False if it does not exist."""
         return bool(self._functions.run_acknowledged("turn_schedule", tenant, name, following, *actor))
 
     def due(self, most: int, without: int = 0) -> tuple[int, list[Schedule]]:
-        """Return Redis' time in seconds and at most `most` due schedules, without the first `without`."""
+        """Return Redis time in seconds and at most `most` due schedules, skipping the first `without`."""
         now, *found = self._functions.run("due_schedules", most, without)
         return int(now), [_schedule(words[0].decode(), texts(words[1:])) for words in found]
 
     def coming(self) -> list[str]:
-        """Return the ids of all schedules with a next run, the latest first."""
+        """Return the IDs of all schedules with a next run, latest run first."""
         return [one.decode(errors="replace") for one in self._client.zrevrange(keys.SCHEDULES, 0, -1)]
 
     def times(self, ids: Sequence[str]) -> list[Schedule]:
-        """Return those of these schedules that exist, with the fields that determine when they run."""
+        """Return the fields that determine the run times of these schedules. Omit schedules that do not exist."""
         pipe = self._pipe()
         for each in ids:
             pipe.hmget(keys.schedule(each), _TIMES)
@@ -126,14 +127,15 @@ class Schedules(Part):
         ]
 
     def late_seconds(self) -> float:
-        """Return for how long the schedule that is due longest has been due; 0 if none is."""
+        """Return the seconds for which the most overdue schedule has been due; 0 if none is due."""
         first, (seconds, micros) = self._functions.read(("ZRANGE", keys.SCHEDULES, "0", "0", "WITHSCORES"), ("TIME",))
         now = int(seconds) + int(micros) / 1e6
         return max(0.0, now - float(first[1]) / 1000) if first else 0.0
 
     def claim(self, schedule: Schedule, firing: int, following: int, missed: int) -> bool:
-        """Advance a schedule and claim a run; 0 for no next time, or no run. Return False if another caller advanced
-        it.
+        """Advance a schedule and claim a run. `firing` or `following` is 0 if there is no run, or no next run.
+
+        Return False if another caller has already advanced the schedule.
         """
         return bool(self._functions.run("claim_run", schedule.schedule_id, schedule.next, firing, following, missed))
 
@@ -142,16 +144,16 @@ class Schedules(Part):
         self._functions.run("note_run", schedule_id, firing, outcome, job, said)
 
     def claim_by_hand(self, schedule_id: str, run: str, lease_ms: int) -> str:
-        """Claim a run that a user requested. Return ok, same (it was made) or busy (another run is being made)."""
+        """Claim a manual run. Return ok, same (it was already submitted) or busy (another run is being submitted)."""
         reply: bytes = self._functions.run("claim_by_hand", schedule_id, run, lease_ms)
         return reply.decode()
 
     def note_by_hand(self, schedule_id: str, run: str, job: str) -> None:
-        """Record what a manual run submitted; empty if it was refused."""
+        """Record the job of a manual run; empty if the submission was rejected."""
         self._functions.run("note_by_hand", schedule_id, run, job)
 
     def of_tenant(self, tenant: str) -> list[Schedule]:
-        """Return a tenant's schedules by name."""
+        """Return a tenant's schedules, sorted by name."""
         [reply] = self._functions.read(("HGETALL", keys.schedules_of(tenant)))
         ids = list(texts(reply).values())
         stored = self._functions.read(*(("HGETALL", keys.schedule(one)) for one in ids))

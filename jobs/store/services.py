@@ -1,7 +1,7 @@
 """Services of tenants: their desired state, their replicas, and the addresses that replicas report.
 
-The leader starts and ends replicas. Each step is one idempotent function. A replica's number is never used again and
-its job is named after it, so the next leader can continue if one dies between two steps.
+The leader starts and stops replicas. Each step is one idempotent function. Replica numbers are never reused, and a
+replica's job is named after its number, so a new leader can continue after any step.
 """
 
 from __future__ import annotations
@@ -17,45 +17,46 @@ from jobs.store import keys
 from jobs.store.server.functions import Part
 from jobs.store.server.records import number, record, texts
 
-#: Maximum number of a tenant's services.
+#: Maximum number of services per tenant.
 MAX_SERVICES = 100
 #: Milliseconds for which a replica's report is valid. Runners repeat it every five seconds.
 REPORT_TTL_MS = 60_000
 _JOB = re.compile(r"v-([0-9a-f]+)-([1-9][0-9]{0,15})")
-#: Seconds for which a coordinator's report of a tunnel is valid. It is repeated every five seconds.
+#: Seconds for which a coordinator's report of a tunnel is valid. Coordinators repeat it every five seconds.
 _TUNNEL_SECONDS = 15
-#: Seconds for which a coordinator's count of requests is valid.
+#: Seconds for which a coordinator's request count is valid.
 _BUSY_SECONDS = 10
-#: Milliseconds of a slot of statistics, and earlier slots that count. COUNT_INFERENCE has the same values.
+#: Length of a statistics slot in milliseconds, and number of earlier slots that count. COUNT_INFERENCE has the same
+#: values.
 SLOT_MS, SLOTS = 10_000, 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunnelEnd:
-    """Coordinator to which a runner has a tunnel, as other coordinators reach it."""
+    """The coordinator at the end of a runner's tunnel, as other coordinators reach it."""
 
     url: str
     #: Key with which other coordinators authenticate.
     key: str = field(repr=False)
-    #: Name of its host.
+    #: Name of the coordinator's host.
     host: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """A service as stored. Times are milliseconds since 1970 of Redis' clock."""
+    """A service as stored. Times are milliseconds of Redis time since 1970."""
 
     service_id: str
     tenant: str
     name: str
     engine: str
-    #: Id of the token that created it.
+    #: ID of the token that created the service.
     token: str = ""
     #: Body of the submission of a replica, as JSON.
     job: str = "{}"
-    #: The request that created it, as JSON.
+    #: Request that created the service, as JSON.
     asked: str = "{}"
-    #: Id of the artifact of its replicas; empty if none.
+    #: ID of the artifact that the replicas use; empty if none.
     artifact: str = ""
     replicas: int = 1
     stopped: bool = False
@@ -65,18 +66,18 @@ class Service:
     created: int = 0
     #: Number of the next replica.
     next: int = 1
-    #: Deaths in a row, time before which no replica starts, and reason of the last death.
+    #: Number of consecutive replica failures, earliest time of the next start, and reason of the last failure.
     failures: int = 0
     retry_at: int = 0
     said: str = ""
-    #: Job of the replica that died last, kept for its log; empty if none.
+    #: Job of the replica that failed last, kept for its log; empty if none.
     died: str = ""
-    #: Time of the last request, and time at which all its replicas were needed last.
+    #: Time of the last request, and time at which all replicas were last needed.
     asked_at: int = 0
     needed_at: int = 0
-    #: Requests at coordinators, including waiting ones.
+    #: Number of requests at coordinators, including waiting ones.
     demand: int = 0
-    #: Number of the replica that leads this generation; 0 if none.
+    #: Number of the leading replica of this generation; 0 if none.
     leads: int = 0
 
 
@@ -84,10 +85,10 @@ class Service:
 class Report:
     """A runner's report about its replica."""
 
-    #: starting, ready, unhealthy or stopping.
+    #: State of the replica: starting, ready, unhealthy or stopping.
     state: str
     why: str
-    #: Start of this state, in milliseconds of Redis' clock.
+    #: Start of this state in milliseconds of Redis time.
     since: int
     address: str
     port: int
@@ -95,31 +96,31 @@ class Report:
     worker: str
     #: Name of the runner's host.
     host: str
-    #: Memory of its processes, and its devices; None if its runner does not report them.
+    #: Memory of the replica's processes and its devices; None if the runner does not report them.
     memory_bytes: int | None = None
     devices: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replica:
-    """Replica of a service."""
+    """A replica of a service."""
 
     number: int
     job_id: str
     generation: int
-    #: When it was added, and when it stopped getting requests; 0 if it still gets them.
+    #: Time at which the replica was added, and time at which it stopped getting requests; 0 if it still gets them.
     since: int
     stopping: int = 0
-    #: State of its job; None if the job does not exist.
+    #: State of the replica's job; None if the job does not exist.
     job_state: str | None = None
     report: Report | None = None
-    #: Requests that coordinators have passed on and that have not ended.
+    #: Number of unfinished requests that coordinators have forwarded to the replica.
     busy: int = 0
 
 
 @dataclass(kw_only=True)
 class Asked:
-    """Requests to a model, and tokens of their prompts and answers."""
+    """Numbers of requests to a model, and of prompt and completion tokens."""
 
     requests: int = 0
     prompt: int = 0
@@ -132,23 +133,23 @@ class Asked:
 class RecentUsage:
     """Statistics of a service over the last minute, from all coordinators."""
 
-    #: Time that they cover, 60 to 70 s; less if the service is younger.
+    #: Length of the period in seconds: 60 to 70, or less if the service is younger.
     seconds: float
     counts: Mapping[str, int]
 
 
 def new_replica(service: Service, number: int, now: int) -> Replica:
-    """Return a replica that was added at `now`, in milliseconds of Redis' clock."""
+    """Return a new replica that was added at `now`, in milliseconds of Redis time."""
     return Replica(number=number, job_id=job_id(service.service_id, number), generation=service.generation, since=now)
 
 
 def job_id(service_id: str, number: int) -> str:
-    """Return the id of a replica's job."""
+    """Return the job ID of a replica."""
     return f"v-{service_id}-{number}"
 
 
 def parse_job_id(job: str) -> tuple[str, int]:
-    """Return the service and number of a replica's job; "" and 0 for any other job."""
+    """Return the service ID and number of a replica from its job ID, or "" and 0 for any other job."""
     found = _JOB.fullmatch(job)
     return (found[1], int(found[2])) if found else ("", 0)
 
@@ -159,7 +160,8 @@ class Services(Part):
     def add(self, service: Service, actor: Actor = ANONYMOUS) -> tuple[str, str]:
         """Store a service.
 
-        Return (new, id); else (exists, name), (full, most), (missing, tenant) or (artifact, id), and store nothing.
+        Return (new, ID); otherwise store nothing and return (exists, name), (full, most), (missing, tenant) or
+        (artifact, ID).
         """
         names = ("tenant", "name", "engine", "token", "job", "asked", "artifact", "replicas")
         fields = {name: getattr(service, name) for name in names} | {"stopped": 0}
@@ -178,48 +180,54 @@ class Services(Part):
         return bool(self._functions.run_acknowledged("change_service", tenant, name, "restart", "", *actor))
 
     def stop(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """End all replicas until it is scaled or restarted. Return False if the service does not exist."""
+        """Stop all replicas until the service is scaled or restarted. Return False if the service does not exist."""
         return bool(self._functions.run_acknowledged("change_service", tenant, name, "stop", "", *actor))
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Free the name and end the replicas. Return False if the service does not exist. Works when Redis is full."""
+        """Delete a service, even if Redis is full: free its name and stop its replicas. Return False if it does not
+        exist.
+        """
         return bool(self._functions.run_acknowledged("change_service", tenant, name, "delete", "", *actor))
 
     def log_disclosure(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> None:
-        """Add to the audit log that the access key of a service was disclosed."""
+        """Record in the audit log that the access key of a service was disclosed."""
         self._functions.run_acknowledged("log_disclosure", "show service access", f"{tenant}/{name}", *actor)
 
     # -- steps of the leader ----------------------------------------------------------------------------------------
 
     def place(self, service_id: str, number: int, generation: int) -> bool:
-        """Add a replica whose job is submitted next. Return False if it is not the next number, or the service is
-        stopped.
-        """
+        """Add a replica before its job is submitted. Return False if the service is stopped or expects another number."""
         return bool(self._functions.run("place_replica", service_id, number, generation))
 
     def retire(self, service_id: str, number: int) -> bool:
-        """Send no more requests to a replica. Return False if it is gone."""
+        """Stop sending requests to a replica. Return False if it is gone."""
         return bool(self._functions.run("retire_replica", service_id, number))
 
     def end(
         self, service_id: str, replica: Replica, failures: int | None = None, retry_at: int = 0, said: str = ""
     ) -> bool:
-        """Remove a replica whose job has ended. `failures`: it has died, and none starts before `retry_at`."""
+        """Remove a replica whose job has ended. If it failed, `failures` is the count, and no replica starts before
+        `retry_at`.
+        """
         counted = "" if failures is None else failures
         return bool(
             self._functions.run("end_replica", service_id, replica.number, replica.job_id, counted, retry_at, said)
         )
 
     def note(self, service_id: str, *, failures: int, said: str) -> bool:
-        """Record deaths in a row and a message for users. Return False if the service does not exist."""
+        """Record the number of consecutive failures and a message for users. Return False if the service does not
+        exist.
+        """
         return bool(self._functions.run("note_service", service_id, "failures", failures, "said", said))
 
     def route(self, service_id: str, asked: str) -> bool:
-        """Replace the stored request with one that has another route. Return False if the service does not exist."""
+        """Replace the stored request by one with a different route. Return False if the service does not exist."""
         return bool(self._functions.run("note_service", service_id, "asked", asked))
 
     def rescale(self, service_id: str, before: int, replicas: int, needed_at: int) -> bool:
-        """Scale by load; all replicas were needed at `needed_at`. Return False if it was scaled meanwhile."""
+        """Scale by load. All replicas were last needed at `needed_at`. Return False if the service was scaled
+        meanwhile.
+        """
         return bool(self._functions.run("rescale_service", service_id, before, replicas, needed_at))
 
     def forget(self, service_id: str) -> bool:
@@ -227,7 +235,7 @@ class Services(Part):
         return bool(self._functions.run("forget_service", service_id))
 
     def failure(self, job: str) -> str:
-        """Return why a replica's program failed, as its runner reported it; empty if it did not."""
+        """Return the error that the runner reported for a replica's program; empty if the program did not fail."""
         row, error = self._functions.read(("HGET", keys.job_failures(job), "0"), ("HGET", keys.job(job), "error"))
         try:
             return str(json.loads(row)["error"]) if row else _text(error) or ""
@@ -244,34 +252,37 @@ class Services(Part):
         rows = self._functions.read(*(("ZSCORE", keys.WORKERS, one) for one in workers))
         return frozenset(one for one, until in zip(workers, rows, strict=True) if until is None or float(until) < now)
 
-    # -- what runners and coordinators report -----------------------------------------------------------------------
+    # -- reports of runners and coordinators
+    # ----------------------------------------------------------------------------
 
     def report(self, job: str, token: str, fields: Mapping[str, str | int]) -> bool:
-        """Store the report of the holder of a replica's lease. Return False if the lease has another token."""
+        """Store a replica's report from the holder of its lease. Return False if the lease has another token."""
         flat = [word for pair in fields.items() for word in pair]
         return bool(self._functions.run("report_replica", job, token, REPORT_TTL_MS, *flat))
 
     def lead(self, job: str, token: str) -> int | None:
-        """Return the number of the leading replica; the first caller leads. None if the lease has another token."""
+        """Return the number of the leading replica. The first caller becomes the leader. None if the lease has another
+        token.
+        """
         service, number = parse_job_id(job)
         found = int(self._functions.run("lead_replica", job, token, service, number))
         return None if found < 0 else found
 
     def note_tunnel(self, worker: str, at: TunnelEnd) -> None:
-        """Record for some seconds to which coordinator a runner has a tunnel. The last report counts."""
+        """Record for some seconds the coordinator that a runner's tunnel connects to. The last report counts."""
         pipe = self._pipe()
         pipe.hset(keys.tunnel(worker), mapping={"url": at.url, "key": at.key, "host": at.host})
         pipe.expire(keys.tunnel(worker), _TUNNEL_SECONDS)
         pipe.execute()
 
     def tunnels(self, workers: Sequence[str]) -> dict[str, TunnelEnd]:
-        """Return the coordinators to which these runners have tunnels, as far as known."""
+        """Return the known coordinators at the tunnels of these runners, by runner."""
         rows = self._functions.read(*(("HGETALL", keys.tunnel(one)) for one in workers))
         found = {worker: texts(row) for worker, row in zip(workers, rows, strict=True)}
         return {worker: TunnelEnd(**row) for worker, row in found.items() if row.keys() == {"url", "key", "host"}}
 
     def count_busy(self, coordinator: str, counts: Mapping[str, int]) -> None:
-        """Record how many requests this coordinator has passed on, by job of the replica."""
+        """Record the number of requests that this coordinator is forwarding, by the replica's job."""
         pipe = self._pipe()
         for job, count in counts.items():
             pipe.hset(keys.replica_busy(job), coordinator, count)
@@ -279,17 +290,17 @@ class Services(Part):
         pipe.execute()
 
     def ask(self, coordinator: str, requests: Mapping[str, int], new: Collection[str]) -> int:
-        """Record how many requests this coordinator has, by service; return how many of these services exist.
+        """Record the number of requests that this coordinator has, by service. Return how many of these services exist.
 
-        Services in `new` have new requests, which wake them if they were scaled to zero.
+        A service in `new` has new requests, which wake it if it was scaled to zero.
         """
         flat = [word for one, count in requests.items() for word in (one, count, int(one in new))]
         return int(self._functions.run("ask_services", coordinator, _BUSY_SECONDS, *flat)) if flat else 0
 
     def count(self, coordinator: str, number: int, counts: Mapping[tuple[str, str, str], Asked]) -> bool:
-        """Add requests and tokens to tenants' usage and to statistics, by tenant, model and service id.
+        """Add requests and tokens to tenants' usage and to statistics, by tenant, model and service ID.
 
-        Returns False if this batch was counted before. A coordinator gives each batch its own number.
+        Return False if this batch was counted before. A coordinator numbers its batches.
         """
         flat = [
             word
@@ -309,12 +320,12 @@ class Services(Part):
     # -- reads ------------------------------------------------------------------------------------------------------
 
     def all(self) -> list[Service]:
-        """Return the services of all tenants, including those being deleted."""
+        """Return the services of all tenants, including services that are being deleted."""
         [ids] = self._functions.read(("SMEMBERS", keys.SERVICES))
         return self.by_ids([one.decode(errors="replace") for one in ids])
 
     def of_tenant(self, tenant: str) -> list[Service]:
-        """Return a tenant's services by name."""
+        """Return a tenant's services, sorted by name."""
         [ids] = self._functions.read(("HVALS", keys.services_of(tenant)))
         found = self.by_ids([one.decode(errors="replace") for one in ids])
         return sorted(found, key=lambda one: one.name)
@@ -325,7 +336,7 @@ class Services(Part):
         return next(iter(self.by_ids([known.decode(errors="replace")])), None) if known else None
 
     def by_ids(self, ids: Sequence[str]) -> list[Service]:
-        """Return those of the services that exist, in this order, including those being deleted."""
+        """Return the services with these IDs that exist, in this order, including services that are being deleted."""
         commands = [
             each for one in ids for each in (("HGETALL", keys.service(one)), ("HVALS", keys.service_asked(one)))
         ]
@@ -337,7 +348,7 @@ class Services(Part):
         ]
 
     def replicas(self, ids: Sequence[str]) -> dict[str, list[Replica]]:
-        """Return the replicas of services by service id, in order, with the state and report of their jobs."""
+        """Return the replicas by service ID, in order, with the state and report of their jobs."""
         rows = self._functions.read(*(("HGETALL", keys.service_replicas(one)) for one in ids))
         found = {one: [_replica(one, *pair) for pair in texts(row).items()] for one, row in zip(ids, rows, strict=True)}
         jobs = [replica.job_id for several in found.values() for replica in several]
@@ -350,7 +361,7 @@ class Services(Part):
         }
 
     def recent_usage(self, services: Sequence[Service], now: int) -> dict[str, RecentUsage]:
-        """Return statistics of the last minute by service id. `now` is Redis time in milliseconds."""
+        """Return the statistics of the last minute by service ID. `now` is Redis time in milliseconds."""
         rows = self._functions.read(*(("HGETALL", keys.service_figures(one.service_id)) for one in services))
         return {one.service_id: _recent_usage(one, texts(row), now) for one, row in zip(services, rows, strict=True)}
 
@@ -372,7 +383,7 @@ class Services(Part):
 
 
 def with_job_state(replica: Replica, state: str | None, report: Report | None, busy: int) -> Replica:
-    """Return a replica with the state of its job."""
+    """Return a copy of the replica with the state of its job."""
     return replace(replica, job_state=state, report=report, busy=busy)
 
 

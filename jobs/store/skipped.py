@@ -1,4 +1,4 @@
-"""Entries of Redis that cannot be read: each is skipped, logged once by its name, and counted by its type."""
+"""Skip unreadable entries in Redis. Each one is logged once by its name and counted by its type."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SKIPS = Skips()
 
 
 def readable(sort: str, rows: Iterable[tuple[Any, Stored]], read: Callable[[Any, Stored], Read]) -> list[Read]:
-    """Return `read(name, stored)` of each row that can be read."""
+    """Return `read(name, stored)` for all readable rows, and skip the others."""
     entries = []
     for name, stored in rows:
         try:
@@ -75,7 +75,7 @@ def replies(pipe: Any) -> list[Any]:
 
 
 def replies_at_once(functions: Functions, *commands: Sequence[str]) -> list[Any]:
-    """Return the replies of commands that are read atomically, with None as in `replies`."""
+    """Execute commands atomically and return their replies, with None as in `replies`."""
     return _without_wrong_types(commands, functions.replies(*commands))
 
 

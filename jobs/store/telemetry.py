@@ -1,4 +1,4 @@
-"""Telemetry for display: spans, history, alerts, counters. Rows are returned as stored; callers decode them."""
+"""Telemetry: spans, history, alerts and counters. Methods return stored rows; callers decode them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threads_protocol.states import ACTIVE, JobState
 
 
 class Memory(NamedTuple):
-    """Bytes that Redis uses, and its limit or its machine's memory; None if unknown."""
+    """Memory in bytes that Redis uses, and its limit or its machine's memory; None if unknown."""
 
     used: int
     limit: int | None
@@ -21,12 +21,15 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSpans:
-    """Spans at Redis time `now` (ms). `oldest`: end of the oldest kept span. `full`: some were dropped."""
+    """Spans at the Redis time `now`, in milliseconds.
+
+    `oldest` is the end of the oldest stored span. `full` is True if older spans were dropped.
+    """
 
     now: int
     #: Fields of each ended span.
     past: Sequence[tuple[bytes, Mapping[bytes, bytes]]]
-    #: Lane and text of each lane's latest span.
+    #: Name and latest span of each lane.
     latest: Sequence[tuple[bytes, bytes]]
     running: Sequence[str]
     full: bool
@@ -39,18 +42,18 @@ class Telemetry(Part):
     # -- counters ---------------------------------------------------------------------------------------------------
 
     def figures(self, key: str) -> dict[str, float]:
-        """Return the numbers of a hash by field, without those that cannot be read."""
+        """Return the numeric fields of a hash. Skip unreadable fields."""
         [stored] = skipped.replies(self._pipe().hgetall(key))
         return dict(skipped.readable("figure", (stored or {}).items(), lambda name, text: (name.decode(), float(text))))
 
     def units(self) -> tuple[float, dict[str, int]]:
-        """Return Redis' time in seconds and the committed units by kind|device, exactly."""
+        """Return Redis time in seconds and the exact numbers of committed units by kind|device."""
         (seconds, micros), stored = skipped.replies(self._pipe().time().hgetall(keys.UNITS))
         counts = skipped.readable("figure", (stored or {}).items(), lambda name, text: (name.decode(), int(text)))
         return seconds + micros / 1e6, dict(counts)
 
     def broken(self) -> int:
-        """Return the number of jobs and keys that were found broken."""
+        """Return the number of broken jobs and keys."""
         [count] = skipped.replies(self._pipe().scard(keys.BROKEN))
         return count or 0
 
@@ -60,7 +63,7 @@ class Telemetry(Part):
         return Memory(memory["used_memory"], memory.get("maxmemory") or memory.get("total_system_memory") or None)
 
     def failed(self, most: int) -> list[tuple[bytes, Sequence[Any]]]:
-        """Return (id, (end in ms, kind)) of at most `most` failed jobs, newest first."""
+        """Return (ID, (end in milliseconds, kind)) of at most `most` failed jobs, newest first."""
         pipe = self._pipe()
         [ids] = skipped.replies(pipe.zrevrange(keys.in_state(JobState.FAILED), 0, most - 1))
         pipe = self._pipe()
@@ -71,13 +74,13 @@ class Telemetry(Part):
     # -- history ----------------------------------------------------------------------------------------------------
 
     def append_sample(self, row: str) -> int:
-        """Add a sample to the current minute. Return the number of its samples."""
+        """Add a sample to the current minute. Return its number of samples."""
         return int(self._client.rpush(keys.HISTORY_NOW, row))
 
     def fold_samples(self, count: int, most: int, pack: Callable[[Sequence[bytes]], bytes]) -> bool:
-        """Replace the oldest `count` samples with the block that `pack` makes. The last `most` blocks are kept.
+        """Replace the oldest `count` samples by the block that `pack` creates, and keep the last `most` blocks.
 
-        Returns False if another process did so meanwhile, or there are fewer samples.
+        Return False if there are fewer samples, or if another process has replaced them meanwhile.
         """
         pipe = self._client.pipeline(transaction=True)
         try:
@@ -93,13 +96,13 @@ class Telemetry(Part):
         except RedisError as error:
             if isinstance(error, Unreachable):
                 raise
-            return False  # the list changed while it was read: another leader folds
+            return False  # another leader changed the list meanwhile
         finally:
             pipe.reset()
         return True
 
     def history(self, blocks: int) -> tuple[int, list[bytes], list[bytes]]:
-        """Return Redis' time in seconds, the last `blocks` blocks, and the samples after them, read atomically."""
+        """Return Redis time in seconds, the last `blocks` blocks, and the samples after them, read atomically."""
         (now, _), samples, stored = skipped.replies_at_once(
             self._functions,
             ("TIME",),
@@ -111,12 +114,12 @@ class Telemetry(Part):
     # -- alerts -----------------------------------------------------------------------------------------------------
 
     def alerts(self) -> list[tuple[bytes, bytes]]:
-        """Return id and JSON of every alert."""
+        """Return the ID and JSON of each alert."""
         [stored] = skipped.replies(self._pipe().hgetall(keys.ALERTS))
         return list((stored or {}).items())
 
     def write_alerts(self, changed: Mapping[str, str], gone: Iterable[str]) -> None:
-        """Write alerts as JSON by id, and delete others."""
+        """Write alerts as JSON by ID, and delete the alerts in `gone`."""
         if changed:
             self._client.hset(keys.ALERTS, mapping=dict(changed))
         if names := list(gone):
@@ -125,12 +128,12 @@ class Telemetry(Part):
     # -- spans ------------------------------------------------------------------------------------------------------
 
     def put_spans_away(self) -> int:
-        """Move finished spans of lanes to the others. Return how many. Called by the leader."""
+        """Move the ended spans of lanes to the stream of spans. Return their number. Only the leader calls this."""
         return int(self._functions.run("spans"))
 
     def spans(self, seconds: int) -> StoredSpans:
-        """Return every span that ended within the last `seconds`, and each lane's latest."""
-        pipe = self._pipe()  # a full Redis refuses MULTI
+        """Return all spans that ended within the last `seconds`, and each lane's latest span."""
+        pipe = self._pipe()  # a full Redis rejects MULTI
         pipe.time().hgetall(keys.SPAN).xlen(keys.SPANS).xrange(keys.SPANS, count=1)
         for state in ACTIVE:
             pipe.zrange(keys.in_state(state), 0, -1)
@@ -146,7 +149,7 @@ class Telemetry(Part):
         )
 
     def held(self, jobs: Sequence[str]) -> list[tuple[str, tuple[Sequence[bytes | None], Sequence[bytes]]]]:
-        """Return for each job its kind, whether it is small, its queue, and its leases as stored."""
+        """Return the kind, size class, queue and stored leases of each job."""
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(keys.job(job), "kind", "small", "queue").hvals(keys.job_lease(job))

@@ -1,4 +1,4 @@
-"""Deliveries of webhooks: written by the function that ends a job, taken by senders, and listed.
+"""Webhook deliveries: written by the function that ends a job, then claimed by senders.
 
 `lua/webhooks.lua` describes the keys. A delivery is written once and sent at least once.
 """
@@ -18,39 +18,39 @@ from jobs.store.server.records import record, texts
 
 State = Literal["pending", "delivered", "dead"]
 STATES: tuple[State, ...] = ("pending", "delivered", "dead")
-#: Deliveries that are listed for each state. Of ended deliveries no more are kept.
+#: Maximum number of listed deliveries per state. Older ended deliveries are deleted.
 MAX_LISTED = 1000
-#: Id of a delivery; receivers get it as webhook-id.
+#: Pattern of delivery IDs. Receivers get the ID in the webhook-id header.
 ID = r"^msg_[a-z0-9]{1,40}$"
 _ORIGIN, _PORT = re.compile(r"[A-Za-z]+://[^/?#]*"), re.compile(r":[0-9]+$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """Message about the end of a job or a workflow."""
+    """A message about the end of a job or a workflow."""
 
     delivery_id: str
     tenant: str
     url: str
     #: job.done, job.failed, job.cancelled or job.skipped; workflow.done, workflow.failed or workflow.cancelled.
     type: str
-    #: Job; empty for a workflow.
+    #: Job ID; empty for a workflow.
     job: str
     kind: str
     error: str
     state: str
-    #: Milliseconds of Redis' clock: when the job ended, and when the delivery ended; 0 before.
+    #: Times at which the job and the delivery ended, in milliseconds of Redis time; 0 if not yet.
     created: int
     ended: int
     #: Time of the next attempt; 0 if there is none.
     due: int
     attempts: int
-    #: Outcome of the last attempt.
+    #: Result of the last attempt.
     said: str
-    #: Workflow; empty for a job.
+    #: Workflow ID; empty for a job.
     workflow: str = ""
     name: str = ""
-    #: Number of tenants of this name that were removed before.
+    #: Number of removed tenants with the same name.
     generation: int = 0
 
     @property
@@ -69,23 +69,23 @@ class Delivery:
 class Limits:
     """Limits of a sender."""
 
-    #: Milliseconds after which another sender may take a delivery.
+    #: Milliseconds after which another sender can claim a delivery.
     lease_ms: int
-    #: Attempts after which a delivery is dead.
+    #: Maximum number of attempts before a delivery fails permanently.
     attempts: int
-    #: Deliveries in progress to one origin, to one host, and of one tenant.
+    #: Maximum numbers of concurrent deliveries per origin, per host and per tenant.
     per_place: int
     per_host: int
     per_tenant: int
 
 
 class Webhooks(Part):
-    """Takes, ends and lists deliveries."""
+    """Claims, ends and lists deliveries."""
 
     def take(self, want: int, limits: Limits, busy: Mapping[str, int]) -> tuple[int, list[Delivery]]:
-        """Return Redis' time in milliseconds, and at most `want` due deliveries for one attempt each.
+        """Claim at most `want` due deliveries for one attempt each. Return them and Redis time in milliseconds.
 
-        `busy`: the sender's deliveries in progress by `place`, by `host` and by tenant.
+        `busy` contains the number of the sender's active deliveries by `place`, by `host` and by tenant.
         """
         most = (limits.per_place, limits.per_host, limits.per_tenant)
         arguments = (limits.lease_ms, limits.attempts, *most, json.dumps(busy or {"": 0}))
@@ -93,21 +93,21 @@ class Webhooks(Part):
         return int(now), [_delivery(words[0].decode(), words[1:]) for words in taken]
 
     def end(self, delivery: Delivery, outcome: Literal["delivered", "dead", "again"], wait_ms: int, text: str) -> str:
-        """Record the outcome of an attempt. `again`: it is due in `wait_ms`.
+        """Record the outcome of an attempt. With `again`, the next attempt is due in `wait_ms`.
 
-        Returns ended, again, missing, or stale: its lease has expired, and another sender has it.
+        Return ended, again, missing, or stale if the claim has expired and another sender has the delivery.
         """
         arguments = (delivery.delivery_id, delivery.attempts, outcome, wait_ms, text)
         reply: bytes = self._functions.run("end_delivery", *arguments)
         return reply.decode()
 
     def retry(self, tenant: str, delivery_id: str, actor: Actor = ANONYMOUS) -> str:
-        """Retry a delivery at once. Return ok, missing, or full if too many of the tenant's are pending."""
+        """Retry a delivery at once. Return ok, missing, or full if too many deliveries of the tenant are pending."""
         reply: bytes = self._functions.run_acknowledged("retry_delivery", delivery_id, tenant, *actor)
         return reply.decode()
 
     def listed(self, tenant: str, state: State, limit: int) -> list[Delivery]:
-        """Return a tenant's deliveries in a state, the latest first."""
+        """Return a tenant's deliveries in a state, latest first."""
         [ids] = self._functions.read(("ZREVRANGE", keys.deliveries_of(tenant, state), "0", str(limit - 1)))
         return self._each([one.decode() for one in ids])
 
@@ -135,15 +135,15 @@ class Webhooks(Part):
         return sum(map(int, replies[: len(asked)])), max(0, int(now - min(oldest, default=now)))
 
     def dead(self, tenants: Sequence[str]) -> int:
-        """Return how many deliveries of these tenants are listed as dead."""
+        """Return the number of dead deliveries of these tenants."""
         return sum(map(int, self._functions.read(*(("ZCARD", keys.deliveries_of(each, "dead")) for each in tenants))))
 
     def generation(self, tenant: str) -> int:
-        """Return how many tenants of this name were removed. Each had its own signing key."""
+        """Return the number of removed tenants with this name. Each of them had a different signing key."""
         return int(self._client.hget(keys.GENERATIONS, tenant) or 0)
 
     def log_disclosure(self, tenant: str, actor: Actor) -> None:
-        """Add to the audit log that a tenant's signing key was disclosed."""
+        """Record in the audit log that a tenant's signing key was disclosed."""
         self._functions.run_acknowledged("log_disclosure", "show webhook key", tenant, *actor)
 
     def _each(self, ids: Sequence[str]) -> list[Delivery]:

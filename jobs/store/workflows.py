@@ -15,75 +15,76 @@ from jobs.store.server.functions import Part
 from jobs.store.server.records import record
 from jobs.store.work.jobs import Over, over
 
-#: Unfinished workflows of a tenant, and bytes of its compressed documents.
+#: Maximum number of unfinished workflows per tenant, and maximum size of its compressed documents in bytes.
 MAX_LIVE, MAX_STORED = 100, 64 << 20
-#: Jobs whose fields are read in one round trip.
+#: Number of jobs whose fields are read in one round trip.
 _AT_ONCE = 1000
-#: Bytes that a unit's artifact id counts for.
+#: Estimated size of a unit's artifact ID in bytes.
 _ARTIFACT_BYTES = 100
-#: Actor of the deletion of expired workflows.
+#: Actor that deletes expired workflows.
 _EXPIRED = Actor("", "*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewWorkflow:
-    """Workflow to be added."""
+    """A workflow to be added."""
 
-    #: Idempotency key as OWNER:KEY. While its workflow exists, a repeated submission returns that. Empty if none.
+    #: Idempotency key as OWNER:KEY; empty if none. While its workflow exists, repeated submissions return it.
     key: str = ""
     #: Digest of the request.
     digest: str
-    #: Actions, as JSON values.
+    #: Actions as JSON values.
     document: Any
     name: str
     description: str
     total: int
-    #: Whether its creator may run programs.
+    #: True if the creator may run programs.
     run: bool
-    #: URL that is notified of its end; empty if none.
+    #: URL that is notified when the workflow ends; empty if none.
     notify: str = ""
-    #: W3C traceparent and tracestate of the submission; empty if it is not traced.
+    #: W3C traceparent and tracestate of the submission; empty without tracing.
     traceparent: str = ""
     tracestate: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredWorkflow:
-    """Workflow without its document."""
+    """A workflow without its document."""
 
     id: str
     tenant: str
-    #: Id of the token that submitted it; empty if none.
+    #: ID of the token that submitted the workflow; empty if none.
     token: str
     run: bool
     name: str
     description: str
     state: str
-    #: 1 plus the number of retries.
+    #: Number of retries plus one.
     attempt: int
     #: Number of actions.
     total: int
-    #: Milliseconds since 1970. ended: 0 if it has not ended.
+    #: Times in milliseconds since 1970; `ended` is 0 for an unfinished workflow.
     created: int
     ended: int
-    #: Actions by state, when the leader last looked.
+    #: Number of actions by state, as the leader last counted them.
     counts: Mapping[str, int]
-    #: Why its next job is not submitted, and why its first action failed. Empty if neither applies.
+    #: Reason why the next job is not submitted, and error of the first failed action; empty if neither applies.
     waits: str
     error: str
-    #: URL that is notified of its end; empty if none.
+    #: URL that is notified when the workflow ends; empty if none.
     notify: str = ""
-    #: W3C traceparent and tracestate of the submission; empty if it is not traced.
+    #: W3C traceparent and tracestate of the submission; empty without tracing.
     traceparent: str = ""
     tracestate: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Glance:
-    """The fields of a workflow that counts need."""
+    """The fields of a workflow that are needed for counting."""
 
     state: str
-    #: Actions by state when the leader last looked, and when these changed, in milliseconds since 1970.
+    #: Number of actions by state as the leader last counted them, and time of their last change in milliseconds since
+    #: 1970.
     counts: Mapping[str, int]
     changed: int
 
@@ -96,29 +97,29 @@ class Course:
     jobs: Mapping[str, str]
     records: Mapping[str, Any]
     retries: frozenset[str]
-    #: States of actions at its end; empty before.
+    #: Final states of the actions; empty until the workflow ends.
     final: Mapping[str, str]
 
 
 class DoneHead(NamedTuple):
-    """Sizes of the output of a done job."""
+    """Sizes of the output of a finished job."""
 
     units: int
     result_bytes: int
     accumulator_bytes: int
 
     def bytes(self, *, with_units: bool) -> int:
-        """Return the bytes of its result, and optionally of its units' values and artifacts."""
+        """Return the size of the result in bytes, optionally with the units' values and artifact IDs."""
         of_units = self.accumulator_bytes + _ARTIFACT_BYTES * self.units if with_units else 0
         return self.result_bytes + of_units
 
 
 class DoneJob(NamedTuple):
-    """Output of a done job."""
+    """Output of a finished job."""
 
     state: str
     result: bytes
-    #: Values of its units and the artifact of each, if they were requested; empty otherwise.
+    #: Values and artifact IDs of the units; empty if they were not requested.
     accumulator: bytes
     artifacts: Sequence[Any]
 
@@ -129,19 +130,19 @@ class DoneJob(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Bytes of all output."""
+        """Total size of the output in bytes."""
         return len(self.result) + len(self.accumulator) + _ARTIFACT_BYTES * len(self.artifacts)
 
 
 class Workflows(Part):
-    """Adds, steers, reads and deletes workflows."""
+    """Adds, controls, reads and deletes workflows."""
 
     def add(self, new: NewWorkflow, actor: Actor = ANONYMOUS) -> tuple[str, str] | Over:
-        """Store a workflow under a random id. Return (new or same, id).
+        """Store a workflow under a random ID. Return (new or same, ID).
 
-        Else return (conflict, id) if its key belongs to another request; (missing, 0) if its tenant does not exist;
-        (live, number of unfinished workflows); (full, stored bytes). Over: a cap of the tenant, or too many pending
-        webhooks.
+        Otherwise, return (conflict, ID) if the key belongs to another request, (missing, 0) if the tenant does not
+        exist, (live, number of unfinished workflows), (full, stored bytes), or Over if a cap of the tenant or the limit
+        of pending webhooks is exceeded.
         """
         how, *words = "taken", ""
         while how == "taken":
@@ -168,11 +169,11 @@ class Workflows(Part):
         return self._functions.run_acknowledged_texts("add_workflow", *named, *actor, *limits, document, *fields)
 
     def cancel(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Cancel a workflow. Return [ok, state], [conflict, state] or [missing], as approve, retry and delete do."""
+        """Cancel a workflow. Return [ok, state], [conflict, state] or [missing], like approve, retry and delete."""
         return self._functions.run_acknowledged_texts("cancel_workflow", workflow, *actor)
 
     def approve(self, workflow: str, attempt: int, action: str, record: Any, actor: Actor = ANONYMOUS) -> list[str]:
-        """Approve an action that waits for a person, and store its record."""
+        """Approve an action that waits for a person, and store the record of the approval."""
         return self._functions.run_acknowledged_texts(
             "approve_workflow", workflow, attempt, action, json.dumps(record), *actor
         )
@@ -180,8 +181,8 @@ class Workflows(Part):
     def retry(
         self, workflow: str, attempt: int, retried: Sequence[str], forgotten: Sequence[str], actor: Actor = ANONYMOUS
     ) -> list[str]:
-        """Retry a workflow that failed or was cancelled: `retried` actions keep their jobs, `forgotten` ones start
-        again.
+        """Retry a failed or cancelled workflow. Actions in `retried` keep their jobs; actions in `forgotten` get new
+        ones.
         """
         counts = (len(retried), len(forgotten))
         return self._functions.run_acknowledged_texts(
@@ -189,13 +190,15 @@ class Workflows(Part):
         )
 
     def delete(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Delete a workflow that has ended. Its jobs stay. Works when Redis is full."""
+        """Delete a finished workflow, even if Redis is full. Its jobs remain."""
         return self._functions.run_acknowledged_texts("delete_workflow", workflow, *actor)
 
     # -- reads ------------------------------------------------------------------------------------------------------
 
     def page(self, tenant: str | None, after: tuple[int, str] | None, most: int) -> list[tuple[int, str]]:
-        """Return (creation, id) of at most `most` workflows, newest first, of one tenant or all, after one."""
+        """Return (creation, ID) of at most `most` workflows after a position, newest first, of one tenant or of all
+        tenants.
+        """
         place = keys.WORKFLOWS if tenant is None else keys.workflows_of(tenant)
         top, found, at = "+inf" if after is None else after[0], list[tuple[int, str]](), 0
         while len(found) < most and (rows := self._client.zrevrangebyscore(place, top, "-inf", at, most, True)):
@@ -205,17 +208,19 @@ class Workflows(Part):
         return found[:most]
 
     def read(self, ids: Sequence[str]) -> list[StoredWorkflow | None]:
-        """Return workflows, None for those that do not exist or are broken. Broken ones are logged."""
+        """Return workflows by ID, with None for missing or unreadable ones. Unreadable ones are logged."""
         pipe = self._pipe()
         for each in ids:
             pipe.hgetall(keys.workflow(each))
         return [_readable(each, row) for each, row in zip(ids, skipped.replies(pipe) if ids else (), strict=True)]
 
     def course(self, workflow: str) -> Course | None:
-        """Return the progress of a workflow's actions, or None if it does not exist. ValueError if it is broken."""
+        """Return the progress of a workflow's actions, or None if it does not exist. Raises ValueError for invalid
+        data.
+        """
         pipe = self._pipe().hgetall(keys.workflow(workflow)).hgetall(keys.workflow_jobs(workflow))
-        # Not at one moment: a script takes long over ten thousand fields. What is written meanwhile is seen or is not,
-        # and `settle` refuses what was seen of another state or attempt.
+        # These reads are not atomic, because a script would block Redis while it reads ten thousand fields. `settle`
+        # rejects an outdated state or attempt.
         pipe.hgetall(keys.workflow_records(workflow)).smembers(keys.workflow_retries(workflow))
         fields, jobs, records, retries = pipe.execute()
         stored = _stored(workflow, fields)
@@ -231,7 +236,9 @@ class Workflows(Part):
         )
 
     def document(self, workflow: str) -> tuple[Any, int] | None:
-        """Return a workflow's actions, as passed to `add`, and their bytes as JSON. None if there are none."""
+        """Return a workflow's actions as passed to `add`, and their size as JSON in bytes. Return None if there are
+        none.
+        """
         stored = self._client.get(keys.workflow_document(workflow))
         if not stored:
             return None
@@ -239,7 +246,7 @@ class Workflows(Part):
         return json.loads(text), len(text)
 
     def job_fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
-        """Return these fields of each job, None for jobs that do not exist."""
+        """Return these fields of each job, with None for jobs that do not exist."""
         rows: list[list[bytes | None]] = []
         for first in range(0, len(ids), _AT_ONCE):
             pipe = self._pipe()
@@ -249,7 +256,7 @@ class Workflows(Part):
         return rows
 
     def done_heads(self, ids: Sequence[str]) -> list[DoneHead | None]:
-        """Return the output sizes of these jobs, None for those that are gone or broken. One round trip."""
+        """Return the output sizes of these jobs, with None for missing or broken jobs, in one round trip."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hget(keys.job(job_id), "total")
@@ -259,7 +266,7 @@ class Workflows(Part):
         return [None if None in row or not row[0].isdigit() else DoneHead(*map(int, row)) for row in rows]
 
     def done_jobs(self, wanted: Sequence[tuple[str, int]]) -> list[DoneJob]:
-        """Return the output of these jobs, each with this number of its first units. One round trip."""
+        """Return the output of these jobs, each with the given number of its first units, in one round trip."""
         pipe = self._pipe()
         for job_id, units in wanted:
             pipe.hget(keys.job(job_id), "state").get(keys.job_result(job_id))
@@ -268,10 +275,11 @@ class Workflows(Part):
         replies = iter(skipped.replies(pipe) if wanted else ())
         return [_done_job(replies, units) for _, units in wanted]
 
-    # -- the leader's -----------------------------------------------------------------------------------------------
+    # -- methods of the leader
+    # ------------------------------------------------------------------------------------------
 
     def take_due(self, most: int) -> list[str]:
-        """Return workflows to be processed next. They are `open` until `looked` is called."""
+        """Take workflows to be processed next. They remain `open` until `looked` is called."""
         return [each.decode() for each in self._functions.run("take_workflows", most)]
 
     def looked(self, workflow: str) -> None:
@@ -279,11 +287,11 @@ class Workflows(Part):
         self._client.srem(keys.WORKFLOWS_TAKEN, workflow)
 
     def open(self) -> list[str]:
-        """Return unfinished workflows, and due ones whose processing may have been interrupted."""
+        """Return unfinished workflows, and due workflows whose processing may have been interrupted."""
         return sorted(each.decode() for each in self._client.sunion(keys.WORKFLOWS_LIVE, keys.WORKFLOWS_TAKEN))
 
     def glances(self, ids: Sequence[str]) -> list[Glance]:
-        """Return the fields that counts need, of the workflows that exist."""
+        """Return the fields needed for counting, for the workflows that exist."""
         pipe = self._pipe()
         for each in ids:
             pipe.hmget(keys.workflow(each), ["state", "counts", "changed", "created"])
@@ -298,11 +306,11 @@ class Workflows(Part):
         ]
 
     def publish(self, figures: Mapping[str, int]) -> None:
-        """Store counts of workflows for metrics."""
+        """Store workflow counts for metrics."""
         self._client.hset(keys.WORKFLOW_FIGURES, mapping={name: str(value) for name, value in figures.items()})
 
     def record(self, workflow: str, attempt: int, key: str, record: Any) -> bool:
-        """Record the outcome of an action that is not a job, once. Return False if the workflow is not running this
+        """Record the outcome of an action without a job, once. Return False if the workflow is not running this
         attempt.
         """
         text = json.dumps(record, separators=(",", ":"))
@@ -317,26 +325,27 @@ class Workflows(Part):
         /,
         **fields: str | bytes,
     ) -> bool:
-        """Record the current state of a workflow and other fields. Return False if its state has changed meanwhile.
+        """Record a workflow's current state and other fields. Return False if its state has changed meanwhile.
 
-        `jobs`: jobs with the states on which this is based. Returns False if one of these has changed.
+        The state was derived from `jobs`, which lists job IDs with their states. Return False if one of these has
+        changed.
         """
         flat = [item for pair in (*jobs, *fields.items()) for item in pair]
         arguments = (seen.id, seen.state, seen.attempt, state, ttl_seconds * 1000, len(jobs), *flat)
         return bool(self._functions.run_acknowledged("settle_workflow", *arguments))
 
     def forget(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
-        """Remove jobs and records of these keys, so that they start again. Return False if it is not running this
-        attempt.
+        """Remove the jobs and records of these keys, so that they start again. Return False if another attempt is
+        running.
         """
         return bool(self._functions.run_acknowledged("forget_actions", workflow, attempt, *names))
 
     def retried(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
-        """Record that jobs of these actions were retried. Return False in another attempt."""
+        """Record that the jobs of these actions were retried. Return False if another attempt is running."""
         return bool(self._functions.run("retried_actions", workflow, attempt, *names))
 
     def purge(self, most: int) -> int:
-        """Delete expired workflows. Return how many."""
+        """Delete expired workflows. Return their number."""
         now = self.now_ms()
         over = self._client.zrangebyscore(keys.WORKFLOW_EXPIRY, "-inf", now, 0, most)
         for workflow in over:
@@ -345,7 +354,7 @@ class Workflows(Part):
 
 
 def packed(states: Mapping[str, str]) -> bytes:
-    """Return states of actions in the form of `Course.final`."""
+    """Return the states of actions in the format of `Course.final`."""
     return zlib.compress(json.dumps(states, separators=(",", ":")).encode())
 
 
@@ -371,5 +380,5 @@ def _stored(workflow: str, row: Mapping[bytes, bytes] | None) -> StoredWorkflow 
     stored = {name.decode(): value.decode(errors="replace") for name, value in row.items() if name != b"final"}
     for name in ("attempt", "total", "created", "ended"):
         if not (text := stored.get(name, "0" if name == "ended" else "")).isdigit():
-            raise ValueError(f"{name} of {keys.workflow(workflow)} in Redis must be a number; it is {text[:80]!r}")
+            raise ValueError(f"{name} of {keys.workflow(workflow)} in Redis must be a number, not {text[:80]!r}")
     return record(StoredWorkflow, stored, id=workflow, counts=json.loads(stored.get("counts", "{}")))

@@ -206,5 +206,5 @@ def test_a_workflow_with_a_broken_number_is_skipped_and_not_read_as_0(flow: Flow
     [none, found] = flow.store.workflows.read([broken, whole])
     assert none is None and found and found.id == whole
     assert skipped.SKIPS.counts["workflow"] == before + 1
-    with pytest.raises(ValueError, match=f"^{name} of {keys.workflow(broken)} in Redis must be a number; it is 'many'"):
+    with pytest.raises(ValueError, match=f"^{name} of {keys.workflow(broken)} in Redis must be a number, not 'many'"):
         flow.store.workflows.course(broken)
