@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Starts and stops a cluster. `./deploy-cluster.sh help` says how.
+# Start, stop and manage a cluster. Run `./deploy-cluster.sh help` for usage.
 set -Eeuo pipefail
-shopt -s inherit_errexit 2>/dev/null || true # bash 4.4; `local` also runs on older ones
+shopt -s inherit_errexit 2>/dev/null || true # requires bash 4.4; `local` also works with older versions
 [[ -z ${DEBUG:-} ]] || set -x
 # shellcheck disable=SC2034  # report.sh and backup.sh take paths as the user sees them
 CALLED_FROM=$PWD
@@ -15,83 +15,85 @@ usage() {
   cat <<'TEXT'
 Usage: ./deploy-cluster.sh COMMAND [OPTIONS]
 
-On this machine as plain processes; needs Python 3.11 or later (above 3.13, or elsewhere than on Linux and macOS: Redis 7):
-  local     start it and stay until Ctrl-C; with a GPU worker for each GPU where CuPy is installed, or with
-            GPU_ENABLED=true, which installs it and fails without a GPU
-              --port P       API on port P (default: 3000, or the next free one)
-              --workers N    N CPU workers that share the cores (default: 1 with all cores)
-              --runner       and a runner of programs (cluster run -- COMMAND); every call of the API then needs a token,
-                             which the cluster command of this folder finds. Programs may do what you may: docs/operations.md
-              --once         run the two sample jobs, print their figures, and stop; where stdout is no terminal, or with
-                             --json, one JSON object for each
-              --no-samples   start no sample job
+Local cluster: processes on this machine. Requires Python 3.11 or later, and Redis 7 if Python is newer than 3.13 or the
+system is neither Linux nor macOS.
+  local     start a cluster and keep it running until Ctrl-C. If CuPy is installed, each GPU gets a worker.
+            GPU_ENABLED=true installs CuPy, and fails without a GPU.
+              --port P       port of the API (default: 3000, or the next free port)
+              --workers N    start N CPU workers that share the cores (default: 1)
+              --runner       also start a runner of programs (cluster run -- COMMAND). All API calls then require a token,
+                             which the cluster command of this folder finds. Programs run as your user: docs/operations.md
+              --once         run the two sample jobs, print their results, and stop. With --json, or if stdout is not a
+                             terminal, print each result as a JSON object
+              --no-samples   do not run the sample jobs
 
-More machines for that cluster, without Docker or Kubernetes; they reach this one, nothing reaches them (docs/hosts.md):
-  invite    print the command with which a machine joins, once
-              --address A    name or address of this machine as the other one reaches it
-              --port P       serve HTTPS there on port P (default: 3443, or the next free one)
-              --ttl T        how long the invitation counts, such as 30m (default: 1h)
-              --gpu, --runner  put these options into the command
-              --labels L,M   labels of the host that joins, which tenants may require of all its workers
-              --close ID     end an invitation that nobody has used, by its id or the invitation itself
-  join INVITATION  on the other machine: work for that cluster until Ctrl-C; later, join alone goes on; join - reads it
-              from stdin, so that no list of processes shows it
-              --name N       name of this machine in the cluster (default: its own)
-              --workers N    N CPU workers that share the cores (default: 1; 0: none)
-              --gpu          and a GPU worker for each GPU
-              --runner       and a runner of programs; whoever may run programs on that cluster runs them here
-              --labels L,M   what that runner says it has, for jobs that ask for it
-              --service      write a unit of systemd that does it at each start, and end
-  leave     end the tokens of this machine's workers and forget the cluster    --anyway: also when it is not reached
+More machines for the local cluster, without Docker or Kubernetes. They connect to this machine (docs/hosts.md).
+  invite    print a command with which one machine can join the cluster once
+              --address A    name or address of this machine, as seen from the other machine
+              --port P       HTTPS port for joined machines (default: 3443, or the next free port)
+              --ttl T        validity of the invitation, such as 30m (default: 1h)
+              --gpu, --runner  add these options to the printed command
+              --labels L,M   labels of the host that joins, which tenants can require
+              --close ID     revoke an unused invitation, named by its ID or its text
+  join INVITATION  on the other machine: work for the cluster until Ctrl-C. Later, run join without an invitation to
+              continue. join - reads the invitation from stdin, which hides it from lists of processes
+              --name N       name of this machine in the cluster (default: its host name)
+              --workers N    start N CPU workers that share the cores (default: 1; 0 for none)
+              --gpu          also start a worker for each GPU
+              --runner       also start a runner; anyone who can run programs on the cluster can then run them here
+              --labels L,M   labels of the runner, which jobs can require
+              --service      write a systemd unit that starts the workers at boot, and exit
+  leave     revoke the tokens of this machine's workers and forget the cluster
+              --anyway       also if the cluster is unreachable
 
-As containers; needs Docker Engine 20.10 or later with Compose 2.20 or later:
-  docker [N [G]]  build and start N workers in all, G of them on GPUs: `docker 5 2` is 3 CPU workers and 2 GPU workers.
-                  Without numbers: as many as .env says, at first 1 and 0. Run it again after a change to update:
-                  coordinators and pages keep answering, and workers return the leases they hold
-              --runner       and a runner of programs, now and at later starts; every call of the API then needs a token
-  scale N         change to N workers in all, with as many GPU workers as before; nothing else changes
-              --gpu G        G of them on GPUs
-  autoscale       start CPU workers as the work needs them, and stop those that it does not, after they ended what they
-                  hold; until Ctrl-C. docs/operations.md#workers-by-need says how many are needed
-              --min N        never fewer than N (default: AUTOSCALE_MIN, 1)
-              --max M        never more than M (default: AUTOSCALE_MAX, 10)
-              --once         one look, for a timer
-  report [FILE]   versions, health, throughput, latencies, utilisation, alerts and errors, without secrets
-  backup FILE     write jobs, results, marks and the audit log into one .tar.gz
-  restore FILE    replace the cluster's data by a backup's, also after cleanup. If that fails, the data stays as it was.
-                  The file of the audit log is put back where it is missing, and never overwritten
-              --yes          ask nothing, even when jobs run
+Containers. Requires Docker Engine 20.10 or later with Compose 2.20 or later.
+  docker [N [G]]  build and start N workers in total, G of them on GPUs: `docker 5 2` starts 3 CPU workers and 2 GPU
+                  workers. Without numbers, uses the counts in .env (at first 1 and 0). Run the command again to update
+                  a running cluster: coordinators and pages keep answering, and workers return their leases
+              --runner       also start a runner of programs, now and at later starts; all API calls then require a token
+  scale N         change the total number of workers to N; the number of GPU workers does not change
+              --gpu G        number of GPU workers among them
+  autoscale       start and stop CPU workers as jobs need them, until Ctrl-C. Workers finish their leases before they
+                  stop. See docs/operations.md#workers-by-need
+              --min N        minimum number of workers (default: AUTOSCALE_MIN, 1)
+              --max M        maximum number of workers (default: AUTOSCALE_MAX, 10)
+              --once         run one round and exit, for a timer
+  report [FILE]   print versions, health, throughput, latencies, utilization, alerts and errors, without secrets
+  backup FILE     write jobs, results, high-water marks and the audit log to a .tar.gz file
+  restore FILE    replace the cluster's data by a backup, also after cleanup. If it fails, the data does not change. The
+                  audit log's file is restored if it is missing, and never overwritten
+              --yes          do not ask for confirmation, even if jobs are running
 
-On Kubernetes 1.25 or later; needs kubectl 1.27 or later:
-  kubernetes [N [G]]  start N workers in all, G of them on GPUs. Without numbers, and for what is not given: as the last
-                  time. Run it again after a change to update: requests are answered meanwhile, and no job is lost
-              --context C    the cluster that kubectl knows by this name (default: the current one)
-              --namespace S  in this namespace (default: threads-cluster)
-              --overlay O    dev, prod, or a folder of your own; docs/kubernetes.md (default: dev)
-              --registry R   prefix of the images' names, such as registry.example/team
-              --tag T        of the images (default: the version; with --load, the version and a digest of each image's
-                             content)
-              --load         build the images and push them to --registry, or bring them into this machine's node; pods
-                             whose image has changed are replaced
-  scale, report, backup, restore and the commands below act on that cluster afterwards; on another with --context or
-  --namespace, on containers with --docker
+Kubernetes 1.25 or later. Requires kubectl 1.27 or later.
+  kubernetes [N [G]]  start N workers in total, G of them on GPUs. Missing options keep their values of the last start.
+                  Run the command again to update a running cluster, without failed requests or lost jobs
+              --context C    kubectl context of the Kubernetes cluster (default: the current one)
+              --namespace S  namespace (default: threads-cluster)
+              --overlay O    dev, prod, or your own folder; see docs/kubernetes.md (default: dev)
+              --registry R   prefix of the image names, such as registry.example/team
+              --tag T        image tag (default: the version; with --load, the version and a digest of the image)
+              --load         build the images, and push them to --registry or load them into this machine's node. Pods
+                             with a changed image are replaced
+  Afterwards, scale, report, backup, restore and the commands below apply to that cluster. Use --context or --namespace
+  for another cluster on Kubernetes, and --docker for containers.
 
-Either:
-  status          what runs, its health, its addresses       --json: one object on stdout
-  logs [SERVICE]  print logs         -f: follow; --docker, --local: which cluster, when there are both
-  stop            stop what runs; jobs and results are kept (in .cluster, or in Docker's volumes)
-  cleanup         remove containers, networks and volumes, with every job and result in them. Passwords stay in secrets,
-                  so that a backup still fits; backups stay
-              --yes          ask nothing
-              --secrets      remove ./secrets too
-              --local        remove the local cluster's data in .cluster too
+All clusters:
+  status          show processes or containers, their health and addresses    --json: print one object on stdout
+  logs [SERVICE]  print logs    -f: follow them; --docker, --local: choose one cluster if both exist
+  stop            stop everything, but keep jobs and results (in .cluster, or in Docker volumes)
+  cleanup         delete containers, networks and volumes with all jobs and results. Keeps backups, and the passwords in
+                  ./secrets, which backups need
+              --yes          do not ask for confirmation
+              --secrets      also delete ./secrets
+              --local        also delete the local cluster's data in .cluster
   help, --version
 
-With --dry-run, every command prints what it would run and changes nothing. NO_COLOR=1: no colours. DEBUG=1: every step.
+With --dry-run, every command prints the commands that it would run, and changes nothing. NO_COLOR=1 disables colors.
+DEBUG=1 prints every step.
 
-Exit codes: 0 done; 1 failed; 2 wrong usage, or a question that got no answer; 3 something must be installed first;
-            4 not ready in time; 5 a local cluster of this checkout runs already, or another command is working
-            on this checkout; 6 a port is taken; 130 interrupted. status: 1 when nothing runs or something is not healthy
+Exit codes: 0 success; 1 failure; 2 usage error or missing confirmation; 3 a dependency is missing; 4 not ready in time;
+            5 a local cluster of this checkout is already running, or another command is changing the cluster;
+            6 a port is in use; 130 interrupted. status returns 1 if nothing is running or something is unhealthy
 TEXT
 }
 
@@ -115,19 +117,19 @@ check_local_options() {
     esac
     shift
   done
-  [[ $json == no || $all == *" --once "* ]] || wrong "--json goes with --once."
+  [[ $json == no || $all == *" --once "* ]] || wrong "--json requires --once."
 }
 
 cmd_local() {
   check_local_options "$@"
   run deploy/environment.sh local
-  # Without a driver nothing is installed: deploy.local then says what is missing.
+  # Without an NVIDIA driver nothing is installed, and deploy.local reports what is missing.
   [[ ${GPU_ENABLED:-} != true ]] || ! nvidia-smi -L >/dev/null 2>&1 || run deploy/environment.sh gpu-worker
   if [[ " $* " != *" --once "* ]]; then
-    run deploy/pages.sh || say "The pages were not built; the cluster starts all the same."
-    run deploy/documentation.sh || say "The documentation was not built; the cluster starts all the same."
+    run deploy/pages.sh || say "The build of the web pages failed; the cluster starts without them."
+    run deploy/documentation.sh || say "The build of the documentation failed; the cluster starts without it."
   fi
-  # Compiled kernels are kept between starts.
+  # Keep compiled kernels between starts.
   export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"
   run_last .venv/bin/python -m deploy.local run "$@"
 }
@@ -137,12 +139,12 @@ local_runs() {
     .venv/bin/python -c 'import sys; from deploy.local import commands; sys.exit(not commands.running())' 2>/dev/null
 }
 
-of_local() { # of_local stop|status: needs no installation, since without .venv nothing runs
+of_local() { # of_local stop|status: works without .venv, because nothing can be running then
   if [[ ! -x .venv/bin/python ]]; then
     if [[ $1 == stop ]]; then
-      say "No local cluster of this checkout runs."
+      say "No local cluster of this checkout is running."
     else
-      say "No local cluster of this checkout runs. Start one: ./deploy-cluster.sh local"
+      say "No local cluster of this checkout is running. Start one: ./deploy-cluster.sh local"
     fi
     [[ $1 == stop ]]
     return
@@ -152,13 +154,13 @@ of_local() { # of_local stop|status: needs no installation, since without .venv 
 
 # -- the containers ---------------------------------------------------------------------------------------------------
 
-docker_possible() { # a checkout without containers never asks Docker
+docker_possible() { # does not call Docker if this checkout has no containers
   [[ -f docker-compose.yml ]] && command -v docker >/dev/null && ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404))
 }
 
-with_docker() { # with_docker FUNCTION ARGUMENT...: after loading what knows Docker
+with_docker() { # with_docker FUNCTION ARGUMENT...: load the Docker scripts, then call the function
   if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 404)); then
-    fail 3 "this needs bash 4.4 or later; this is $BASH_VERSION." "macOS: brew install bash"
+    fail 3 "this command needs bash 4.4 or later; the current version is $BASH_VERSION." "macOS: brew install bash"
   fi
   local part
   for part in run backup_file docker/{env_file,engine,containers,trouble,pool,runner,start,update,autoscale,show,clear,report,backup}; do
@@ -171,16 +173,16 @@ with_docker() { # with_docker FUNCTION ARGUMENT...: after loading what knows Doc
 
 # -- Kubernetes -------------------------------------------------------------------------------------------------------
 
-WHERE=''           # docker or kubernetes, where the user said so
-CONTEXT=''         # of kubectl
-NAMESPACE_GIVEN='' # by the user
+WHERE=''           # docker or kubernetes, if the user named one
+CONTEXT=''         # kubectl context
+NAMESPACE_GIVEN='' # namespace that the user named
 
 on_kubernetes() { [[ $WHERE == kubernetes || ($WHERE != docker && -f .kubernetes) ]]; }
 
 with_kubernetes() { # with_kubernetes FUNCTION ARGUMENT...
   local part
   ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) ||
-    fail 3 "this needs bash 4.4 or later; this is $BASH_VERSION." "macOS: brew install bash"
+    fail 3 "this command needs bash 4.4 or later; the current version is $BASH_VERSION." "macOS: brew install bash"
   for part in run backup_file kubernetes/{target,render,preflight,images,runner,start,show,clear,backup}; do
     # shellcheck source=/dev/null
     source "deploy/$part.sh"
@@ -192,13 +194,13 @@ with_kubernetes() { # with_kubernetes FUNCTION ARGUMENT...
 # -- either -----------------------------------------------------------------------------------------------------------
 
 cmd_stop() {
-  (($# == 0)) || wrong "stop takes no options."
+  (($# == 0)) || wrong "stop accepts no options."
   if docker_possible; then with_docker stop_all; else of_local stop; fi
 }
 
 cmd_status() {
   local local_json
-  [[ $# -eq 0 || ($# -eq 1 && $1 == --json) ]] || wrong "status takes no options but --json."
+  [[ $# -eq 0 || ($# -eq 1 && $1 == --json) ]] || wrong "status accepts only the option --json."
   if docker_possible; then
     with_docker status_of_all "$@"
   elif (($#)); then
@@ -210,7 +212,7 @@ cmd_status() {
   fi
 }
 
-local_status_json() { # one object, or null when it does not run
+local_status_json() { # one JSON object, or null if no local cluster is running
   local url answer=null
   if ! local_runs; then
     printf 'null'
@@ -230,7 +232,7 @@ dispatch() {
   esac
 }
 
-anywhere() { # anywhere COMMAND ARGUMENT...: that is not about Kubernetes
+anywhere() { # anywhere COMMAND ARGUMENT...: run a command that does not concern Kubernetes
   case ${1:-} in
     local) cmd_local "${@:2}" ;;
     invite) cmd_invite "${@:2}" ;;

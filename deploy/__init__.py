@@ -1,1 +1,1 @@
-"""Deployment: the cluster in containers, and as processes of one machine."""
+"""Start clusters in containers, on Kubernetes, or as processes of one machine."""

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the base images of the stack from Debian packages, for machines that reach a Debian mirror but no image registry.
-# Usage: deploy/base-images.sh [--force]      Images that exist are kept without --force.
-# They get the names that docker-compose.yml and the Dockerfiles use. Grafana has no Debian package: see docs/docker.md.
-# Environment: DEBIAN_MIRROR (default: the one in this machine's apt sources); CA_BUNDLE, certificates that the images shall
-# trust (default: this machine's).
-# Exit codes: 0 done, 1 failed, 2 usage, 3 something must be installed first.
+# Build the stack's base images from Debian packages, for machines with a Debian mirror but no image registry.
+# Usage: deploy/base-images.sh [--force]    Without --force, existing images are kept.
+# The images get the names that docker-compose.yml and the Dockerfiles use. Grafana has no Debian package; see docs/docker.md.
+# DEBIAN_MIRROR: URL of the mirror (default: the mirror in this machine's apt sources).
+# CA_BUNDLE: file with the certificates that the images trust (default: this machine's certificates).
+# Exit codes: 0 success, 1 failure, 2 usage error, 3 a dependency is missing.
 set -Eeuo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -22,7 +22,7 @@ fail() { # fail CODE MESSAGE...
   exit "$1"
 }
 
-names() { # names NAME...: the tagged images of these names that the files use
+names() { # names NAME...: print the tagged images with these names that the Compose file and the Dockerfiles use
   local name
   for name in "$@"; do
     sed -nE "s#^( *image: |ARG [A-Z]+_IMAGE=)($name:[A-Za-z0-9._-]+)\$#\2#p" docker-compose.yml ./*/Dockerfile
@@ -32,7 +32,7 @@ names() { # names NAME...: the tagged images of these names that the files use
 check_tools() {
   ((EUID == 0)) || fail 3 "debootstrap and chroot need root: sudo $0"
   command -v debootstrap >/dev/null || fail 3 "debootstrap is not installed: apt-get install debootstrap"
-  docker info >/dev/null 2>&1 || fail 3 "no Docker engine answers: start it, then run the same command again."
+  docker info >/dev/null 2>&1 || fail 3 "the Docker engine does not answer: start it, then run the same command again."
 }
 
 all_there() {
@@ -45,7 +45,7 @@ all_there() {
 install_into() { # install_into ROOT PACKAGE...
   local root=$1
   shift
-  printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" # no service is started
+  printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" # do not start services
   chmod +x "$root/usr/sbin/policy-rc.d"
   cp /etc/resolv.conf "$root/etc/resolv.conf"
   chroot "$root" env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get install -y -qq --no-install-recommends "$@"
@@ -59,7 +59,7 @@ make_base() { # make_base ROOT
   printf 'deb %s %s main\n' "$MIRROR" "$SUITE" >"$1/etc/apt/sources.list"
 }
 
-import_as() { # import_as ROOT IMAGE...: one image under several names
+import_as() { # import_as ROOT IMAGE...: import one image under several names
   local root=$1 first=$2 image
   tar -C "$root" --numeric-owner -c . | docker import \
     -c "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin PIP_CERT=$INSIDE SSL_CERT_FILE=$INSIDE" \
@@ -81,7 +81,7 @@ make_services() { # make_services WORK IMAGE...
   local root=$1/services
   cp -a "$1/base" "$root"
   install_into "$root" "${SERVICES[@]}"
-  # Where the upstream images have their programs and data.
+  # Provide programs and data at the paths that the upstream images use.
   ln -s /usr/bin/prometheus-redis-exporter "$root/redis_exporter"
   ln -s /usr/bin/prometheus-nginx-exporter "$root/usr/bin/nginx-prometheus-exporter"
   install -d -m 0755 -o 999 -g 999 "$root/data"
@@ -95,22 +95,22 @@ main() {
   mapfile -t python < <(names python)
   mapfile -t services < <(names redis nginx prom/prometheus oliver006/redis_exporter nginx/nginx-prometheus-exporter)
   if [[ ${1:-} != --force ]] && all_there "${python[@]}" "${services[@]}"; then
-    say "All base images are there; --force makes them anew."
+    say "All base images exist; use --force to rebuild them."
     return
   fi
   check_tools
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
-  say "Installing Debian $SUITE into a folder (about a minute; log: $work/log until the end) ..."
+  say "Installing Debian $SUITE into a folder (about a minute; log until the command exits: $work/log) ..."
   {
     make_base "$work/base"
     make_python "$work" "${python[@]}"
     make_services "$work" "${services[@]}"
   } >"$work/log" 2>&1 || {
     tail -n 15 "$work/log" >&2
-    fail 1 "see the lines above. It needs the Debian mirror $MIRROR; DEBIAN_MIRROR names another."
+    fail 1 "see the lines above. The build needs the Debian mirror $MIRROR; set DEBIAN_MIRROR to use another."
   }
-  say "Made:" "${python[@]}" "${services[@]}"
+  say "Built:" "${python[@]}" "${services[@]}"
 }
 
 main "$@"

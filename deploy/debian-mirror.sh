@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Prints the address of a Debian mirror: DEBIAN_MIRROR, else the first one in this machine's apt sources.
-# Usage: deploy/debian-mirror.sh      Exit codes: 0 printed, 3 none is known.
+# Print the URL of a Debian mirror: DEBIAN_MIRROR, or the first one in this machine's apt sources.
+# Usage: deploy/debian-mirror.sh    Exit codes: 0 success, 3 no mirror is known.
 set -euo pipefail
 
-from_apt() { # archives of Debian itself; security and updates live elsewhere or have no base system
+from_apt() { # print mirrors of Debian's main archive; security and update archives contain no base system
   command -v apt-get >/dev/null || return 0
   # shellcheck disable=SC2016 # apt's fields, not this shell's
   apt-get indextargets --format '$(ORIGIN) $(LABEL) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
@@ -12,7 +12,7 @@ from_apt() { # archives of Debian itself; security and updates live elsewhere or
 
 mirror=${DEBIAN_MIRROR:-$(from_apt)}
 if [[ -z "$mirror" ]]; then
-  printf 'error: no Debian mirror is known: set DEBIAN_MIRROR to the address of one, or run apt-get update first.\n' >&2
+  printf 'error: no Debian mirror is known: set DEBIAN_MIRROR to the URL of a mirror, or run apt-get update first.\n' >&2
   exit 3
 fi
 printf '%s\n' "${mirror%/}"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the documentation site into web/dist/docs if it is missing or older than its sources.
+# Build the documentation site in web/dist/docs if it is missing or older than its sources.
 # Usage: deploy/documentation.sh
-# Exit codes: 0 the site is up to date, 1 the build failed, 2 usage, 3 .venv has no MkDocs.
+# Exit codes: 0 the site is up to date, 1 the build failed, 2 usage error, 3 .venv does not contain MkDocs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly PYTHON=.venv/bin/python LOG=.venv/documentation.log STAMP=.venv/documentation.stamp
-# The pages, and the code from which the reference is generated. web/Dockerfile.dockerignore lists the same.
+# The pages, and the code from which the reference is generated. web/Dockerfile.dockerignore has the same list.
 readonly SOURCES=(mkdocs.yml .env.example docker-compose.yml web/openapi.json docs deploy engines jobs nginx tests
   threads_cluster threads_protocol web/README.md)
 
@@ -24,10 +24,10 @@ main() {
   sources=$(fingerprint)
   [[ -f web/dist/docs/index.html && "$(cat "$STAMP" 2>/dev/null)" == "$sources" ]] && return
   say "Building the documentation ..."
-  # The theme prints a notice about the next major version of MkDocs, which the pins exclude.
+  # Suppress the theme's notice about the next major version of MkDocs, which the pinned versions exclude.
   if ! NO_MKDOCS_2_WARNING=1 "$PYTHON" -m mkdocs build --quiet --strict >"$LOG" 2>&1; then
     tail -n 15 "$LOG" >&2
-    say "error: the documentation was not built. $LOG has the complete output."
+    say "error: the build of the documentation failed. $LOG has the complete output."
     return 1
   fi
   printf '%s\n' "$sources" >"$STAMP"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes the checkout's .venv hold one group of requirements, and the `cluster` command.
-# Usage: deploy/environment.sh local|dev|gpu-worker      A second run finds its stamp and ends at once.
-# gpu-worker adds what a GPU worker needs to what is there.
-# Exit codes: 0 ready, 1 the installation failed, 2 usage, 3 something must be installed first.
+# Install one group of requirements and the `cluster` command into the checkout's .venv.
+# Usage: deploy/environment.sh local|dev|gpu-worker    Repeated runs find a stamp file and exit immediately.
+# The group gpu-worker adds the packages of GPU workers to the installed ones.
+# Exit codes: 0 success, 1 the installation failed, 2 usage error, 3 a dependency is missing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,7 +15,7 @@ fail() {
   exit "$code"
 }
 
-usable() { # usable PYTHON: new enough, and able to make environments
+usable() { # usable PYTHON: true if the interpreter is new enough and can create environments
   "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 }
 
@@ -31,14 +31,14 @@ find_python() {
   say "  Debian, Ubuntu:  sudo apt install python3 python3-venv"
   say "  Fedora:          sudo dnf install python3"
   say "  macOS:           brew install python"
-  fail 3 "then run the same command again; or name one: PYTHON=/path/to/python3.12 $0 $*"
+  fail 3 "install Python, then run the same command again; or set PYTHON=/path/to/python3.12 $0 $*"
 }
 
-fingerprint() { # fingerprint GROUP: changes with the pins and with this script
+fingerprint() { # fingerprint GROUP: print a checksum of the pinned versions and this script
   cat "requirements/$1.txt" deploy/environment.sh | cksum
 }
 
-at_home() { # the environment works, and was made for this place: it holds absolute paths
+at_home() { # true if the environment works and was created in this folder, because it contains absolute paths
   [[ "$(cat .venv/place 2>/dev/null)" == "$PWD" ]] && .venv/bin/python -c '' 2>/dev/null
 }
 
@@ -48,15 +48,15 @@ ready() { # ready GROUP
 
 make_environment() {
   local python=$1
-  [[ -w . ]] || fail 1 "this user may not write into $PWD." \
-    "Run the command as the user who owns the folder, or clone the project into a folder of yours."
+  [[ -w . ]] || fail 1 "this user cannot write to $PWD." \
+    "Run the command as the owner of the folder, or clone the project into a folder of your own."
   if [[ -d .venv ]] && ! at_home; then
-    say "The environment .venv belongs to another place or Python; making it anew."
-    rm -rf .venv || fail 1 ".venv could not be removed; see the lines above, remove it, then run the same command again."
+    say "The environment .venv was created for another folder or Python; creating it again."
+    rm -rf .venv || fail 1 "cannot delete .venv; see the lines above, delete it, then run the same command again."
   fi
   if [[ ! -d .venv ]]; then
-    say "Making .venv with $("$python" --version) ..."
-    "$python" -m venv .venv || fail 1 "$python could not make .venv; see the lines above."
+    say "Creating .venv with $("$python" --version) ..."
+    "$python" -m venv .venv || fail 1 "$python could not create .venv; see the lines above."
     pwd >.venv/place
   fi
 }
@@ -67,15 +67,15 @@ install_requirements() {
   if ! .venv/bin/python -m pip install --disable-pip-version-check --no-compile --require-hashes -r "requirements/$1.txt" \
     >.venv/install.log 2>&1; then
     grep -v '^WARNING: Location' .venv/install.log | tail -n 15 >&2
-    ! grep -qi 'no space left' .venv/install.log || fail 1 "the disk is full: it holds neither requirements/$1.txt nor" \
-      "what pip needs meanwhile in ${TMPDIR:-/tmp}. Make room, see df -h; then run the same command again."
-    fail 1 "pip could not install requirements/$1.txt (all lines: .venv/install.log)." \
-      "It needs a way to a package index, or PIP_INDEX_URL or PIP_FIND_LINKS set to one; then run the same command again."
+    ! grep -qi 'no space left' .venv/install.log || fail 1 "the disk is full: it has no space for requirements/$1.txt or" \
+      "pip's temporary files in ${TMPDIR:-/tmp}. Free some space (see df -h), then run the same command again."
+    fail 1 "pip could not install requirements/$1.txt (log: .venv/install.log)." \
+      "pip needs a package index: check the network or set PIP_INDEX_URL or PIP_FIND_LINKS, then run the same command again."
   fi
   say "Installed after $((SECONDS - began)) s."
 }
 
-write_commands() { # .venv/bin/cluster and its other faces, and the checkout on the environment's path
+write_commands() { # write .venv/bin/cluster and its command aliases, and add the checkout to the environment's path
   local packages
   packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   pwd >"$packages/threads-cluster.pth"
@@ -102,7 +102,7 @@ main() {
   make_environment "$python"
   install_requirements "$group"
   write_commands
-  [[ "$group" != dev ]] || fingerprint local >.venv/local.stamp # dev holds all that local does, same pins
+  [[ "$group" != dev ]] || fingerprint local >.venv/local.stamp # dev contains all packages of local in the same versions
   fingerprint "$group" >".venv/$group.stamp"
 }
 

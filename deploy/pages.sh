@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Builds the pages into web/dist when they are missing or older than their sources; a second run ends at once.
+# Build the web pages in web/dist if they are missing or older than their sources.
 # Usage: deploy/pages.sh [build|test|lint|format]
-# test: their own tests, types, and sizes of what was built; lint: their sources' style; format: mends it.
-# Node.js 20.19 or later is taken from PATH, else installed into .venv.
-# Exit codes: 0 web/dist is there and new, 1 it could not be built or a check failed, 2 usage, 3 there is neither Node.js nor
-# .venv.
+# test runs unit tests, type checks and size checks of the build; lint checks the style of the sources; format fixes it.
+# Uses Node.js 20.19 or later from PATH, or else installs it into .venv.
+# Exit codes: 0 web/dist is up to date, 1 the build or a check failed, 2 usage error, 3 neither Node.js nor .venv exists.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -19,7 +18,7 @@ fail() {
   exit "$code"
 }
 
-fingerprint() { # changes with every source of the pages and with this script
+fingerprint() { # print a checksum of all sources of the pages and this script
   find web deploy/pages.sh -type f -not -path '*/node_modules/*' -not -path 'web/dist/*' -not -name '*.md' -print0 |
     LC_ALL=C sort -z | xargs -0 cksum | cksum
 }
@@ -31,29 +30,29 @@ new_enough() { # new_enough NODE
     >/dev/null 2>&1
 }
 
-find_node() { # afterwards node and npm on PATH are new enough
+find_node() { # make sure that node and npm on PATH are new enough
   if command -v npm >/dev/null && new_enough node; then return; fi
-  [[ -x .venv/bin/python ]] || fail 3 "there is neither Node.js 20.19 or later nor .venv; run make setup first."
+  [[ -x .venv/bin/python ]] || fail 3 "Node.js 20.19 or later is not installed, and there is no .venv; run make setup first."
   export PATH="$PWD/.venv/bin:$PATH"
   new_enough .venv/bin/node && return
   say "Installing Node.js into .venv (once) ..."
   .venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r requirements/web.txt >"$LOG" 2>&1 &&
     new_enough .venv/bin/node && return
   tell_log
-  fail 1 "Node.js could not be installed from requirements/web.txt (all lines: $LOG); it needs a way to a package index," \
-    "or Node.js 20.19 or later on PATH."
+  fail 1 "cannot install Node.js from requirements/web.txt (log: $LOG). The installation needs a package index;" \
+    "alternatively, put Node.js 20.19 or later on PATH."
 }
 
 tell_log() { tail -n 15 "$LOG" >&2; }
 
 install() {
-  mkdir -p .venv # for the log
+  mkdir -p .venv # for the log file
   if [[ ! -d web/node_modules || "$(cksum <web/package-lock.json)" != "$(cat "$STAMP.lock" 2>/dev/null)" ]]; then
-    say "Installing what the pages are built with (web/package-lock.json) ..."
+    say "Installing the build tools of the web pages (web/package-lock.json) ..."
     if ! npm --prefix web ci --no-audit --no-fund >"$LOG" 2>&1; then
       tell_log
-      fail 1 "npm could not install web/package-lock.json (all lines: $LOG)." \
-        "It needs a way to a registry, or NPM_CONFIG_REGISTRY set to one; then run the same command again."
+      fail 1 "npm could not install web/package-lock.json (log: $LOG)." \
+        "npm needs a package registry: check the network or set NPM_CONFIG_REGISTRY, then run the same command again."
     fi
     cksum <web/package-lock.json >"$STAMP.lock"
   fi
@@ -61,19 +60,19 @@ install() {
 
 build() {
   local sources
-  sources=$(fingerprint) # before the build: what changes meanwhile is built the next time
+  sources=$(fingerprint) # computed before the build, so that later changes trigger another build
   find_node
   install
-  say "Building the pages ..."
+  say "Building the web pages ..."
   if ! npm --prefix web run build >"$LOG" 2>&1; then
     tell_log
-    fail 1 "the pages could not be built (all lines: $LOG)."
+    fail 1 "the build of the web pages failed (log: $LOG)."
   fi
-  [[ -f web/dist/index.html ]] || fail 1 "npm run build left no web/dist/index.html (all lines: $LOG)."
+  [[ -f web/dist/index.html ]] || fail 1 "npm run build did not create web/dist/index.html (log: $LOG)."
   printf '%s\n' "$sources" >"$STAMP"
 }
 
-run() { # run SCRIPT...: of web/package.json
+run() { # run SCRIPT...: run scripts of web/package.json
   find_node
   install
   local script

@@ -1,23 +1,23 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: what commands share whose cluster runs elsewhere, in Docker or on Kubernetes.
+# Sourced by deploy-cluster.sh. Functions shared by the commands for Docker and Kubernetes.
 
-WORK=''         # a folder for this run, only for this user
-SECRETS=secrets # where the cluster's passwords lie
-#: How long everything may take to become healthy; a first start compiles kernels.
+WORK=''         # temporary folder of this run, accessible only to this user
+SECRETS=secrets # folder of the cluster's passwords
+#: Timeout in seconds until everything is healthy; the first start compiles kernels.
 readonly START_SECONDS=${START_SECONDS:-300}
 
-begin() { # before any command that knows Docker
+begin() { # runs before any command for Docker or Kubernetes
   WORK=$(mktemp -d)
   trap 'rm -rf "$WORK"' EXIT
   trap 'unexpected "$?" "$LINENO" "$BASH_COMMAND"' ERR
 }
 
-unexpected() { # unexpected CODE LINE COMMAND: a failure that nothing else explained
+unexpected() { # unexpected CODE LINE COMMAND: report a failure without another explanation
   ((BASH_SUBSHELL)) || [[ -e $WORK/said ]] || complain "a step failed with exit code $1 at line $2: ${3%%$'\n'*}" \
-    "Every step: DEBUG=1 ./deploy-cluster.sh ..."
+    "To print every step, run DEBUG=1 ./deploy-cluster.sh ..."
 }
 
-await() { # await SECONDS FUNCTION ARGUMENT...: until it is true; 1 when it never is
+await() { # await SECONDS FUNCTION ARGUMENT...: wait until the function succeeds; fails after the timeout
   local until=$((SECONDS + $1))
   shift
   until "$@"; do
@@ -26,39 +26,39 @@ await() { # await SECONDS FUNCTION ARGUMENT...: until it is true; 1 when it neve
   done
 }
 
-from_caller() { # from_caller PATH: as seen from the folder in which the user is
+from_caller() { # from_caller PATH: print a path relative to the user's working directory as an absolute path
   if [[ $1 == /* ]]; then printf '%s\n' "$1"; else printf '%s\n' "$CALLED_FROM/$1"; fi
 }
 
-section() { # section TITLE COMMAND...: what it cannot tell, it says
+section() { # section TITLE COMMAND...: print a section of the report, even if the command fails
   printf '\n## %s\n' "$1"
   "${@:2}" 2>&1 || printf '(not available)\n'
 }
 
 save_report() { # save_report PATH
-  [[ -d $(dirname "$1") ]] || fail 2 "there is no folder $(dirname "$1")."
+  [[ -d $(dirname "$1") ]] || fail 2 "folder $(dirname "$1") does not exist."
   whole_report | redacted >"$WORK/report"
   cp "$WORK/report" "$1"
   say "Written: $1"
 }
 
-at_least() { # at_least HAVE WANTED: versions; only the first two numbers count
+at_least() { # at_least HAVE WANTED: compare the first two numbers of versions
   [[ $1 =~ ^v?([0-9]+)\.([0-9]+) ]] || return 1
   local have=$((10#${BASH_REMATCH[1]} * 1000 + 10#${BASH_REMATCH[2]}))
   ((have >= ${2%%.*} * 1000 + ${2#*.}))
 }
 
-run_quiet() { # run_quiet COMMAND...: Docker repeats the ids that it was given
+run_quiet() { # run_quiet COMMAND...: run a command without output, because Docker repeats IDs
   if [[ -n $DRY ]]; then quoted "$@"; else "$@" >/dev/null; fi
 }
 
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
-secret_words() { # what must never be shown: one a line
+secret_words() { # print all secret strings, one per line
   local file
   for file in "$SECRETS"/*; do
     [[ -f $file ]] || continue
-    # The whole text, and long words in it, such as a password within a URL.
+    # Print the whole text, and long words in it such as a password in a URL.
     cat "$file"
     grep -oE '[A-Za-z0-9_+/=-]{16,}' "$file" || true
   done
@@ -69,7 +69,7 @@ secret_words() { # what must never be shown: one a line
     sed -E "s/^[\"'](.*)[\"']\$/\1/"
 }
 
-redacted() { # a filter: passwords, tokens, and what stands before @ in a URL
+redacted() { # filter that removes passwords, tokens and user information in URLs
   secret_words | awk 'length($0) >= 6' | sort -u >"$WORK/words"
   LC_ALL=C awk -v file="$WORK/words" '
     BEGIN { while ((getline word < file) > 0) words[++n] = word }

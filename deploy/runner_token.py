@@ -1,7 +1,7 @@
-"""Token of a runner, made in a coordinator, into which ./deploy-cluster.sh pipes this: `python3 - NAME ID LABELS`.
+"""Create the API token of a runner. ./deploy-cluster.sh pipes this file into a coordinator: `python3 - NAME ID LABELS`.
 
-Prints nothing where the cluster has a token of this id and name with the scope worker and these labels; else a new one,
-and those of the same name end. Labels have commas or blanks between them, as in WORKER_LABELS.
+Prints nothing if token ID exists with this name, these labels and the scope `worker`. Otherwise revokes the worker
+tokens of this name and prints a new token. LABELS are separated by commas or spaces, as in WORKER_LABELS.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ API = "http://127.0.0.1:3000/api"
 
 
 def ask(method: str, path: str, body: Any = None) -> Any:
-    """Return the answer of this coordinator. Raises httpx.HTTPError or OSError, and ValueError for what is no JSON."""
+    """Return the coordinator's JSON response. Raises httpx.HTTPError, OSError, or ValueError if it is not JSON."""
     tokens = TOKEN.read_text().replace(",", " ").split()
     headers = {"Authorization": f"Bearer {tokens[0]}"} if tokens else {}
     answer = httpx.request(method, f"{API}{path}", json=body, headers=headers, timeout=20, trust_env=False)
@@ -26,7 +26,7 @@ def ask(method: str, path: str, body: Any = None) -> Any:
 
 
 def renew(name: str, kept: str, labels: str = "") -> str:
-    """Return a new token of that name with these labels; empty where the one that is kept counts and has them."""
+    """Return a new token with this name and these labels, or "" if the existing token `kept` already has them."""
     wanted = sorted(set(labels.replace(",", " ").split()))
     same = [row for row in ask("GET", "/tokens")["tokens"] if row["name"] == name and row["scopes"] == ["worker"]]
     if any(row["id"] == kept and row["labels"] == wanted for row in same):
@@ -42,10 +42,10 @@ def main(arguments: list[str]) -> int:
     except httpx.HTTPStatusError as error:
         answer = error.response
         said = f"HTTP Error {answer.status_code}: {answer.reason_phrase}: {answer.text[:500]}"
-        print(f"the API refuses it: {said}", file=sys.stderr)
+        print(f"The API rejected the request: {said}", file=sys.stderr)
         return 1
     except (OSError, ValueError, httpx.HTTPError) as error:
-        print(f"the API does not answer: {error}", file=sys.stderr)
+        print(f"The API does not answer: {error}", file=sys.stderr)
         return 1
     if token:
         print(token)

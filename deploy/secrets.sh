@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Makes the stack's passwords, once: files in ./secrets, which docker-compose.yml mounts. Passwords that exist are kept;
-# files made of them, such as Redis' users, are written anew when they change.
-# Usage: deploy/secrets.sh [--token]      --token: also a CLUSTER_TOKEN, which every API call then needs.
+# Create the stack's passwords in ./secrets, from which docker-compose.yml mounts them.
+# Existing passwords are kept. Derived files, such as the Redis users, are rewritten when they change.
+# Usage: deploy/secrets.sh [--token]    --token also creates a CLUSTER_TOKEN, which all API calls then require.
 # SECRETS_FOLDER names another folder.
-# To change one, delete its files, run this again, and recreate: docker compose up -d --force-recreate.
-# Exit codes: 0 done, 1 failed, 2 usage.
+# To change a password, delete its files, run this script again, and run docker compose up -d --force-recreate.
+# Exit codes: 0 success, 1 failure, 2 usage error.
 set -Eeuo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Containers read them under numeric users of their own, so the files are readable and the folder is closed.
+# Containers read the files under their own user IDs, so the files are readable but the folder is closed.
 umask 022
 readonly FOLDER=${SECRETS_FOLDER:-secrets}
 readonly ROLES=(worker coordinator exporter replica sentinel)
-STAGE=''   # folder of files that move to their places when all are complete
-RANDOM_HEX='' # random digits that no password has yet
-DIGESTS='' # lines of SHA-256 and role, as Redis expects them
+STAGE=''   # folder of new files, which are moved when all are complete
+RANDOM_HEX='' # random digits that are not used yet
+DIGESTS='' # lines of SHA-256 digest and role, in the format of Redis
 
-random_password() { # random_password VARIABLE: sets it to 48 hexadecimal digits
+random_password() { # random_password VARIABLE: set the variable to 48 hexadecimal digits
   if [[ -z $RANDOM_HEX ]]; then
     RANDOM_HEX=$(od -An -v -N480 -tx1 /dev/urandom)
     RANDOM_HEX=${RANDOM_HEX//[!0-9a-f]/}
@@ -25,20 +25,20 @@ random_password() { # random_password VARIABLE: sets it to 48 hexadecimal digits
   RANDOM_HEX=${RANDOM_HEX:48}
 }
 
-text_of() { # text_of NAME VARIABLE: sets it to the text of a file, of the new one if there is one
+text_of() { # text_of NAME VARIABLE: set the variable to the text of a file, preferring the new version
   local file=$FOLDER/$1 text
   [[ ! -e $STAGE/$1 ]] || file=$STAGE/$1
   IFS= read -r -d '' text <"$file" || true
   printf -v "$2" %s "${text%$'\n'}"
 }
 
-keep() { # keep NAME [TEXT]: writes a file that does not exist; without TEXT, a new password
+keep() { # keep NAME [TEXT]: create a missing file; without TEXT, with a new password
   [[ ! -e $FOLDER/$1 ]] || return 0
   local password
   if (($# > 1)); then put "$1" "$2"; else random_password password && put "$1" "$password"; fi
 }
 
-put() { # put NAME TEXT: writes a file if its text differs
+put() { # put NAME TEXT: write a file if its text differs
   local before
   if [[ -e $FOLDER/$1 ]]; then
     text_of "$1" before
@@ -47,24 +47,24 @@ put() { # put NAME TEXT: writes a file if its text differs
   printf '%s\n' "$2" >"$STAGE/$1"
 }
 
-publish() { # moves new files to their places
+publish() { # move new files to their final paths
   local files=("$STAGE"/*)
   [[ -e ${files[0]} ]] || return 0
   mv "${files[@]}" "$FOLDER/"
-  printf 'made %s\n' "${files[@]/#"$STAGE"/$FOLDER}" >&2
+  printf 'created %s\n' "${files[@]/#"$STAGE"/$FOLDER}" >&2
 }
 
-redis_files() { # a password for each user of Redis and of its sentinels; the operator's has no name
+redis_files() { # create a password for each user of Redis and Sentinel; the operator's file is redis_password
   local role password
   keep redis_password
   for role in "${ROLES[@]}"; do keep "redis_${role}_password"; done
   for role in worker coordinator; do
     text_of "redis_${role}_password" password
     put "redis_${role}_url" "redis://$role:$password@redis:6379/0"
-    # Used instead where sentinels watch over Redis.
+    # Used instead if Sentinel monitors Redis.
     put "redis_${role}_sentinel_url" "redis+sentinel://$role:$password@sentinel:26379/threads/0"
   done
-  # By address: newer exporters look for the one with the user in it, Debian's for the other.
+  # Keyed by address: newer exporters look up the address with the user, Debian's exporter the other one.
   text_of redis_exporter_password password
   put redis_exporter.json "{\"redis://redis:6379\": \"$password\", \"redis://exporter@redis:6379\": \"$password\"}"
   hash_passwords
@@ -81,7 +81,7 @@ hash_passwords() { # sets DIGESTS
   if command -v sha256sum >/dev/null; then DIGESTS=$(cd "$STAGE" && sha256sum .[a-z]*); else DIGESTS=$(cd "$STAGE" && shasum -a 256 .[a-z]*); fi
 }
 
-users() { # users redis|sentinel: the lines of deploy/NAME-users.acl, and of the file those that are not ours
+users() { # users redis|sentinel: print the users of deploy/NAME-users.acl, and foreign users in the existing file
   local lines digest role line user='^user +([^ ]+) '
   lines=$(<"deploy/$1-users.acl")
   while read -r digest role; do lines=${lines//"#@${role#.}@"/"#$digest"}; done <<<"$DIGESTS"
@@ -92,7 +92,7 @@ users() { # users redis|sentinel: the lines of deploy/NAME-users.acl, and of the
   done <"$FOLDER/$1.acl"
 }
 
-token_file() { # token_file YES: an empty token asks nobody for one
+token_file() { # token_file YES: an empty token disables authentication
   local token=''
   [[ ! -e $FOLDER/cluster_token ]] || text_of cluster_token token
   if [[ $1 == yes && -z ${token//[[:space:]]/} ]]; then
@@ -117,7 +117,7 @@ main() {
   redis_files
   keep grafana_admin_password
   keep secrets_key
-  # Made by a coordinator once there is one: ./deploy-cluster.sh docker --runner.
+  # A coordinator creates the token later; see ./deploy-cluster.sh docker --runner.
   keep runner_token ""
   token_file "$token"
   publish

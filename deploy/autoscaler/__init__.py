@@ -1,1 +1,1 @@
-"""The autoscaler in containers: Compose's profile `autoscale`. docs/docker.md says how to use it."""
+"""The autoscaler in containers (Compose profile `autoscale`), described in docs/docker.md."""

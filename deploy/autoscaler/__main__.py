@@ -1,7 +1,8 @@
-"""Autoscaler: follows the workers that are needed with the pool that Compose created. `python -m deploy.autoscaler`
+"""Autoscaler: starts and stops workers of the pool that Compose created. Run it with `python -m deploy.autoscaler`.
 
-The leading coordinator chooses the number, within AUTOSCALE_MIN and AUTOSCALE_MAX. What follows from it is chosen by
-deploy/docker/autoscale.py, as for ./deploy-cluster.sh autoscale. Workers outside of the pool count and are left alone.
+The leading coordinator chooses the number of workers between AUTOSCALE_MIN and AUTOSCALE_MAX.
+deploy/docker/autoscale.py plans each round, as it does for ./deploy-cluster.sh autoscale. Workers outside the pool are
+counted, but never started or stopped.
 """
 
 from __future__ import annotations
@@ -20,83 +21,84 @@ from deploy.docker.autoscale import Cluster, Worker
 
 API = "http://coordinator:3000/api"
 ROUND_SECONDS = 3
-#: Touched in each round, for the health check.
+#: File that each round touches, for the container's health check.
 _HEARTBEAT = Path("/tmp/heartbeat")
 
 
 class Hand(Protocol):
-    """Starts and stops workers. EngineAway when it cannot."""
+    """Starts and stops workers. Its methods raise EngineAway if they fail."""
 
     def containers(self) -> Containers:
-        """Return the workers of the pool."""
+        """Return the containers of the pool."""
         ...
 
     def start(self, container: str) -> None:
-        """Start a worker."""
+        """Start the worker's container."""
         ...
 
     def stop(self, container: str) -> None:
-        """Stop a worker and wait for its end."""
+        """Stop the worker's container and wait until it has exited."""
         ...
 
 
 class Follower:
-    """Brings the pool to the number of workers that is needed, a round at a time."""
+    """Adjusts the number of running workers to the number needed, one round at a time."""
 
     def __init__(self, cluster: Cluster, pool: Hand) -> None:
         self._cluster = cluster
         self._pool = pool
-        #: Containers that ran when last seen.
+        #: IDs of the containers that were running in the last round.
         self._running: list[str] = []
         self._trouble = ""
 
     def attempt(self) -> None:
-        """Do a round; what keeps it from its end is said once, and the next round goes on."""
+        """Run one round. A failure is logged once, and the next round tries again."""
         try:
             trouble = self._round()
         except EngineAway as error:
-            trouble = f"nothing is changed: {error}"
+            trouble = f"No worker was started or stopped: {error}"
         except LookupError:
-            trouble = "nothing is changed: no coordinator has counted the workers that are needed yet"
+            trouble = "No worker was started or stopped: no coordinator has calculated the number of needed workers yet"
         except (OSError, ValueError) as error:
-            trouble = f"nothing is changed: the API does not answer: {error}"
+            trouble = f"No worker was started or stopped: the API does not answer: {error}"
         if trouble != self._trouble:
-            _say(trouble or "it goes on")
+            _say(trouble or "The autoscaler works again.")
         self._trouble = trouble
 
     def _round(self) -> str:
-        """Return what is still wrong when all was done that can be."""
+        """Run one round and return a description of the remaining problem, or ""."""
         seen = self._pool.containers()
         self._running = seen.running
         total, workers = autoscale.total_of(self._cluster.status()), self._cluster.workers()
         chosen = autoscale.plan(autoscale.count_needed(seen.running, total, workers), seen.running, workers)
         for name in chosen.drain:
-            _say(f"{total} needed: {name} takes nothing new")
+            _say(f"{total} workers needed: draining {name}")
             self._cluster.drain(name, True)
         for name in chosen.resume:
-            _say(f"{total} needed: {name} works again")
+            _say(f"{total} workers needed: resuming {name}")
             self._cluster.drain(name, False)
         for container in chosen.stop:
-            _say(f"{total} needed: {container[:12]} has ended its leases and stops")
+            _say(f"{total} workers needed: stopping container {container[:12]}, which has finished its leases")
             self._stop(container, workers)
         return self._start(total, chosen.containers - len(seen.running), seen.stopped)
 
     def _stop(self, container: str, workers: Iterable[Worker]) -> None:
         self._pool.stop(container)
-        # Started again it has the same name, and would still drain.
+        # A worker keeps its name when its container starts again, and would still be draining.
         for row in workers:
             if row["draining"] and row["id"].startswith(f"{container[:12]}-"):
                 self._cluster.drain(row["id"], False)
 
     def _start(self, total: int, missing: int, stopped: Sequence[str]) -> str:
         for container in stopped[:missing]:
-            _say(f"{total} needed: {container[:12]} starts")
+            _say(f"{total} workers needed: starting container {container[:12]}")
             self._pool.start(container)
         lacking = missing - len(stopped)
-        return f"the pool lacks {lacking} workers: set AUTOSCALE_MAX, then ./deploy-cluster.sh docker" * (lacking > 0)
+        why = f"The pool has {lacking} workers too few: increase AUTOSCALE_MAX, then run ./deploy-cluster.sh docker"
+        return why * (lacking > 0)
 
     def end(self) -> None:
-        """Let workers that drain go on, since nobody would stop them."""
+        """Resume draining workers, because this process will no longer stop them."""
         with contextlib.suppress(OSError, ValueError, LookupError):
             for line in autoscale.release(self._cluster, self._running):
                 _say(line)
@@ -107,10 +109,10 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Follow until SIGTERM or Ctrl-C."""
+    """Adjust the pool until SIGTERM or Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     follower = Follower(autoscale.Api(API), Pool())
-    _say("following the workers that are needed")
+    _say("Adjusting the number of workers to the number needed.")
     try:
         while True:
             follower.attempt()

@@ -1,4 +1,4 @@
-"""The pool of workers that Compose created, through the proxy, with the docker SDK."""
+"""The pool of workers that Compose created, controlled with the Docker SDK through the proxy."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import docker
 import docker.errors
 
 ENGINE = "tcp://engine-proxy:2375"
-#: The proxy ignores it; one that is named saves the SDK to ask.
+#: API version in the request path. The proxy ignores the version, and a fixed one saves the SDK a request.
 _API_VERSION = "1.41"
-#: Longer than the proxy waits for the engine.
+#: Timeout of a request in seconds, longer than the proxy's timeout for the Docker engine.
 SECONDS = 60
 _STOPPED = {"created", "exited"}
 _GOING = {"removing", "dead"}
 
 
 class EngineAway(Exception):
-    """The engine, or the proxy before it, did not do what it was asked; the message says why."""
+    """The Docker engine or its proxy did not execute a request; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Containers:
-    """Ids of the pool's containers."""
+    """Container IDs of the pool."""
 
     running: list[str]
     stopped: list[str]
@@ -33,11 +33,11 @@ class Pool:
 
     def __init__(self, engine: str = ENGINE) -> None:
         self._client = docker.APIClient(base_url=engine, version=_API_VERSION, timeout=SECONDS)
-        # A proxy that Docker sets for containers is for the internet.
+        # Ignore proxy settings that Docker passes to containers; they are meant for the internet.
         self._client.trust_env = False
 
     def containers(self) -> Containers:
-        """Return those that run and those that do not, in the order of their ids."""
+        """Return the running and the stopped containers, sorted by ID."""
         try:
             rows = sorted((each["Id"], each["State"]) for each in self._client.containers(all=True))
         except (docker.errors.DockerException, OSError, LookupError, TypeError, ValueError) as error:
@@ -48,14 +48,14 @@ class Pool:
         )
 
     def start(self, container: str) -> None:
-        """Start one that is stopped."""
+        """Start a stopped container."""
         try:
             self._client.start(container)
         except (docker.errors.DockerException, OSError) as error:
             raise _away(error) from None
 
     def stop(self, container: str) -> None:
-        """Stop one, and wait until it has ended."""
+        """Stop a container and wait until it has exited."""
         try:
             self._client.stop(container)
         except (docker.errors.DockerException, OSError) as error:
@@ -63,7 +63,7 @@ class Pool:
 
 
 def _away(error: Exception) -> EngineAway:
-    """Return the reason in words that stay the same from one attempt to the next."""
+    """Return an EngineAway error whose message does not change between attempts."""
     if isinstance(error, docker.errors.APIError):
         return EngineAway(str(error.explanation or error))
-    return EngineAway(f"the engine's proxy does not answer ({type(error).__name__})")
+    return EngineAway(f"the Docker engine's proxy does not answer ({type(error).__name__})")

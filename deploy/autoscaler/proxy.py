@@ -1,8 +1,9 @@
-"""Proxy before the engine, whose socket it alone has: lists, starts and stops workers of this project's pool.
+"""Proxy in front of the Docker engine that can only list, start and stop workers of this project's pool.
 
-Whoever has the socket is root on its machine, however it is mounted. So no byte of a request is passed on: its first
-line must be one of three, it has no body, and the proxy then asks the engine in words of its own, about containers that
-the engine itself says are of the pool. Everything else is answered 403 and logged.
+Access to the engine's socket is equivalent to root on its machine, so only this proxy has it. The proxy forwards no
+part of a request. The request line must match one of three patterns, and the request must have no body. The proxy then
+sends its own request about containers that the engine reports as part of the pool. It answers every other request with
+403 and logs it.
 """
 
 from __future__ import annotations
@@ -22,33 +23,33 @@ from urllib.parse import urlencode
 
 SOCKET = Path("/var/run/docker.sock")
 PORT = 2375
-#: Compose's service whose containers may be started and stopped.
+#: Compose service whose containers the proxy can start and stop.
 POOL = "cpu-worker-pool"
-#: Longer than a worker takes to stop: Compose's stop_grace_period is 30 s.
+#: Timeout of a request to the engine in seconds, longer than the 30 s of Compose's stop_grace_period.
 ENGINE_SECONDS = 45
-#: For the head of a request, which only the autoscaler sends.
+#: Timeout in seconds for receiving the header of a request from the autoscaler.
 CLIENT_SECONDS = 5
 _MOST_BYTES = 8 << 20
 _COMPOSE = "com.docker.compose."
 
-# As the docker SDK writes them, which is pinned; the version of the API that it names is not used.
+# Request lines of the pinned Docker SDK. The API version in the path is ignored.
 _LIST = re.compile(r"GET /v1\.[0-9]{2}/containers/json\?limit=-1&all=1&size=0&trunc_cmd=0 HTTP/1\.1")
 _ACT = re.compile(r"POST /v1\.[0-9]{2}/containers/([0-9a-f]{64})/(start|stop) HTTP/1\.1")
-#: Headers of requests that are more than a line: with a body, or with a wish to become another protocol.
+#: Headers that announce a body or a change of protocol.
 _MORE = ("Transfer-Encoding", "Upgrade", "Expect", "Trailer", "HTTP2-Settings")
 
 Answer = tuple[int, Any]
 
 
 class ForbiddenRequest(Exception):
-    """The request is none of those that are let through; the message says why."""
+    """The request matches none of the allowed patterns; the message gives the reason."""
 
 
 class Engine(Protocol):
-    """Calls that the proxy makes to an engine. OSError or HTTPException when it does not answer."""
+    """Sends the proxy's requests to a Docker engine. Raises OSError or HTTPException if the engine does not answer."""
 
     def ask(self, method: str, path: str) -> tuple[int, bytes]:
-        """Return the status and the body of the answer."""
+        """Return the status and the body of the response."""
         ...
 
 
@@ -64,7 +65,7 @@ class EngineConnection(HTTPConnection):
 
 
 class UnixEngine:
-    """The engine behind a socket of this machine."""
+    """The Docker engine behind a Unix socket of this machine."""
 
     def __init__(self, path: Path = SOCKET) -> None:
         self._path = path
@@ -77,20 +78,20 @@ class UnixEngine:
             return answer.status, answer.read(_MOST_BYTES)
         except PermissionError:
             group = self._path.stat().st_gid
-            raise PermissionError(f"this user may not open {self._path}; set DOCKER_GID={group} in .env") from None
+            raise PermissionError(f"this user cannot open {self._path}; set DOCKER_GID={group} in .env") from None
         finally:
             connection.close()
 
 
 class OwnContainers:
-    """Containers of the pool of one project, by their labels."""
+    """Containers of one project's pool, identified by their labels."""
 
     def __init__(self, engine: Engine, project: str) -> None:
         self._engine = engine
         self._labels = {f"{_COMPOSE}project": project, f"{_COMPOSE}service": POOL, f"{_COMPOSE}oneoff": "False"}
 
     def containers(self) -> list[dict[str, str]]:
-        """Return Id and State of each."""
+        """Return the ID and the state of each container."""
         filters = {"label": [f"{name}={value}" for name, value in self._labels.items()]}
         status, body = self._engine.ask(
             "GET", f"/containers/json?{urlencode({'all': 1, 'filters': json.dumps(filters)})}"
@@ -104,15 +105,15 @@ class OwnContainers:
         return all(labels.get(name) == value for name, value in self._labels.items())
 
     def act(self, container: str, verb: str) -> Answer:
-        """Start or stop one of them; Refused for any other."""
+        """Start or stop a container of the pool. Raises ForbiddenRequest for other containers."""
         if container not in [each["Id"] for each in self.containers()]:
-            raise ForbiddenRequest(f"the container is not of {POOL}")
+            raise ForbiddenRequest(f"the container does not belong to {POOL}")
         status, body = self._engine.ask("POST", f"/containers/{container}/{verb}")
         return status, {"message": _message(body)} if status >= 400 else None
 
 
 def _message(body: bytes) -> str:
-    """Return what the engine says of an error."""
+    """Return the error message of the engine's response, or ""."""
     try:
         return str(json.loads(body)["message"])[:500]
     except (ValueError, LookupError, TypeError):
@@ -120,30 +121,30 @@ def _message(body: bytes) -> str:
 
 
 def answer_request(pool: OwnContainers, line: str, headers: Message) -> Answer:
-    """Return the answer to a request by its first line; Refused unless it is one of three."""
+    """Answer a request according to its request line. Raises ForbiddenRequest unless it matches an allowed pattern."""
     if any(name in headers for name in _MORE) or any(length != "0" for length in headers.get_all("Content-Length", [])):
-        raise ForbiddenRequest("it has a body, or asks for another protocol")
+        raise ForbiddenRequest("requests must have no body and cannot change the protocol")
     if _LIST.fullmatch(line):
         return 200, pool.containers()
     if act := _ACT.fullmatch(line):
         return pool.act(act[1], act[2])
-    raise ForbiddenRequest("it is no request of the autoscaler")
+    raise ForbiddenRequest("only the autoscaler's requests are allowed")
 
 
 class Proxy(socketserver.TCPServer):
-    """Answers one request at a time, each on a connection of its own."""
+    """Server that answers one request at a time, each on its own connection."""
 
     allow_reuse_address = True
 
     def __init__(self, address: tuple[str, int], pool: OwnContainers) -> None:
         super().__init__(address, Handler)
         self.pool = pool
-        #: The socket is that of an engine which has ended: a container started anew has the new one.
+        #: True if the engine that opened the socket has exited. A new container of the proxy mounts the new socket.
         self.is_stale = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Go on when a client has gone before it had its answer."""
-        _say(f"a request was not answered: {sys.exc_info()[1]}")
+        """Log the error and continue if a client disconnects before it has its response."""
+        _say(f"A request failed: {sys.exc_info()[1]}")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -158,7 +159,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         except (OSError, HTTPException, ValueError, LookupError, TypeError, AttributeError) as error:
             self.server.is_stale = isinstance(error, ConnectionRefusedError)
-            status, body = 502, {"message": f"the engine does not answer: {error}"}
+            status, body = 502, {"message": f"the Docker engine does not answer: {error}"}
         if status >= 400:
             _say(f"{status} {self.requestline}: {body['message']}")
         elif self.command == "POST":
@@ -168,11 +169,11 @@ class Handler(BaseHTTPRequestHandler):
     do_POST = do_GET  # noqa: N815
 
     def handle_expect_100(self) -> bool:
-        """Encourage nobody to send a body."""
+        """Send no `100 Continue`, which would invite the client to send a body."""
         return True
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse what http.server itself cannot read, such as another method or a head that is too long."""
+        """Refuse requests that http.server cannot parse, such as an unknown method or a header that is too long."""
         self._refuse(message or str(code))
 
     def _refuse(self, why: str) -> None:
@@ -190,7 +191,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Log nothing of http.server's own."""
+        """Disable the request log of http.server."""
 
 
 def _say(line: str) -> None:
@@ -198,7 +199,7 @@ def _say(line: str) -> None:
 
 
 def project_of(engine: Engine, container: str) -> str:
-    """Return the Compose project of a container."""
+    """Return the name of a container's Compose project."""
     status, body = engine.ask("GET", f"/containers/{container}/json")
     if status != 200:
         raise HTTPException(_message(body) or f"status {status}")
@@ -206,15 +207,15 @@ def project_of(engine: Engine, container: str) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Serve until the engine ends. The project is that of the container in which this runs."""
+    """Serve the pool of the Compose project to which this container belongs, until the engine exits."""
     engine = UnixEngine()
     try:
         project = project_of(engine, socket.gethostname())
     except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
-        _say(f"the engine does not answer: {error}")
+        _say(f"The Docker engine does not answer: {error}")
         return 1
     with Proxy((words[0] if words else "0.0.0.0", PORT), OwnContainers(engine, project)) as proxy:
-        _say(f"the workers of {POOL} in the project {project} can be listed, started and stopped")
+        _say(f"Listing, starting and stopping containers of {POOL} in project {project} on request.")
         while not proxy.is_stale:
             proxy.handle_request()
     return 1

@@ -1,10 +1,10 @@
-"""AUDIT_FILE in a coordinator's container: backup and restore pipe this into one as `python3 - dump|load FILE`.
+"""Dump or restore AUDIT_FILE. Backup and restore pipe this file into a coordinator: `python3 - dump|load FILE`.
 
-dump writes the file's whole lines to stdout. load takes such lines on stdin and says on stdout what became of them:
+`dump` writes the complete lines of the file to stdout. `load` reads such lines from stdin and prints the outcome:
 
-    put back       there was no file, or one with only a beginning of these lines
-    kept           the file begins with these lines and stays as it is: it has more of the same log
-    aside NAME     the file was that of another log; it is called NAME now, and these lines have its place
+    put back       the file was missing, or held only the first of these lines
+    kept           the file starts with these lines, so it was not changed
+    aside NAME     the file belonged to another log; it was renamed to NAME and replaced by these lines
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PIECE = 1 << 20
 
 
 def complete_size(path: Path) -> int:
-    """Return the bytes of a file up to the end of its last whole line; 0 where there is no file."""
+    """Return the size of a file in bytes up to its last complete line, or 0 if the file does not exist."""
     if not path.exists():
         return 0
     with path.open("rb") as file:
@@ -34,20 +34,20 @@ def complete_size(path: Path) -> int:
 
 
 def dump(path: Path) -> str:
-    """Write the whole lines to stdout; a coordinator appends meanwhile."""
+    """Write the complete lines to stdout, while a coordinator may append more."""
     left = complete_size(path)
     if left:
         with path.open("rb") as file:
             while left > 0:
                 piece = file.read(min(_PIECE, left))
                 if not piece:
-                    sys.exit("the file was cut while it was read; run the same command again")
+                    sys.exit("The file became shorter while it was read; run the same command again")
                 left -= sys.stdout.buffer.write(piece)
     return ""
 
 
 def load(path: Path) -> str:
-    """Put the lines of stdin where they belong, and return what became of them. Nothing is overwritten."""
+    """Store the lines of stdin without overwriting other lines, and return the outcome."""
     new = path.with_name(f".{path.name}.restore")
     with new.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
@@ -57,7 +57,7 @@ def load(path: Path) -> str:
     present, restored = complete_size(path), new.stat().st_size
     if complete_size(new) != restored:
         new.unlink()
-        sys.exit("stdin ended within a line; nothing was changed")
+        sys.exit("The input ends with an incomplete line; nothing was changed")
     answer = "put back"
     if present and not _same(path, new, min(present, restored)):
         aside = path.with_name(f"{path.name}.before-restore-{int(time.time())}")
@@ -71,7 +71,7 @@ def load(path: Path) -> str:
 
 
 def _same(one: Path, other: Path, length: int) -> bool:
-    """Return True when two files begin with the same `length` bytes."""
+    """Return True if both files start with the same `length` bytes."""
     with one.open("rb") as left, other.open("rb") as right:
         for start in range(0, length, _PIECE):
             size = min(_PIECE, length - start)

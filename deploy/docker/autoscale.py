@@ -1,15 +1,16 @@
-"""A round of ./deploy-cluster.sh autoscale, which pipes this into a coordinator: `python3 - step CONTAINER...`.
+"""Run one round of ./deploy-cluster.sh autoscale, which pipes this file into a coordinator: `python3 - step
+CONTAINER...`.
 
-deploy/autoscaler decides by the same `plan` in a container of its own.
+deploy/autoscaler uses the same `plan` in its own container.
 
-`step` drains workers that are not needed, lets those work again that are, and prints what to do with containers; `look`
-prints the same and changes nothing; `release` lets all workers of these containers work again. Each prints lines:
+`step` drains surplus workers, resumes draining workers that are needed, and prints the changes of containers. `look`
+prints the same but changes nothing. `release` resumes all workers of these containers. Output lines:
 
     need N        N workers are needed
-    drain NAME    this worker takes nothing new from now on
-    resume NAME   this worker takes new work again
-    stop ID       the worker of this container has ended its leases
-    scale N       N containers should be there
+    drain NAME    this worker accepts no new leases
+    resume NAME   this worker accepts leases again
+    stop ID       the worker of this container has finished its leases
+    scale N       N containers should exist
 """
 
 from __future__ import annotations
@@ -24,50 +25,50 @@ import httpx
 
 TOKEN = Path("/run/secrets/cluster_token")
 API = "http://127.0.0.1:3000/api"
-#: A container's name within it, with which a worker's name begins, is this much of its id.
+#: Length of the container ID's prefix with which the name of its worker starts.
 _ID_LENGTH = 12
-#: As AUTOSCALE_MAX is bounded: a larger number is no answer of a coordinator.
+#: Upper bound of AUTOSCALE_MAX. A response with a larger number is invalid.
 MOST_WORKERS = 10_000
-#: What is used of a worker's row.
+#: Required fields of a worker's record, with their types.
 _ROW = {"id": str, "device": str | None, "live": bool, "draining": bool, "state": str, "busy_lanes": int}
 
 Worker = Mapping[str, Any]
 
 
 class Cluster(Protocol):
-    """Questions that a round asks a cluster."""
+    """Requests that a round sends to the cluster."""
 
     def status(self) -> Mapping[str, Any]:
-        """Return GET /api/status."""
+        """Return the response of GET /api/status."""
         ...
 
     def workers(self) -> Sequence[Worker]:
-        """Return the rows of GET /api/workers."""
+        """Return the workers in the response of GET /api/workers."""
         ...
 
     def drain(self, worker: str, on: bool) -> None:
-        """Let a worker end its leases and take nothing new, or take that back."""
+        """Start or cancel the draining of a worker, which then finishes its leases and accepts no new ones."""
         ...
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Consequences of a number of workers that are needed."""
+    """Changes that lead to the needed number of workers."""
 
-    #: Names of workers.
+    #: Worker names.
     drain: Sequence[str]
     resume: Sequence[str]
-    #: Ids of containers.
+    #: Container IDs.
     stop: Sequence[str]
-    #: Containers that should be there.
+    #: Number of containers that should exist.
     containers: int
 
 
 def plan(need: int, containers: Sequence[str], workers: Sequence[Worker]) -> Plan:
-    """Return what brings the workers of these containers to the number needed. Pure.
+    """Plan the changes that lead to the needed number of workers, without side effects.
 
-    A worker that drains, whoever said so, is on its way out: it works again before a new one starts, and its container
-    stops when its leases have ended. One that has not reported yet is never drained, and none for it: it may hang.
+    A draining worker is about to leave. It is resumed before a new worker starts, and its container stops when its
+    leases have finished. A worker that has not reported yet is never drained or replaced, because it may hang.
     """
     rows = {container: row for container in containers if (row := _worker_of(container, workers))}
     leaving = [container for container, row in rows.items() if row["draining"]]
@@ -86,31 +87,31 @@ def plan(need: int, containers: Sequence[str], workers: Sequence[Worker]) -> Pla
 
 
 def count_needed(containers: Sequence[str], need: int, workers: Sequence[Worker]) -> int:
-    """Return how many of the `need` workers are left for these containers, where others live beside them."""
+    """Return how many of the `need` workers these containers must provide, after counting workers elsewhere."""
     ours = [row["id"] for container in containers if (row := _worker_of(container, workers))]
     takers = [row for row in workers if row["live"] and row["device"] == "cpu" and not row["draining"]]
     return max(0, need - len([row for row in takers if row["id"] not in ours]))
 
 
 def total_of(status: Mapping[str, Any]) -> int:
-    """Return the CPU workers that a cluster needs; LookupError where nobody says, ValueError for what is no number."""
+    """Return the number of CPU workers that the cluster needs. Raises LookupError if unknown, ValueError if invalid."""
     desired = status["desired_workers"]
     total = desired["cpu"] if isinstance(desired, Mapping) else None
     if total is None:
         raise LookupError("cpu")
     if not isinstance(total, int) or not 0 <= total <= MOST_WORKERS:
-        raise ValueError(f"{total!r} is no number of workers")
+        raise ValueError(f"{total!r} is not a valid number of workers")
     return total
 
 
 def _worker_of(container: str, workers: Sequence[Worker]) -> Worker | None:
-    """Return the live worker of a container, whose name is the container's and a process id."""
+    """Return the live worker of a container. Its name consists of the container's name and a process ID."""
     name = f"{container[:_ID_LENGTH]}-"
     return next((worker for worker in workers if worker["live"] and worker["id"].startswith(name)), None)
 
 
 def step(cluster: Cluster, containers: Sequence[str], *, act: bool) -> list[str]:
-    """Do a round and return its lines; LookupError while nobody says how many workers are needed."""
+    """Run one round and return its output lines. Raises LookupError if the number of needed workers is unknown."""
     need = total_of(cluster.status())
     chosen = plan(need, containers, cluster.workers())
     if act:
@@ -123,7 +124,7 @@ def step(cluster: Cluster, containers: Sequence[str], *, act: bool) -> list[str]
 
 
 def release(cluster: Cluster, containers: Sequence[str]) -> list[str]:
-    """Let every worker of these containers that drains work again; return a line for each."""
+    """Resume the draining workers of these containers and return an output line for each."""
     workers = cluster.workers()
     rows = [row for container in containers if (row := _worker_of(container, workers))]
     draining = [row["id"] for row in rows if row["draining"]]
@@ -133,16 +134,16 @@ def release(cluster: Cluster, containers: Sequence[str]) -> list[str]:
 
 
 class Api:
-    """A cluster over HTTP, as it is seen in a coordinator's container, or at another address.
+    """Client for the HTTP API, by default of the coordinator in this container.
 
-    OSError or ValueError where it does not answer, or answers what no coordinator does.
+    Methods raise OSError or ValueError if the API does not answer or its response is invalid.
     """
 
     def __init__(self, url: str = API) -> None:
-        # Two while one replaces the other.
+        # The file can contain two tokens during a token rotation; use the first.
         token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        # A proxy that is set for the internet must not see the token.
+        # Ignore proxy settings for the internet: the proxy must not see the token.
         self._http = httpx.Client(base_url=url, headers=headers, timeout=5, trust_env=False)
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -154,7 +155,7 @@ class Api:
             raise OSError(f"HTTP Error {answer.status_code}: {answer.reason_phrase}")
         read = answer.json()
         if not isinstance(read, dict):
-            raise ValueError("its answer is none of a coordinator")
+            raise ValueError("the response is not a JSON object")
         return read
 
     def status(self) -> Mapping[str, Any]:
@@ -163,7 +164,7 @@ class Api:
     def workers(self) -> Sequence[Worker]:
         rows = self._ask("/workers").get("workers")
         if not isinstance(rows, list) or not all(map(_is_worker, rows)):
-            raise ValueError("its workers cannot be read")
+            raise ValueError("the list of workers is invalid")
         return rows
 
     def drain(self, worker: str, on: bool) -> None:
@@ -180,10 +181,10 @@ def main(words: Sequence[str], cluster: Cluster) -> int:
         releases = verb == "release"
         lines = release(cluster, containers) if releases else step(cluster, containers, act=verb == "step")
     except (OSError, ValueError) as error:
-        print(f"the API does not answer: {error}", file=sys.stderr)
+        print(f"The API does not answer: {error}", file=sys.stderr)
         return 1
     except LookupError:
-        print("no coordinator has counted the workers that are needed yet", file=sys.stderr)
+        print("No coordinator has calculated the number of needed workers yet", file=sys.stderr)
         return 1
     print("\n".join(lines))
     return 0

@@ -1,10 +1,11 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: backup and restore. Everything that lasts lies in Redis: queues, jobs, results, marks;
-# but for the file of the audit log, which a backup has, and the bytes of artifacts, which it lacks: docs/operations.md.
+# Sourced by deploy-cluster.sh. The commands backup and restore. Redis contains all persistent data: queues, jobs,
+# results and high-water marks. The audit log's file is stored in the backup too, but artifact contents are not; see
+# docs/operations.md.
 
-# As docker-compose.yml has it.
+# The same path as in docker-compose.yml.
 readonly AUDIT_FILE=/var/lib/audit/audit.jsonl
-readonly BY_HAND='A local cluster: stop it and copy its data by hand, docs/operations.md#backup-and-restore'
+readonly BY_HAND='For a local cluster, stop it and copy its data by hand: docs/operations.md#backup-and-restore'
 
 # -- backup -----------------------------------------------------------------------------------------------------------
 
@@ -16,7 +17,7 @@ cmd_backup() { # backup FILE
   need_own_project
   local redis
   redis=$(running_server)
-  [[ -n $redis ]] || fail 1 "Redis does not run in Docker, or is not healthy, so there is nothing to copy from." \
+  [[ -n $redis ]] || fail 1 "Redis is not running in Docker, or is not healthy, so its data cannot be copied." \
     "Start the cluster: ./deploy-cluster.sh docker" "$BY_HAND"
   if [[ -n $DRY ]]; then
     quoted docker exec -i "$redis" sh -s "< deploy/docker/dump-redis.sh"
@@ -27,7 +28,7 @@ cmd_backup() { # backup FILE
   fi
 }
 
-running_server() { # a server of Redis that serves, or nothing; with deploy/ha.yml there are three
+running_server() { # print the container ID of a healthy Redis server, if any; deploy/ha.yml has three servers
   local service
   for service in redis redis-replica-1 redis-replica-2; do
     running_id "$service" | grep . && return
@@ -38,16 +39,16 @@ running_server() { # a server of Redis that serves, or nothing; with deploy/ha.y
 make_backup() { # make_backup CONTAINER FILE
   docker exec -i "$1" sh -s <deploy/docker/dump-redis.sh >"$WORK/dump.rdb" 2>"$WORK/log" || {
     redacted <"$WORK/log" >&2
-    fail 1 "Redis could not be copied; see the lines above." "See: ./deploy-cluster.sh logs redis"
+    fail 1 "copying Redis failed; see the lines above." "See: ./deploy-cluster.sh logs redis"
   }
   copy_audit_file
   write_backup "$2"
 }
 
-copy_audit_file() { # after Redis, so that the file has all that Redis no longer keeps
+copy_audit_file() { # runs after the Redis dump, so that the file has all entries that Redis no longer keeps
   in_coordinator deploy/docker/audit_file.py dump "$AUDIT_FILE" >"$WORK/audit.jsonl" 2>"$WORK/audit.log" && return
   rm -f "$WORK/audit.jsonl"
-  note "The file of the audit log is not in this backup: $(grep -s . "$WORK/audit.log" | tail -n 1 | grep . || echo "no coordinator serves")."
+  note "The backup does not contain the audit log's file: $(grep -s . "$WORK/audit.log" | tail -n 1 | grep . || echo "no coordinator is running")."
 }
 
 # -- restore ----------------------------------------------------------------------------------------------------------
@@ -69,13 +70,13 @@ cmd_restore() { # restore FILE [--yes]
   restore_all
 }
 
-confirm_restore() { # confirm_restore YES PATH: only where there is something to lose
+confirm_restore() { # confirm_restore YES PATH: ask only if the restore would replace data
   docker volume ls --quiet --filter "label=$LABEL.project=$PROJECT" --filter "label=$LABEL.volume=redis-data" | grep -q . || return 0
   local jobs='' unfinished
   jobs=$(in_coordinator deploy/docker/status.py json 2>/dev/null | grep -oE '"jobs":\{[^}]*\}') || true
   unfinished=$(grep -oE '"(queued|running|finishing|cancelling)":[1-9][0-9]*' <<<"$jobs" | tr -d '"' | paste -sd , - | sed 's/,/, /g') || true
-  say "This replaces every job and result by those of $2 (made $(in_manifest made), $(in_manifest keys) keys)."
-  [[ -z $unfinished ]] || say "Jobs that have not ended are there and would be lost: $unfinished"
+  say "This replaces all jobs and results by those of $2 (created $(in_manifest made), $(in_manifest keys) keys)."
+  [[ -z $unfinished ]] || say "Unfinished jobs would be lost: $unfinished"
   sure "$1" "Replace them?"
 }
 
@@ -100,20 +101,20 @@ restore_all() {
   start_runner
   need_good
   [[ -n $DRY ]] || say "Restored $(sed -n 's/^keys //p' "$WORK/loaded") keys."
-  [[ -n $DRY ]] || say "Tokens that were revoked since the backup are valid again: look at cluster token list."
+  [[ -n $DRY ]] || say "Tokens that were revoked after the backup are valid again; check them with cluster token list."
   [[ -n $DRY ]] || tell_up
 }
 
-stop_writers() { # those first that write, so that Redis ends with all they had to say
+stop_writers() { # stop writers before Redis, so that Redis receives their last writes
   any_running || return 0
   worker_services
-  # First who would start workers again.
+  # The autoscaler stops first, because it would start workers again.
   ! has_service autoscaler || compose_run stop autoscaler "$POOL"
   compose_run stop coordinator "${WORKERS[@]}"
   compose_run stop redis
 }
 
-load_dump() { # load_dump CONTAINER USER IMAGE: on the volumes of that container
+load_dump() { # load_dump CONTAINER USER IMAGE: load the dump into the volumes of the container
   # shellcheck disable=SC2054  # commas within options
   local command=(docker run --rm --interactive --init --network none --user "$2" --read-only --tmpfs /tmp:size=16m,mode=1777
     --cap-drop ALL --security-opt no-new-privileges:true --volumes-from "$1" --entrypoint sh "$3")
@@ -125,7 +126,7 @@ load_dump() { # load_dump CONTAINER USER IMAGE: on the volumes of that container
   "${command[@]}" -c "$(<deploy/docker/load-redis.sh)" <"$WORK/dump.rdb" >"$WORK/loaded" 2>"$WORK/log"
 }
 
-load_audit_file() { # where there is none; one that is there is never overwritten
+load_audit_file() { # restore the file only if it is missing; never overwrite an existing file
   local id user image state name
   compose_run create coordinator
   id=$(containers coordinator | awk '{ print $1; exit }')
@@ -144,20 +145,20 @@ load_audit_file() { # where there is none; one that is there is never overwritte
   fi
   "${command[@]}" -c "$(<deploy/docker/audit_file.py)" load "$AUDIT_FILE" <"$WORK/audit.jsonl" >"$WORK/loaded_audit" 2>"$WORK/log" || {
     redacted <"$WORK/log" | tail -n 5 >&2
-    note "The file of the audit log could not be put back; see the lines above. The file that is there is as it was."
+    note "The audit log's file could not be restored; see the lines above. The existing file was not changed."
     return 0
   }
   read -r state name <"$WORK/loaded_audit" || true
   case $state in
-    put) say "The file of the audit log was put back." ;;
-    kept) say "The file of the audit log stays: an entry rollback will name what this backup does not have." ;;
-    aside) note "The file of the audit log was that of another log: it is called $name now, and the backup's has its place." ;;
+    put) say "The audit log's file was restored." ;;
+    kept) say "The audit log's file was kept: a rollback entry will mark the entries that this backup does not contain." ;;
+    aside) note "The existing file belonged to another audit log: it was renamed to $name and replaced by the backup's file." ;;
   esac
 }
 
-undo_restore() { # the old data was not touched: go on with it
+undo_restore() { # the old data is unchanged, so start the cluster with it again
   redacted <"$WORK/log" | tail -n 20 >&2
-  complain "the backup could not be loaded; see the lines above." "The data is as it was; starting it again."
+  complain "loading the backup failed; see the lines above." "The data was not changed; starting the cluster again."
   compose_run up -d --wait --wait-timeout "$START_SECONDS"
-  fail 1 "nothing was restored; the cluster runs with the data that it had."
+  fail 1 "nothing was restored; the cluster is running with its previous data."
 }

@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: stop and cleanup.
+# Sourced by deploy-cluster.sh. The commands stop and cleanup.
 
-stop_all() { # whatever of this checkout runs
+stop_all() { # stop everything that this checkout is running
   local stopped=''
   find_project
   if [[ $STATE == ours ]] && any_running; then
     alone
     compose_run --profile '*' stop
-    [[ -n $DRY ]] || say "Stopped. Jobs and results are kept in Docker's volumes; start again: ./deploy-cluster.sh docker"
+    [[ -n $DRY ]] || say "Stopped. Jobs and results remain in Docker volumes. Start again: ./deploy-cluster.sh docker"
     stopped=yes
   fi
   [[ $STATE != forbidden || ! -f secrets/redis_password ]] || no_engine "permission denied"
@@ -35,20 +35,20 @@ cmd_cleanup() { # cleanup [--yes] [--secrets] [--local]
   read_config
   need_own_project
   alone
-  [[ -z $here ]] || ! local_runs || fail 5 "the local cluster of this checkout runs." "First: ./deploy-cluster.sh stop"
+  [[ -z $here ]] || ! local_runs || fail 5 "the local cluster of this checkout is running." "First stop it: ./deploy-cluster.sh stop"
   list_doomed "$keys" "$here" >"$WORK/doomed"
   if [[ ! -s $WORK/doomed ]]; then
     say "There is nothing to remove."
     return
   fi
-  say "This removes, with every job and result in it:"
+  say "This deletes the following, with all jobs and results:"
   cat "$WORK/doomed" >&2
-  say "A copy first: ./deploy-cluster.sh backup FILE"
-  sure "$yes" "Remove all this?"
+  say "To keep a copy, first run: ./deploy-cluster.sh backup FILE"
+  sure "$yes" "Delete everything listed?"
   clean_up "$keys" "$here"
 }
 
-list_doomed() { # list_doomed SECRETS LOCAL: a line each
+list_doomed() { # list_doomed SECRETS LOCAL: print one line per resource
   local mine
   mine="label=$LABEL.project=$PROJECT"
   docker ps --all --filter "$mine" --format '  container {{.Names}} ({{.Status}})'
@@ -59,16 +59,16 @@ list_doomed() { # list_doomed SECRETS LOCAL: a line each
 }
 
 clean_up() { # clean_up SECRETS LOCAL
-  # Without the profiles, containers of those that are off would stay.
+  # Without the profiles, containers of disabled profiles would remain.
   compose_run --profile '*' down --volumes --remove-orphans
   [[ -z $1 ]] || run rm -rf secrets
   [[ -z $2 ]] || run rm -rf .cluster
   [[ -n $DRY ]] || say "Removed."
 }
 
-clean_local_only() { # clean_local_only YES: where there is no Docker
-  ! local_runs || fail 5 "the local cluster of this checkout runs." "First: ./deploy-cluster.sh stop"
-  sure "$1" "Remove .cluster, with every job and result of the local cluster?"
+clean_local_only() { # clean_local_only YES: cleanup on a machine without Docker
+  ! local_runs || fail 5 "the local cluster of this checkout is running." "First stop it: ./deploy-cluster.sh stop"
+  sure "$1" "Delete .cluster with all jobs and results of the local cluster?"
   run rm -rf .cluster
   exit 0
 }

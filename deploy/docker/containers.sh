@@ -1,19 +1,19 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: what Docker says of this project. Only reads. State lies in Docker, in no file of ours.
+# Sourced by deploy-cluster.sh. Reads the state of this project from Docker, which is the only place that stores it.
 
-PROJECT='' # Compose's project
-FOLDER=''  # another checkout whose containers have this project's name
-STATE=''   # ours, other, none, forbidden, or away where no engine answers: containers of this project, of this checkout
+PROJECT='' # Compose project
+FOLDER=''  # folder of another checkout whose containers have this project's name
+STATE=''   # ours, other or none: who owns this project's containers; forbidden or away: Docker cannot be read
 
-SERVICES=() # services of the profiles that are on
+SERVICES=() # services of the enabled profiles
 readonly LABEL=com.docker.compose
 
 # -- the project ------------------------------------------------------------------------------------------------------
 
-read_config() { # sets PROJECT; the files as Compose understands them lie in $WORK/config.yml
+read_config() { # sets PROJECT and writes the resolved configuration to $WORK/config.yml
   try_config && return
   fail 1 "Compose does not accept the configuration: $(tail -n 1 "$WORK/log")" \
-    "It reads docker-compose.yml and .env; all variables stand in .env.example."
+    "Compose reads docker-compose.yml and .env; .env.example lists all variables."
 }
 
 try_config() {
@@ -34,7 +34,7 @@ read_name() { # sets PROJECT
 
 has_service() { [[ " ${SERVICES[*]} " == *" $1 "* ]]; }
 
-read_replicas() { # sets REPLICAS: how many are wanted of services that name a number
+read_replicas() { # sets REPLICAS: desired replicas of services that specify a number
   local service count
   REPLICAS=()
   while read -r service count; do REPLICAS[$service]=$count; done < <(awk '
@@ -62,46 +62,46 @@ find_project() { # sets STATE; never fails, so that stop and status also work wi
   done <<<"$said"
 }
 
-check_folder() { # check_folder FOLDER: a folder that is gone was this checkout before it was moved
+check_folder() { # check_folder FOLDER: if the folder is gone, this checkout was moved from there
   if [[ $1 -ef . || ! -e $1/docker-compose.yml ]]; then STATE=ours; else STATE=other FOLDER=$1; fi
 }
 
-need_own_project() { # the project's containers, if there are any, belong to this checkout
+need_own_project() { # fail if the project's containers belong to another checkout
   find_project
   [[ $STATE != other ]] || fail 5 "containers of the project $PROJECT belong to another checkout: $FOLDER" \
-    "Stop them there with ./deploy-cluster.sh cleanup or stop, or give this checkout a name: COMPOSE_PROJECT_NAME=... in .env"
+    "Run ./deploy-cluster.sh cleanup or stop there, or set another COMPOSE_PROJECT_NAME in this checkout's .env."
 }
 
-alone() { # one command at a time that changes something
+alone() { # allow only one changing command at a time
   [[ -z $DRY ]] && command -v flock >/dev/null || return 0
   exec 9<docker-compose.yml
-  flock -n 9 || fail 5 "another ./deploy-cluster.sh works on this cluster." "Wait until it has ended, then run this again."
+  flock -n 9 || fail 5 "another ./deploy-cluster.sh is changing this cluster." "Wait until it exits, then run the command again."
 }
 
 # -- containers -------------------------------------------------------------------------------------------------------
 
-# .ID and not .Id: the latter makes Docker read raw JSON, where a container without a check has no .State.Health at all.
+# Use .ID instead of .Id, which makes Docker read raw JSON without .State.Health for containers without health check.
 readonly ROW='{{.ID}} {{index .Config.Labels "com.docker.compose.service"}} {{index .Config.Labels "com.docker.compose.container-number"}} {{.State.Status}} {{if .State.Health}}{{.State.Health.Status}}{{else}}-{{end}} {{index .Config.Labels "com.docker.compose.config-hash"}} {{.Image}}'
 
-containers() { # containers [SERVICE]: lines of id, service, number, state, health (- without a check), hash, image
+containers() { # containers [SERVICE]: print ID, service, number, state, health (- without a check), hash and image of each container
   local ids=() filters=(--filter "label=$LABEL.project=$PROJECT" --filter "label=$LABEL.oneoff=False")
   [[ -z ${1:-} ]] || filters+=(--filter "label=$LABEL.service=$1")
   mapfile -t ids < <(docker ps --all --quiet --no-trunc "${filters[@]}")
   ((${#ids[@]})) || return 0
-  # One that is gone by now is left out.
+  # Omit containers that were removed in the meantime.
   { docker inspect --format "$ROW" "${ids[@]}" 2>/dev/null || true; } | sort -k2,2 -k3,3n
 }
 
 # shellcheck disable=SC2016  # awk's fields
 readonly GOOD='$4 == "running" && ($5 == "healthy" || $5 == "-")'
 
-good() { awk "$GOOD { print \$1 }"; } # of rows on stdin: ids of those that serve
+good() { awk "$GOOD { print \$1 }"; } # print the IDs of serving containers among the records on stdin
 
-bad() { # of rows on stdin: those that do not, though they should; a worker by need may be stopped
+bad() { # print containers that should be serving but are not; workers of the pool can be stopped
   awk "!($GOOD) && !(\$2 == \"$POOL\" && (\$4 == \"created\" || \$4 == \"exited\"))"
 }
 
-running_id() { # running_id SERVICE: one that serves, or nothing
+running_id() { # running_id SERVICE: print the ID of a serving container, if any
   local id state health
   while read -r id _ _ state health _; do
     [[ $state == running && $health =~ ^(healthy|-)$ ]] || continue
@@ -120,7 +120,7 @@ any_running() { # any_running [SERVICE]
 
 # -- readiness --------------------------------------------------------------------------------------------------------
 
-all_good() { # all_good SERVICE...: every container of these, of all without a name
+all_good() { # all_good SERVICE...: true if every container of these services is serving; without names, of all services
   local service
   (($#)) || set -- ''
   for service in "$@"; do
@@ -128,19 +128,19 @@ all_good() { # all_good SERVICE...: every container of these, of all without a n
   done
 }
 
-show_tail() { # show_tail ID NAME: its last lines, without secrets
+show_tail() { # show_tail ID NAME: print the last log lines of a container, without secrets
   say "The last lines of $2:"
   { docker logs --tail 20 "$1" 2>&1 || true; } | redacted | sed 's/^/    /' >&2
 }
 
-show_bad() { # the last lines of what is not well, of three containers at most
+show_bad() { # print the last log lines of up to three unhealthy containers
   local id service number state health _
   while read -r id service number state health _; do
     show_tail "$id" "$service-$number ($state, ${health/#-/no health check})"
   done < <(containers | bad | head -n 3)
 }
 
-need_good() { # need_good SERVICE...: Compose before 5.5 takes running out of --wait-timeout for success
+need_good() { # need_good SERVICE...: before version 5.5, `up --wait` of Compose reports success after a timeout
   [[ -z $DRY ]] || return 0
   await $((START_SECONDS < 20 ? START_SECONDS : 20)) all_good "$@" && return
   show_bad

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Runs in the container of Redis, piped into `sh -s`: everything that lasts, as one checked RDB file on stdout.
-# Lines `fact NAME VALUE` on stderr go into the backup's manifest.
+# Piped into `sh -s` in the Redis container. Writes all persistent data as a verified RDB file to stdout. Lines `fact
+# NAME VALUE` on stderr become part of the backup's manifest.
 set -eu
 umask 077
 REDISCLI_AUTH=$(cat "${PASSWORD_FILE:-/run/secrets/redis_password}")
 export REDISCLI_AUTH
-# A replica that does not follow its master would give an old copy.
+# A replica without a connection to its master would provide an outdated copy.
 if redis-cli --user operator INFO replication | grep -q '^master_link_status:down'; then
-  printf 'this Redis is a replica that does not reach its master; try again when it does\n' >&2
+  printf 'this Redis is a replica without a connection to its master; try again when it is connected\n' >&2
   exit 1
 fi
 cd "${DATA:-/data}"
-# What a killed backup left.
+# Delete files of killed backups.
 find . -maxdepth 1 -name '.backup-*.rdb' -mmin +60 -exec rm -f {} +
-# A file and not a pipe: into a pipe redis-cli also writes the mark that ends the transfer.
+# Use a file: into a pipe, redis-cli would also write the marker that ends the transfer.
 file=.backup-$$.rdb
 trap 'rm -f "$file"' EXIT
 trap 'exit 130' HUP INT TERM

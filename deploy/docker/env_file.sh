@@ -1,16 +1,16 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: .env, where counts lie so that a plain `docker compose up -d` keeps them.
-# Only CPU_WORKERS, GPU_WORKERS, CLUSTER_SIZE, AUTOSCALE_MIN, AUTOSCALE_MAX, the words gpu and runner in COMPOSE_PROFILES,
-# with runner AUTH, a DOCKER_GID that is missing, and a WORKER_THREADS that stands under THREADS_MARK are ever written;
-# every other line stays byte for byte.
+# Sourced by deploy-cluster.sh. Reads and writes .env, whose counts a plain `docker compose up -d` keeps. It writes only
+# CPU_WORKERS, GPU_WORKERS, CLUSTER_SIZE, AUTOSCALE_MIN, AUTOSCALE_MAX, the profiles gpu and runner in COMPOSE_PROFILES,
+# AUTH together with runner, a missing DOCKER_GID, and a WORKER_THREADS below THREADS_MARK. All other lines remain
+# unchanged.
 
-readonly THREADS_MARK='# Of ./deploy-cluster.sh: cores / CPU workers. To set your own number, delete this comment too.'
-readonly NEW_ENV='# Settings of the stack; .env.example describes them. ./deploy-cluster.sh writes the counts of workers here.'
+readonly THREADS_MARK='# Set by ./deploy-cluster.sh to cores / CPU workers. To set your own number, delete this comment too.'
+readonly NEW_ENV='# Settings of the stack, described in .env.example. ./deploy-cluster.sh writes the numbers of workers to this file.'
 
-VALUE='' # of the setting that read_env_line found
-read_env_line() { # read_env_line NAME: sets VALUE as Compose reads it, of the last line of .env that sets it; 1 when none does
+VALUE='' # value of the setting that read_env_line found
+read_env_line() { # read_env_line NAME: sets VALUE to the last value in .env, as Compose reads it; fails if the name is not set
   [[ -f .env ]] || return 1
-  # Patterns of bytes: .env may have any.
+  # Compare bytes, because .env can contain any bytes.
   local LC_ALL=C line value found='' names="^[[:blank:]]*(export[[:blank:]]+)?$1[[:blank:]]*=[[:blank:]]*(.*)$"
   while IFS= read -r line || [[ -n $line ]]; do
     [[ ! ${line%$'\r'} =~ $names ]] || value=${BASH_REMATCH[2]} found=yes
@@ -28,20 +28,20 @@ read_env_line() { # read_env_line NAME: sets VALUE as Compose reads it, of the l
   VALUE=$value
 }
 
-setting() { # setting NAME DEFAULT: as Compose resolves ${NAME:-DEFAULT}
+setting() { # setting NAME DEFAULT: print the value that Compose uses for ${NAME:-DEFAULT}
   local value
   if [[ -n ${!1+set} ]]; then value=${!1}; else read_env_line "$1" && value=$VALUE || value=''; fi
   printf '%s\n' "${value:-$2}"
 }
 
-count() { # count NAME DEFAULT: a setting that is a number
+count() { # count NAME DEFAULT: print a numeric setting
   local value
   value=$(setting "$1" "$2")
   number "$1 in .env" "$value" 0 10000
   printf '%s\n' "$value"
 }
 
-with_lines() { # with_lines NAME=VALUE...: .env as it should be, on stdout
+with_lines() { # with_lines NAME=VALUE...: print .env with these values
   LC_ALL=C awk -v mark="$THREADS_MARK" '
     BEGIN {
       for (i = 1; i < ARGC; i++) {
@@ -62,12 +62,12 @@ with_lines() { # with_lines NAME=VALUE...: .env as it should be, on stdout
     }' "$@"
 }
 
-put() { # put NAME=VALUE...: into .env, whole or not at all; not touched when nothing changes
+put() { # put NAME=VALUE...: change .env atomically; an unchanged file is not written
   local target=.env new
   [[ ! -L .env ]] || target=$(readlink -f .env)
   if [[ -n $DRY ]]; then
     printf '# .env: %s\n' "$*"
-    # So that what is printed next is what would be done.
+    # With --dry-run, later commands must be printed with the new values.
     # shellcheck disable=SC2163
     export "$@"
     return
@@ -79,13 +79,13 @@ put() { # put NAME=VALUE...: into .env, whole or not at all; not touched when no
   if cmp -s "$target" "$new"; then rm -f "$new"; else mv -f "$new" "$target"; fi
 }
 
-threads_are_ours() { # nobody set WORKER_THREADS, or this script did
+threads_are_ours() { # true if this script wrote WORKER_THREADS or the setting is missing
   [[ -z ${WORKER_THREADS+set} ]] || return 1
   read_env_line WORKER_THREADS || return 0
   awk -v mark="$THREADS_MARK" 'before == mark && /^WORKER_THREADS=/ { ours = 1 } { before = $0 } END { exit !ours }' .env
 }
 
-lanes_for() { # lanes_for CPU_WORKERS CORES: lanes of each; 0 (all it may use) where a limit or one worker decides
+lanes_for() { # lanes_for CPU_WORKERS CORES: print the lanes per worker; 0 (all usable cores) with a CPU limit or a single worker
   if (($1 < 2)) || [[ $(setting CPU_WORKER_CPUS 0) != 0 ]]; then
     echo 0
   else
@@ -93,7 +93,7 @@ lanes_for() { # lanes_for CPU_WORKERS CORES: lanes of each; 0 (all it may use) w
   fi
 }
 
-profiles_for() { # profiles_for GPU_WORKERS: COMPOSE_PROFILES with or without gpu, other profiles kept
+profiles_for() { # profiles_for GPU_WORKERS: print COMPOSE_PROFILES with or without gpu, keeping other profiles
   local kept='' profile profiles
   profiles=$(setting COMPOSE_PROFILES '')
   for profile in ${profiles//[,[:blank:]]/ }; do
@@ -103,10 +103,10 @@ profiles_for() { # profiles_for GPU_WORKERS: COMPOSE_PROFILES with or without gp
   printf '%s\n' "$kept"
 }
 
-forget_overrides() { # what the environment sets would win over .env now and be gone at the next plain `up`
+forget_overrides() { # variables of the environment would override .env now, but not at the next plain `up`
   local name
   for name in CPU_WORKERS GPU_WORKERS CLUSTER_SIZE; do
-    [[ -z ${!name+set} ]] || note "$name of the environment is not used; counts lie in .env."
+    [[ -z ${!name+set} ]] || note "The environment variable $name is ignored; set it in .env."
     unset "$name"
   done
 }

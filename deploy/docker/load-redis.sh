@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs in a one-off container on the volume of Redis, which is stopped: takes an RDB file on stdin and puts it in place of
-# what is there. With appendonly on, Redis ignores dump.rdb, so a Redis of its own turns the dump into an append-only log
-# in a folder beside the data; that is loaded once as a test, and only then takes the place of the data.
+# Runs in a one-off container on the volume of the stopped Redis, and replaces its data by the RDB file on stdin. With
+# append-only persistence Redis ignores dump.rdb. A temporary Redis therefore converts the dump into an append-only file
+# in a separate folder and loads it once as a test. Only then does the folder replace the data.
 set -eu
 umask 077
 cd "${DATA:-/data}"
@@ -23,7 +23,7 @@ clear_up() {
   exit "$code"
 }
 
-put_back() { # the swap broke off: everything as it was
+put_back() { # the swap was interrupted: restore the previous state
   if [ "$phase" = moving-in ]; then
     find . -mindepth 1 -maxdepth 1 ! -name "$old" ! -name "$old.*" -exec rm -rf {} +
   fi
@@ -35,40 +35,40 @@ ask() { redis-cli -s "$socket" "$@"; }
 
 field() { ask INFO persistence | tr -d '\r' | sed -n "s/^$1://p"; }
 
-start() { # start yes|no: with or without the append-only log
+start() { # start yes|no: start Redis with or without the append-only file
   redis-server --dir "$PWD/$new" --dbfilename dump.rdb --appendonly "$1" --save '' --port 0 --unixsocket "$socket" \
     --loglevel warning >&2 &
   pid=$!
   until [ "$(ask PING 2>/dev/null)" = PONG ]; do
-    kill -0 "$pid" 2>/dev/null || fail "Redis does not load the data; see the lines above"
+    kill -0 "$pid" 2>/dev/null || fail "Redis cannot load the data; see the lines above"
     sleep 0.2
   done
 }
 
 finish() {
   ask SHUTDOWN
-  wait "$pid" || fail "Redis did not end well"
+  wait "$pid" || fail "Redis exited with an error"
   pid=''
 }
 
-writer() { # name and version of the server that wrote the dump, such as redis 8.2.3
+writer() { # print the name and version of the server that wrote the dump, such as redis 8.2.3
   head -c 64 "$new/dump.rdb" | LC_ALL=C tr -cs '[:alnum:].-' ' ' | sed -nE 's/^[A-Z0-9]+ (redis|valkey)-ver ([0-9.]+) .*/\1 \2/p'
 }
 
-check() { # the dump is whole, and this server can read it
+check() { # check that the dump is complete and that this server can read it
   redis-check-rdb "$new/dump.rdb" >"$new/check" && rm "$new/check" && return
   wrote=$(writer)
   [ -z "$wrote" ] || ! grep -qE "Can't handle RDB format|Wrong signature" "$new/check" ||
-    fail "$wrote wrote this dump, and this server, $(redis-server --version | cut -d ' ' -f 1-3), cannot read it." \
+    fail "$wrote wrote this dump, but this server, $(redis-server --version | cut -d ' ' -f 1-3), cannot read it." \
       "Use an image of $wrote or later, in docker-compose.yml or k8s/base/redis.yaml"
   cat "$new/check" >&2
-  fail "this is not a whole RDB file"
+  fail "this is not a complete RDB file"
 }
 
 make_log() {
-  [ "$(ask CONFIG SET appendonly yes)" = OK ] || fail "Redis does not turn its log on"
+  [ "$(ask CONFIG SET appendonly yes)" = OK ] || fail "Redis cannot enable append-only persistence"
   until [ "$(field aof_rewrite_in_progress)$(field aof_rewrite_scheduled)" = 00 ]; do sleep 0.2; done
-  [ "$(field aof_last_bgrewrite_status)" = ok ] || fail "Redis could not write its log; is the disk full?"
+  [ "$(field aof_last_bgrewrite_status)" = ok ] || fail "Redis could not write its append-only file; check whether the disk is full"
 }
 
 swap() {
@@ -77,15 +77,15 @@ swap() {
   phase=moving-in
   find "$new" -mindepth 1 -maxdepth 1 -exec mv {} . \;
   rm -rf "$new" "$old.done"
-  # A rename is the moment from which the new data counts.
+  # This rename is the point at which the new data becomes valid.
   mv "$old" "$old.done"
   rm -rf "$old.done"
 }
 
-# One that was killed between its renames: nobody knows whether Redis ran since, so nothing is thrown away.
+# A restore was killed between its renames. Redis may have been running since then, so no data is deleted.
 if [ -d "$old" ]; then
   mv "$old" "$old.$(date +%s)"
-  printf 'note: an earlier restore was killed; the data before it lies in %s/%s.*\n' "$PWD" "$old" >&2
+  printf 'note: an earlier restore was killed; the previous data is in %s/%s.*\n' "$PWD" "$old" >&2
 fi
 trap clear_up EXIT
 trap 'exit 130' HUP INT TERM
@@ -95,7 +95,7 @@ cat >"$new/dump.rdb"
 check
 start no
 make_log
-# The bytes of artifacts are not in a backup: coordinators take the store that they find, or make one.
+# A backup contains no artifact contents. Coordinators accept an existing artifact store or create one.
 ask DEL ct:filestore >/dev/null
 keys=$(ask DBSIZE)
 finish
@@ -103,7 +103,7 @@ rm -f "$new/dump.rdb"
 start yes
 again=$(ask DBSIZE)
 finish
-# Some may have expired since.
-[ "$again" -gt 0 ] || [ "$keys" -eq 0 ] || fail "of $keys keys $again came back"
+# Some keys may have expired in the meantime.
+[ "$again" -gt 0 ] || [ "$keys" -eq 0 ] || fail "only $again of $keys keys were restored"
 swap
 printf 'keys %s\n' "$keys"

@@ -1,7 +1,7 @@
-"""Figures for ./deploy-cluster.sh report: piped into a coordinator's container, which reaches Prometheus and the API.
+"""Print measurements for ./deploy-cluster.sh report, which pipes this file into a coordinator's container.
 
-Runs there with the image's code: names of metrics come from jobs/metrics.py, those of recording rules from
-prometheus/rules/recording.yml.
+The container can reach Prometheus and the API. Metric names come from jobs/metrics.py of its image; recording rules are
+in prometheus/rules/recording.yml.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ PROMETHEUS = "http://prometheus:9090"
 API = "http://127.0.0.1:3000"
 TOKEN = Path("/run/secrets/cluster_token")
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
-#: Routes that may wait for a job's end: there a long answer is what was asked for.
+#: Routes that wait until a job finishes, excluded from latency because their long responses are intended.
 WAITING = 'route!~"/api/results|/api/jobs/[{]job_id[}](/result|/events)?|/api/events"'
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One line for each series of an expression, with those of its labels that tell the series apart."""
+    """A measurement: one output line per series of a PromQL expression, with the labels that distinguish the series."""
 
     title: str
     expression: str
@@ -64,7 +64,7 @@ SECTIONS: tuple[tuple[str, Sequence[Figure]], ...] = (
     (
         "Throughput",
         (
-            Figure("jobs ended", "kind_outcome:cluster_jobs:rate5m > 0", per_second),
+            Figure("finished jobs", "kind_outcome:cluster_jobs:rate5m > 0", per_second),
             Figure("units", "kind_device:cluster_job_units:rate1m > 0", per_second),
             Figure("leases", "outcome:cluster_leases:rate5m > 0", per_second),
             Figure("API requests", f"sum(rate({metrics.HTTP_REQUESTS.name}[5m]))", per_second),
@@ -80,7 +80,7 @@ SECTIONS: tuple[tuple[str, Sequence[Figure]], ...] = (
         ),
     ),
     (
-        "Utilisation",
+        "Utilization",
         (
             Figure("lanes busy", "device:cluster_lanes_busy:ratio", percent),
             Figure("CPU of a host", f"max by (host) ({metrics.HOST_CPU.name})", percent),
@@ -90,7 +90,7 @@ SECTIONS: tuple[tuple[str, Sequence[Figure]], ...] = (
             Figure("share of Redis' limit", "max(instance:redis_memory_used:ratio)", percent),
         ),
     ),
-    ("Targets that do not answer", (Figure("down", "up == 0", lambda _: "no answer"),)),
+    ("Unreachable scrape targets", (Figure("down", "up == 0", lambda _: "no answer"),)),
 )
 
 
@@ -131,7 +131,7 @@ def alerts() -> Iterator[str]:
         labels, notes = alert["labels"], alert["annotations"]
         yield f"{labels['alertname']} ({labels.get('severity')}) since {alert['activeAt']}: {notes.get('summary')}"
     if not firing:
-        yield "none fires"
+        yield "No alert is firing."
 
 
 def cluster(token: str) -> Iterator[str]:
@@ -145,7 +145,7 @@ def cluster(token: str) -> Iterator[str]:
 
 
 def main() -> None:
-    # Two while one replaces the other.
+    # The file can contain two tokens during a token rotation; use the first.
     token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
     for what, lines in (("The API", cluster(token)), ("Prometheus", format_measurements()), ("Prometheus", alerts())):
         try:

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: report, one text that tells somebody else how the cluster is. Nothing secret stands in it.
+# Sourced by deploy-cluster.sh. The command report, which prints a description of the cluster without secrets.
 
 cmd_report() { # report [FILE]
-  (($# <= 1)) && [[ ${1:-} != -* ]] || wrong "report takes one file, or none for stdout."
+  (($# <= 1)) && [[ ${1:-} != -* ]] || wrong "report accepts at most one file; without one it prints to stdout."
   need_docker
   read_config
   need_own_project
-  [[ $STATE == ours ]] || fail 1 "no containers of this checkout are there." "Start them: ./deploy-cluster.sh docker"
+  [[ $STATE == ours ]] || fail 1 "this checkout has no containers." "Start them: ./deploy-cluster.sh docker"
   if [[ -n $DRY ]]; then
     plan_report "${1:-}"
   elif [[ -z ${1:-} ]]; then
@@ -16,7 +16,7 @@ cmd_report() { # report [FILE]
   fi
 }
 
-plan_report() { # plan_report FILE: the commands that a report reads
+plan_report() { # plan_report FILE: print the commands whose output a report contains
   quoted docker version
   quoted docker stats --no-stream
   quoted docker exec -i COORDINATOR python3 - "< deploy/docker/report.py"
@@ -30,8 +30,8 @@ whole_report() {
   section Versions report_versions
   section Services service_rows
   section Containers report_containers
-  in_coordinator deploy/docker/report.py || printf '\nNo coordinator is healthy, so there are no figures.\n'
-  section 'Error lines of the last 24 hours, the newest 40' report_errors
+  in_coordinator deploy/docker/report.py || printf '\nNo coordinator is healthy, so measurements are missing.\n'
+  section 'Last 40 error lines of the last 24 hours' report_errors
   section 'Configuration' cat "$WORK/config.yml"
 }
 

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: the profile runner, whose token a coordinator makes once it runs.
+# Sourced by deploy-cluster.sh. The profile runner, whose token a running coordinator creates.
 
 readonly RUNNER_SERVICES=(runner-token runner)
 
-wants_runner() { # the profile is on
+wants_runner() { # true if the profile is enabled
   local profiles
   profiles=$(setting COMPOSE_PROFILES '')
   [[ ,${profiles// /}, == *,runner,* ]]
@@ -11,7 +11,7 @@ wants_runner() { # the profile is on
 
 runners() { if wants_runner; then echo 1; else echo 0; fi; }
 
-turn_on_runner() { # a plain `docker compose up` starts it from now on, too
+turn_on_runner() { # enable the profile, so that a plain `docker compose up` also starts the runner
   local profiles
   profiles=$(setting COMPOSE_PROFILES '')
   wants_runner || profiles=${profiles:+$profiles,}runner
@@ -19,32 +19,32 @@ turn_on_runner() { # a plain `docker compose up` starts it from now on, too
   put "COMPOSE_PROFILES=$profiles"
 }
 
-close_api() { # whoever may submit has programs run, so nobody may without a token
+close_api() { # require tokens, because anyone who can submit jobs can run programs
   unset AUTH
   put AUTH=required
 }
 
-start_runner() { # after the coordinators
+start_runner() { # start the runner after the coordinators
   local made=()
   has_service runner || return 0
-  [[ -z $DRY ]] || note "a coordinator makes secrets/runner_token, unless it knows the one that is there."
+  [[ -z $DRY ]] || note "a coordinator creates secrets/runner_token unless the existing token is valid."
   if [[ -z $DRY ]] && renew_token; then made=(--force-recreate); fi
   compose_run up -d --wait --wait-timeout "$START_SECONDS" "${made[@]}" "${RUNNER_SERVICES[@]}"
 }
 
-renew_token() { # writes secrets/runner_token; 1 when the cluster knows the one that is there, with WORKER_LABELS
+renew_token() { # write secrets/runner_token; fails if the existing token is valid and has WORKER_LABELS
   local id
   id=$(cut -d _ -f 2 secrets/runner_token 2>/dev/null) || id=''
-  # Never in a variable, which DEBUG=1 would show.
+  # Not stored in a variable, which DEBUG=1 would print.
   in_coordinator deploy/runner_token.py runner-1 "${id:-none}" "$(setting WORKER_LABELS '')" >"$WORK/runner_token" 2>"$WORK/log" ||
-    fail 1 "no token for the runner could be made: $(tail -n 1 "$WORK/log")" "Then run the same command again."
+    fail 1 "cannot create a token for the runner: $(tail -n 1 "$WORK/log")" "Then run the same command again."
   [[ -s $WORK/runner_token ]] || return 1
-  # As the others: the folder is closed, and the container has a user of its own.
+  # The same mode as other secrets: the folder is closed, and the container has its own user.
   chmod 0644 "$WORK/runner_token"
   mv "$WORK/runner_token" secrets/runner_token
 }
 
-drop_runner() { # of a profile that is off now it would run on
+drop_runner() { # remove the runner, which would keep running after its profile was disabled
   has_service runner || [[ -z $(containers runner)$(containers runner-token) ]] ||
     compose_run --profile runner rm --stop --force "${RUNNER_SERVICES[@]}"
 }

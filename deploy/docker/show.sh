@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: where the cluster is, how it is, and what it says.
+# Sourced by deploy-cluster.sh. Shows the addresses, the status and the logs of the cluster.
 
 # -- addresses --------------------------------------------------------------------------------------------------------
 
-address() { # address PORT_NAME DEFAULT: the URL of a published port
+address() { # address PORT_NAME DEFAULT: print the URL of a published port
   local host port
   host=$(listen_host)
   [[ $host != *:* ]] || host="[$host]"
@@ -11,7 +11,7 @@ address() { # address PORT_NAME DEFAULT: the URL of a published port
   printf 'http://%s%s\n' "$host" "$([[ $port == 80 ]] || printf ':%s' "$port")"
 }
 
-each_url() { # lines of name and URL of what is published
+each_url() { # print the name and URL of each published service
   printf 'pages %s\napi %s\n' "$(address HTTP_PORT 80)" "$(address COORDINATOR_PORT 3000)"
   ! has_service grafana || printf 'grafana %s\n' "$(address GRAFANA_PORT 3001)"
   ! has_service prometheus || printf 'prometheus %s\n' "$(address PROMETHEUS_PORT 9091)"
@@ -19,7 +19,7 @@ each_url() { # lines of name and URL of what is published
 
 has_token() { grep -q '[^[:space:]]' secrets/cluster_token 2>/dev/null; }
 
-token_command() { # prints a token; while one replaces the other, the file has both, and this prints the last
+token_command() { # print a command that prints the token; during a rotation the file has two tokens, and the last one is used
   if [[ $(tr , ' ' <secrets/cluster_token | wc -w) -gt 1 ]]; then
     printf 'grep -oE "[^[:space:],]+" secrets/cluster_token | tail -n 1'
   else
@@ -34,7 +34,7 @@ tell_up() {
   say ""
   say "The cluster is up: $(counted "$(setting CPU_WORKERS 1)" "CPU worker"), $(counted "$(setting GPU_WORKERS 0)" "GPU worker")."
   say "  Pages and API  $pages"
-  say "  API alone      $(address COORDINATOR_PORT 3000)"
+  say "  API only       $(address COORDINATOR_PORT 3000)"
   ! has_service grafana || say "  Grafana        $(address GRAFANA_PORT 3001)    user admin, password in secrets/grafana_admin_password"
   ! has_service prometheus || say "  Prometheus     $(address PROMETHEUS_PORT 9091)"
   ! has_token || say "  API calls need the token in secrets/cluster_token"
@@ -47,7 +47,7 @@ tell_up() {
 
 # -- status -----------------------------------------------------------------------------------------------------------
 
-in_coordinator() { # in_coordinator SCRIPT ARGUMENT...: runs a Python script in a replica; 1 when none serves
+in_coordinator() { # in_coordinator SCRIPT ARGUMENT...: run a Python script in a coordinator; fails if none is serving
   local id
   id=$(running_id coordinator)
   [[ -n $id ]] || return 1
@@ -63,12 +63,12 @@ status_of_all() { # status_of_all [--json]
   fi
 }
 
-about_other() { # says what of Docker cannot be shown
+about_other() { # report why Docker containers cannot be shown
   case $STATE in
     other) note "containers of the project $PROJECT belong to another checkout: $FOLDER" ;;
-    # Who never started containers here is not bothered.
-    away) [[ ! -f secrets/redis_password ]] || note "no Docker engine answers, so this checkout's containers are not shown. Start it: sudo systemctl start docker" ;;
-    forbidden) note "Docker was not asked: this user may not talk to it. Containers show with: sudo ./deploy-cluster.sh ..." ;;
+    # Say nothing if this checkout never started containers.
+    away) [[ ! -f secrets/redis_password ]] || note "The Docker engine does not answer, so this checkout's containers are not shown. Start it: sudo systemctl start docker" ;;
+    forbidden) note "This user has no access to Docker, so containers are not shown. Run: sudo ./deploy-cluster.sh ..." ;;
   esac
 }
 
@@ -86,7 +86,7 @@ status_text() {
   exit "$code"
 }
 
-docker_status() { # 1 when something is not healthy
+docker_status() { # fails if a service is not healthy
   printf 'Docker project %s\n\n' "$PROJECT"
   service_rows | awk 'BEGIN { printf "%-16s %-8s %s\n", "SERVICE", "READY", "STATE" } { printf "%-16s %-8s %s\n", $1, $2 "/" $3, $4 }'
   printf '\n'
@@ -96,9 +96,9 @@ docker_status() { # 1 when something is not healthy
   all_ready
 }
 
-why_silent() { # what to do when the API does not answer
+why_silent() { # print advice for an API that does not answer
   if ! any_running; then
-    printf 'It is stopped. Start it: ./deploy-cluster.sh docker\n'
+    printf 'The cluster is stopped. Start it: ./deploy-cluster.sh docker\n'
   elif [[ -z $(running_id redis) ]]; then
     printf 'The API does not answer, and redis is not ready. See: ./deploy-cluster.sh logs redis. Start it: ./deploy-cluster.sh docker\n'
   else
@@ -106,7 +106,7 @@ why_silent() { # what to do when the API does not answer
   fi
 }
 
-service_rows() { # lines of service, ready, wanted, states: what is wanted and what is there
+service_rows() { # print service, ready replicas, desired replicas and states of each service
   local service ready states wanted
   local -A have=()
   read_replicas
@@ -160,7 +160,7 @@ cmd_logs() { # logs [SERVICE] [-f] [--docker|--local]
       -f | --follow) follow=yes ;;
       --docker | --local) where=${1#--} ;;
       -*) wrong "logs has no option '$1'." ;;
-      *) if [[ -z $service ]]; then service=$1; else wrong "logs takes one service, or none for all."; fi ;;
+      *) if [[ -z $service ]]; then service=$1; else wrong "logs accepts at most one service; without one it prints all logs."; fi ;;
     esac
     shift
   done
@@ -173,7 +173,7 @@ local_logs() { compgen -G '.cluster/logs/*.log' || true; }
 
 where_logs_are() {
   if [[ $STATE == ours && -n $(local_logs) ]] && local_runs; then
-    fail 2 "a local cluster and containers are here." "Say which: ./deploy-cluster.sh logs --docker, or --local"
+    fail 2 "this checkout has a local cluster and containers." "Choose one: ./deploy-cluster.sh logs --docker, or --local"
   elif [[ $STATE == ours ]]; then
     echo docker
   elif [[ -n $(local_logs) ]]; then
@@ -181,13 +181,13 @@ where_logs_are() {
     echo local
   else
     about_other
-    fail 1 "nothing has run here yet." "Start something: ./deploy-cluster.sh local, docker or kubernetes" \
-      "One on Kubernetes that another checkout started: ./deploy-cluster.sh logs --context NAME"
+    fail 1 "this checkout has not started a cluster yet." "Start one: ./deploy-cluster.sh local, docker or kubernetes" \
+      "For a cluster on Kubernetes that another checkout started: ./deploy-cluster.sh logs --context NAME"
   fi
 }
 
 logs_of_docker() { # logs_of_docker SERVICE FOLLOW
-  [[ $STATE == ours ]] || fail 1 "no containers of this checkout are there." "Start them: ./deploy-cluster.sh docker"
+  [[ $STATE == ours ]] || fail 1 "this checkout has no containers." "Start them: ./deploy-cluster.sh docker"
   local known arguments=(logs --tail 200)
   known=$(containers | awk '{ print $2 }' | sort -u)
   if [[ -n $1 ]] && ! grep -qx -- "$1" <<<"$known"; then
@@ -202,7 +202,7 @@ logs_of_docker() { # logs_of_docker SERVICE FOLLOW
 logs_of_local() { # logs_of_local PROGRAM FOLLOW
   local files=() file=.cluster/logs/$1.log
   mapfile -t files < <(local_logs)
-  ((${#files[@]})) || fail 1 "no local cluster has run here yet." "Start one: ./deploy-cluster.sh local"
+  ((${#files[@]})) || fail 1 "this checkout has not started a local cluster yet." "Start one: ./deploy-cluster.sh local"
   if [[ -n $1 && ! -f $file ]]; then
     wrong "there is no program '$1'; there are: $(basename -s .log "${files[@]}" | paste -sd ' ' -)."
   fi

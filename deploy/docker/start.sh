@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: docker and scale.
+# Sourced by deploy-cluster.sh. The commands docker and scale.
 
 # -- docker -----------------------------------------------------------------------------------------------------------
 
@@ -12,7 +12,7 @@ cmd_docker() { # docker [N [G]] [--runner]
       *) numbers+=("$word") ;;
     esac
   done
-  ((${#numbers[@]} <= 2)) || wrong "docker takes two numbers: workers in all, and how many of them use a GPU."
+  ((${#numbers[@]} <= 2)) || wrong "docker accepts two numbers: all workers, and GPU workers among them."
   start_docker "$runner" "${numbers[@]}"
 }
 
@@ -43,7 +43,7 @@ start_docker() { # start_docker RUNNER [N [G]]
 check_counts() { # check_counts WORKERS GPU_WORKERS
   number "the number of workers" "$1" 1 "$MOST_WORKERS"
   number "the number of GPU workers" "$2" 0 "$MOST_WORKERS"
-  (($2 <= $1)) || wrong "$2 GPU workers are more than $(counted "$1" worker) in all; \`docker 5 2\` is 3 CPU workers and 2 GPU workers."
+  (($2 <= $1)) || wrong "$2 GPU workers exceed the total of $(counted "$1" worker); \`docker 5 2\` starts 3 CPU workers and 2 GPU workers."
 }
 
 preflight() { # preflight WORKERS GPU_WORKERS
@@ -67,7 +67,7 @@ build() {
     quoted "${COMPOSE[@]}" build
     return
   fi
-  say "Building images (minutes at first, seconds when nothing changed) ..."
+  say "Building images (minutes the first time, seconds if nothing changed) ..."
   "${COMPOSE[@]}" build >"$WORK/log" 2>&1 </dev/null && return
   local code=$?
   tail -n 20 "$WORK/log" | redacted >&2
@@ -93,7 +93,7 @@ cmd_scale() { # scale N [--gpu G]
     case $1 in
       --gpu) gpus=${2:-none} && shift ;;
       -*) wrong "scale has no option '$1'." ;;
-      *) if [[ -z $all ]]; then all=$1; else wrong "scale takes one number: workers in all."; fi ;;
+      *) if [[ -z $all ]]; then all=$1; else wrong "scale accepts one number: the total number of workers."; fi ;;
     esac
     (($# == 0)) || shift
   done
@@ -106,7 +106,7 @@ scale_to() { # scale_to WORKERS GPU_WORKERS
   need_docker
   read_config
   need_own_project
-  any_running coordinator || fail 1 "no cluster of this checkout runs in Docker." "Start one: ./deploy-cluster.sh docker $1 $2"
+  any_running coordinator || fail 1 "no cluster of this checkout is running in Docker." "Start one: ./deploy-cluster.sh docker $1 $2"
   check_gpus "$1" "$2"
   alone
   write_counts $(($1 - $2)) "$2"
@@ -115,7 +115,7 @@ scale_to() { # scale_to WORKERS GPU_WORKERS
   drop_gpu_workers
   compose_run up -d --no-recreate --wait --wait-timeout "$START_SECONDS" "${WORKERS[@]}"
   need_good "${WORKERS[@]}"
-  # They show how many workers are wanted.
+  # Coordinators report the number of desired workers.
   roll coordinator
   [[ -n $DRY ]] || tell_scaled "$1" "$2"
 }
@@ -126,6 +126,6 @@ tell_scaled() { # tell_scaled WORKERS GPU_WORKERS
   lanes=$(setting WORKER_THREADS 0)
   cores=$(engine_cores)
   if threads_are_ours && [[ $lanes != "$(lanes_for $(($1 - $2)) "$cores")" ]]; then
-    note "CPU workers keep their lanes (${lanes/#0/all cores}); ./deploy-cluster.sh docker $1 $2 shares the $cores cores anew."
+    note "CPU workers keep their number of lanes (${lanes/#0/all cores}). To distribute the $cores cores again, run ./deploy-cluster.sh docker $1 $2."
   fi
 }

@@ -1,4 +1,4 @@
-"""State of the cluster from a coordinator; ./deploy-cluster.sh status pipes this into one as `python3 - json|text`."""
+"""Print the cluster's status. ./deploy-cluster.sh status pipes this file into a coordinator: `python3 - json|text`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ask(url: str, token: str) -> Any:
 
 
 def format_counts(counts: Mapping[str, int]) -> str:
-    """`2 idle, 1 busy`; what is zero is left out."""
+    """Format nonzero counts, for example as `2 idle, 1 busy`."""
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
 
 
@@ -42,23 +42,23 @@ def format_lines(status: Mapping[str, Any]) -> list[str]:
     waiting = ", ".join(f"{name} {jobs}" for name, jobs in status["queues"].items())
     desired = ", ".join(f"{count} {device}" for device, count in status.get("desired_workers", {}).items())
     return [
-        f"workers    {workers['live']} live{f' of {wanted} wanted' if wanted else ''}; {'; '.join(devices) or 'none'}",
+        f"workers    {workers['live']} live{f' of {wanted} desired' if wanted else ''}; {'; '.join(devices) or 'none'}",
         *([f"desired    {desired}"] if desired else []),
         f"lanes      {status['lanes']}",
         f"jobs       {format_counts(status['jobs'])}",
         f"queues     {waiting or 'empty'}; oldest wait {status['oldest_wait_seconds']:.0f} s",
-        f"speed      {', '.join(speeds) or 'nothing runs'}",
+        f"speed      {', '.join(speeds) or 'no job is running'}",
         f"version    {status['version']}",
     ]
 
 
 def main() -> int:
-    # Two while one replaces the other.
+    # The file can contain two tokens during a token rotation; use the first.
     token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
     try:
         status = ask("http://127.0.0.1:3000/api/status", token)
     except (httpx.HTTPError, OSError, ValueError) as error:
-        print(f"the API does not answer: {error}", file=sys.stderr)
+        print(f"The API does not answer: {error}", file=sys.stderr)
         return 1
     print(json.dumps(status, separators=(",", ":")) if sys.argv[1:] == ["json"] else "\n".join(format_lines(status)))
     return 0

@@ -1,29 +1,30 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: what is said, and what is run. Chatter goes to stderr, data to stdout. Runs on bash 3.2.
+# Sourced by deploy-cluster.sh. Prints messages and runs commands, with messages on stderr and data on stdout. Runs on
+# bash 3.2.
 
 DRY=''
 
-paint() { # paint NUMBER TEXT: in colour on a terminal
+paint() { # paint NUMBER TEXT: print text in color on a terminal
   if [[ -t 2 && -z ${NO_COLOR:-} ]]; then printf '\033[%sm%s\033[0m' "$1" "$2"; else printf '%s' "$2"; fi
 }
 
 say() { printf '%s\n' "$*" >&2; }
 
-counted() { # counted NUMBER THING: 1 CPU worker, 2 CPU workers
+counted() { # counted NUMBER THING: print `1 CPU worker` or `2 CPU workers`
   printf '%s %s' "$1" "$2"
   (($1 == 1)) || printf s
 }
 
 note() { say "$(paint 33 note:) $*"; }
 
-complain() { # complain WHAT [LINE...]: what and why, then what to do
+complain() { # complain WHAT [LINE...]: print an error and advice
   say "$(paint 31 error:) $1"
   shift
   local line
   for line in "$@"; do say "  $line"; done
 }
 
-end_said() { # what ends this script has been said: nobody adds to it
+end_said() { # suppress the message of the ERR trap, because the reason for the exit was printed
   trap - ERR
   [[ -z ${WORK:-} ]] || : >"$WORK/said"
 }
@@ -36,7 +37,7 @@ fail() { # fail CODE WHAT [LINE...]
   exit "$code"
 }
 
-wrong() { # wrong WHAT: a usage error
+wrong() { # wrong WHAT: exit with a usage error
   end_said
   complain "$*"
   say "See: ./deploy-cluster.sh help"
@@ -49,7 +50,7 @@ number() { # number WHAT VALUE LOW HIGH
   fi
 }
 
-quoted() { # quoted COMMAND...: as one can paste it
+quoted() { # quoted COMMAND...: print a command with shell quoting
   local word line='' plain='^[A-Za-z0-9_@%+=:,./-]+$'
   for word in "$@"; do
     [[ $word =~ $plain ]] || word="'${word//\'/\'\\\'\'}'"
@@ -58,17 +59,17 @@ quoted() { # quoted COMMAND...: as one can paste it
   printf '%s\n' "${line# }"
 }
 
-run() { # run COMMAND...: with --dry-run it is only printed
+run() { # run COMMAND...: run a command, or print it with --dry-run
   if [[ -n $DRY ]]; then quoted "$@"; else "$@"; fi
 }
 
-run_last() { # run_last COMMAND...: in place of this script
+run_last() { # run_last COMMAND...: replace this script by a command
   if [[ -n $DRY ]]; then quoted "$@"; else exec "$@"; fi
 }
 
-sure() { # sure YES QUESTION: yes, or the user says so; nobody to ask: exit code 2
+sure() { # sure YES QUESTION: ask for confirmation unless YES is set; exit code 2 without a terminal
   [[ -z $1 && -z $DRY ]] || return 0
-  [[ -t 0 ]] || fail 2 "this must be confirmed, and there is no terminal to ask." "Give --yes to go on without a question."
+  [[ -t 0 ]] || fail 2 "this command needs a confirmation, but stdin is not a terminal." "Use --yes to confirm."
   local answer
   read -r -p "$2 [y/N] " answer || true
   [[ $answer == [yY] || $answer == [yY][eE][sS] ]] || fail 1 "not confirmed; nothing was changed."

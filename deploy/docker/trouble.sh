@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: what a failed docker command meant, and what to do.
+# Sourced by deploy-cluster.sh. Explains failures of Docker commands and what to do.
 
-compose_run() { # compose_run ARGUMENT...: its output goes to stderr; a failure is explained and ends this script
+compose_run() { # compose_run ARGUMENT...: run Compose with output on stderr; explain a failure and exit
   if [[ -n $DRY ]]; then
     quoted "${COMPOSE[@]}" "$@"
     return
@@ -13,7 +13,7 @@ compose_run() { # compose_run ARGUMENT...: its output goes to stderr; a failure 
 
 said() { grep -qiE -- "$1" "$WORK/log"; }
 
-explain() { # explain CODE ARGUMENT...: of a Compose command that failed; its output lies in $WORK/log
+explain() { # explain CODE ARGUMENT...: explain a failed Compose command, whose output is in $WORK/log
   (($1 != 130)) || exit 130
   about_devices
   about_ports
@@ -25,34 +25,34 @@ explain() { # explain CODE ARGUMENT...: of a Compose command that failed; its ou
 
 about_devices() {
   ! said 'could not select device driver' || fail 3 \
-    "Docker cannot hand out GPUs: the NVIDIA container toolkit is missing, or Docker was not told of it." \
+    "Docker cannot use GPUs: the NVIDIA container toolkit is missing or not configured in Docker." \
     "Install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker" \
     "Without GPU workers: ./deploy-cluster.sh docker N 0"
   ! said 'nvidia-container-cli|CDI device' || fail 3 \
-    "the GPU could not be given to a container: $(grep -iE 'nvidia-container-cli|CDI device' "$WORK/log" | tail -n 1)" \
-    "Does 'nvidia-smi' work here? Without GPU workers: ./deploy-cluster.sh docker N 0"
+    "Docker could not attach the GPU to a container: $(grep -iE 'nvidia-container-cli|CDI device' "$WORK/log" | tail -n 1)" \
+    "Check that 'nvidia-smi' works. Without GPU workers: ./deploy-cluster.sh docker N 0"
 }
 
 about_ports() {
   local line
-  ! said 'cannot expose privileged port' || fail 6 "this Docker engine may not open ports below 1024 (it runs without root)." \
+  ! said 'cannot expose privileged port' || fail 6 "this Docker engine cannot open ports below 1024, because it runs without root." \
     "Set HTTP_PORT=8080 in .env, then run the same command again."
   line=$(grep -iE 'port is already allocated|address already in use|ports are not available' "$WORK/log" | tail -n 1) || return 0
-  fail 6 "a port is taken: $line" \
-    "Choose others in .env: HTTP_PORT, COORDINATOR_PORT, GRAFANA_PORT, PROMETHEUS_PORT. Who has one: sudo ss -ltnp"
+  fail 6 "a port is in use: $line" \
+    "Choose others in .env: HTTP_PORT, COORDINATOR_PORT, GRAFANA_PORT, PROMETHEUS_PORT. List programs with ports: sudo ss -ltnp"
 }
 
 about_room() {
   ! said 'no space left on device' || fail 1 "the disk is full." \
-    "See what can go: docker system df, docker system prune; then run the same command again."
+    "Free some space (docker system df, docker system prune), then run the same command again."
 }
 
 about_images() {
   said 'pull access denied|failed to resolve|failed to do request|error getting credentials|TLS handshake|no such host|server misbehaving|registry.*(timeout|refused|canceled)|Client\.Timeout|i/o timeout|manifest( .*)? not found|manifest unknown|toomanyrequests|load metadata for' ||
     return 0
-  fail 1 "an image could not be fetched: $(grep -iE 'denied|resolve|timeout|no such host|refused|not found|unknown|toomany|metadata' "$WORK/log" | tail -n 1)" \
-    "A registry must be reached once. Without one: sudo deploy/base-images.sh makes the base images from Debian packages; see" \
-    "docs/docker.md. Then run the same command again."
+  fail 1 "Docker could not pull an image: $(grep -iE 'denied|resolve|timeout|no such host|refused|not found|unknown|toomany|metadata' "$WORK/log" | tail -n 1)" \
+    "The first start needs an image registry. Without a registry, build the base images from Debian packages:" \
+    "sudo deploy/base-images.sh (see docs/docker.md). Then run the same command again."
 }
 
 about_health() {

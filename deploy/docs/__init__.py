@@ -1,1 +1,1 @@
-"""The documentation site: hooks of MkDocs that add the generated reference, and make pages work without other hosts."""
+"""The documentation site: MkDocs hooks that add the generated reference and make pages work without other hosts."""

@@ -1,4 +1,4 @@
-"""The reference of the `cluster` command, from its Typer application."""
+"""Generate the reference of the `cluster` command from its Typer application."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS = "The subcommands are the kinds that the cluster offers, and their optio
 
 
 def render() -> str:
-    """Return the page."""
+    """Return the reference page as Markdown."""
     root: Any = typer.main.get_command(app)
     context: Any = typer.Context(root, info_name="cluster")
     names = sorted(root.commands)
@@ -58,7 +58,7 @@ def _options(command: Any, context: Any) -> str:
 
 
 def _epilog(command: Any) -> str:
-    """Return what follows the options of a command's help, in which \\b begins preformatted text."""
+    r"""Return the text after the options of a command's help, without the \b marks before preformatted paragraphs."""
     if not command.epilog:
         return ""
     return "```text\n" + re.sub(r"^\x08\n", "", command.epilog.strip("\n"), flags=re.MULTILINE) + "\n```\n"

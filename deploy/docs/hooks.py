@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: https://www.mkdocs.org/user-guide/configuration/#hooks. mkdocs.yml names this file."""
+"""MkDocs hooks, which mkdocs.yml loads. See https://www.mkdocs.org/user-guide/configuration/#hooks."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from mkdocs.structure.pages import Page
 from deploy.docs import command_reference, http_reference, inline_scripts, links, metric_reference, setting_reference
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Pages outside docs/ that belong to the site.
+#: Patterns of pages outside docs/ that are part of the site.
 _READMES = ("engines/*/README.md", "jobs/kinds/*/README.md", "nginx/README.md", "web/README.md", "tests/*/README.md")
 _HTTP = "reference/http"
-#: In docs/settings.md: where the tables of settings are inserted.
+#: Placeholder in docs/settings.md for the tables of settings.
 _SETTINGS = "<!-- generated: settings -->"
-#: Bytes from which a file is compressed.
+#: Minimum size in bytes of files that are compressed.
 _COMPRESSED_FROM = 1000
-#: The servers have an error page, and no address is known under which search engines could index the site.
+#: Files that are deleted: coordinators have their own error page, and search engines do not index the site.
 _UNUSED = ("404.html", "sitemap.xml", "sitemap.xml.gz")
 _TEXTS = {".css", ".html", ".js", ".json", ".svg", ".xml"}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """List a page for each domain of the HTTP API in the navigation."""
+    """Add one page per domain of the HTTP API to the navigation."""
     pages = [{name.capitalize(): f"{_HTTP}/{name}.md"} for name in http_reference.render(ROOT)]
     _expand(config.nav, f"{_HTTP}/index.md", pages)
     return config
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the generated reference, and the READMEs that belong to the site."""
+    """Add the generated reference and the READMEs to the site."""
     for name, text in references().items():
         files.append(File.generated(config, name, content=text))
     for path in readmes():
@@ -43,7 +43,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Insert the tables of settings, and rewrite links to files of the checkout."""
-    # The page in the checkout is an introduction, and links to it are valid there.
+    # The page in the checkout only has an introduction, so that links to it are valid there.
     markdown = markdown.replace(_SETTINGS, setting_reference.render(ROOT)) if _SETTINGS in markdown else markdown
     return links.rewrite(markdown, _in_checkout(page.file), ROOT, {_in_checkout(each) for each in files})
 
@@ -53,7 +53,7 @@ def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
 
 
 def on_post_build(*, config: MkDocsConfig) -> None:
-    """Remove pages that no server sends, and compress files for coordinators, which serve them as they are."""
+    """Delete unused pages, and compress files, which coordinators serve in compressed form."""
     site = Path(config.site_dir)
     for name in _UNUSED:
         (site / name).unlink(missing_ok=True)
@@ -63,7 +63,7 @@ def on_post_build(*, config: MkDocsConfig) -> None:
 
 
 def references() -> dict[str, str]:
-    """Return the generated pages by their path in the site."""
+    """Return the generated pages, keyed by their path in the site."""
     return {
         "reference/cluster.md": command_reference.render(),
         "reference/metrics.md": metric_reference.render(),
@@ -80,7 +80,7 @@ def _in_checkout(file: File) -> str:
 
 
 def _expand(entries: Any, page: str, pages: list[dict[str, str]]) -> None:
-    """Replace the entry of one page in the navigation by entries of several, at any depth."""
+    """Replace the entry of one page in the navigation, at any depth, by several entries."""
     for each in entries if isinstance(entries, list) else ():
         for title, value in each.items() if isinstance(each, dict) else ():
             if value == page:

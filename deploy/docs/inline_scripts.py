@@ -1,4 +1,4 @@
-"""Inline scripts of pages as files: the Content-Security-Policy allows no inline scripts."""
+"""Move inline scripts of HTML pages into files, because the Content-Security-Policy forbids inline scripts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from posixpath import dirname, relpath
 
-#: A script without attributes; one with a type holds data.
+#: A script without attributes. A script with a `type` attribute contains data.
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 FOLDER = "assets/inline"
 
 
 def extract(html: str, page: str, site: Path) -> str:
-    """Return the HTML with each inline script replaced by a script of a file, which is written to the site."""
+    """Write each inline script to a file of the site, and return the HTML with references to these files."""
 
     def replace(found: re.Match[str]) -> str:
         name = f"{FOLDER}/{hashlib.sha256(found[1].encode()).hexdigest()[:16]}.js"

@@ -1,4 +1,4 @@
-"""Links of pages to files of the checkout, as links within the site."""
+"""Rewrite links to files of the checkout as links within the documentation site."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from posixpath import dirname, normpath, relpath
 
-#: Fenced code, in which nothing is a link.
+#: A fenced code block, in which links are ignored.
 _FENCED = re.compile(r"(^ *```.*?^ *```)", re.MULTILINE | re.DOTALL)
-#: A link or an image to another file, with its text and its target.
+#: A link or image with the path of another file.
 _LINK = re.compile(
     r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]"
     r"\((?![a-z]+:|#|/)(?P<path>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)"
 )
-#: Pages of this folder are at the root of the site; other files have the same path in the site as in the checkout.
+#: Folder whose pages are at the root of the site. Other files have the same path in the site and the checkout.
 _DOCS = "docs/"
 
 
 def rewrite(text: str, source: str, root: Path, pages: Collection[str]) -> str:
     """Return the Markdown of a page with links that work in the site.
 
-    `source` is the path of the page in the checkout, and `pages` holds the paths of all files of the site. A link
-    to another file of the checkout, such as a module, becomes its text.
+    `source` is the path of the page in the checkout, and `pages` contains the paths of all files of the site. A link to
+    another file of the checkout, such as a module, is replaced by its text.
     """
 
     def replace(found: re.Match[str]) -> str:

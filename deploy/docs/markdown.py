@@ -1,4 +1,4 @@
-"""Markdown of the generated pages."""
+"""Helpers that format Markdown for the generated pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(headings: Sequence[str], records: Iterable[Sequence[str]]) -> str:
-    """Return a table, or nothing if there are no records."""
+    """Return a Markdown table, or "" if there are no records."""
     rows = [*records]
     if not rows:
         return ""
@@ -20,7 +20,7 @@ def cell(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Return text in which no character outside `code` is read as HTML or as emphasis."""
+    """Escape characters that Markdown would read as HTML or emphasis, except inside `code`."""
     parts = text.split("`")
     return "`".join(part if index % 2 else re.sub(r"([<>*])", r"\\\1", part) for index, part in enumerate(parts))
 

@@ -1,4 +1,4 @@
-"""The reference of settings, from the fields of their Pydantic models and the comments above these."""
+"""Generate the reference of settings from the fields of their Pydantic models and the comments above the fields."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _COMPOSE = """\
 Only Docker Compose reads these variables.
 
 """
-#: A field with the lines of the comment above it.
+#: A field and the lines of the comment above it.
 _FIELD = re.compile(r"(?P<comment>(?:^ {4}#: .*\n)+)^ {4}(?P<field>[a-z]\w*): ", re.MULTILINE)
-#: A page of docs/ that a comment mentions. docs/settings.md links to it.
+#: Path of a documentation page in a comment, which becomes a link.
 _PAGE = re.compile(r"\bdocs/([\w/-]+\.md(?:#[\w-]+)?)")
-#: Variables of a file of Compose, with their defaults.
+#: Variables in a Compose file, with their defaults.
 _VARIABLE = re.compile(r"\$\{([A-Z_]+):?-?([^}]*)\}")
 
 
 def render(root: Path) -> str:
-    """Return the tables of docs/settings.md. `root` is the checkout."""
+    """Return the tables of docs/settings.md. `root` is the path of the checkout."""
     fields = Settings.model_fields | client.Settings.model_fields
     texts = comments(root / "threads_cluster/settings.py") | comments(root / "jobs/settings.py")
     records = [
@@ -58,7 +58,7 @@ def _meaning(name: str, field: FieldInfo, comment: str) -> str:
 
 
 def comments(source: Path) -> dict[str, str]:
-    """Return the comment above each field of a class of settings."""
+    """Return the comment above each field of a settings class, keyed by field name."""
     return {
         each["field"]: " ".join(line.strip().removeprefix("#: ") for line in each["comment"].splitlines())
         for each in _FIELD.finditer(source.read_text())

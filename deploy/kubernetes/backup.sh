@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: backup and restore of a cluster on Kubernetes. Everything that lasts lies in Redis.
+# Sourced by deploy-cluster.sh. Backup and restore on Kubernetes, where Redis contains all persistent data.
 
 kube_backup() { # backup FILE
   local file
   file=$(backup_path "$@")
   need_deployed
   [[ -n $(ready_pod redis) ]] ||
-    fail 1 "Redis is not ready, so there is nothing to copy from." "See: ./deploy-cluster.sh status"
+    fail 1 "Redis is not ready, so its data cannot be copied." "See: ./deploy-cluster.sh status"
   if [[ -n $DRY ]]; then
     quoted "${KUBECTL[@]}" exec --stdin redis-0 -- sh -s "< deploy/docker/dump-redis.sh"
     quoted tar -czf "$file" manifest.json dump.rdb
@@ -16,7 +16,7 @@ kube_backup() { # backup FILE
   PROJECT=$NAMESPACE
   k exec --stdin redis-0 -- sh -s <deploy/docker/dump-redis.sh >"$WORK/dump.rdb" 2>"$WORK/log" || {
     redacted <"$WORK/log" >&2
-    fail 1 "Redis could not be copied; see the lines above." "See: ./deploy-cluster.sh logs redis"
+    fail 1 "copying Redis failed; see the lines above." "See: ./deploy-cluster.sh logs redis"
   }
   write_backup "$file"
 }
@@ -29,8 +29,8 @@ kube_restore() { # restore FILE [--yes]
   open_backup "$(from_caller "$file")"
   need_deployed
   [[ -z $(k get statefulset sentinel --ignore-not-found --output name) ]] || need_one_redis
-  say "This replaces every job and result in namespace $NAMESPACE by those of $file" \
-    "(made $(in_manifest made), $(in_manifest keys) keys)."
+  say "This replaces all jobs and results in namespace $NAMESPACE by those of $file" \
+    "(created $(in_manifest made), $(in_manifest keys) keys)."
   sure "$yes" "Replace them?"
   deployed_tags
   as_before
@@ -40,10 +40,10 @@ kube_restore() { # restore FILE [--yes]
   load_into_volume || undo_kube_restore
   apply
   [[ -n $DRY ]] || say "Restored $(sed -n 's/^keys //p' "$WORK/loaded") keys."
-  [[ -n $DRY ]] || say "Tokens that were revoked since the backup are valid again: look at cluster token list."
+  [[ -n $DRY ]] || say "Tokens that were revoked after the backup are valid again; check them with cluster token list."
 }
 
-load_into_volume() { # in a pod on the volume of Redis, which is stopped
+load_into_volume() { # load the dump in a temporary pod on the volume of the stopped Redis
   if [[ -n $DRY ]]; then
     quoted "${KUBECTL[@]}" apply --filename RESTORE_POD
     quoted "${KUBECTL[@]}" exec --stdin redis-restore -- sh -s "< dump.rdb"
@@ -58,7 +58,7 @@ load_into_volume() { # in a pod on the volume of Redis, which is stopped
   return "$code"
 }
 
-restore_pod() { # as hardened as that of Redis, which it stands in for
+restore_pod() { # print the manifest of the temporary pod, which is hardened like the Redis pod
   cat <<TEXT
 apiVersion: v1
 kind: Pod
@@ -83,9 +83,9 @@ spec:
 TEXT
 }
 
-undo_kube_restore() { # the old data was not touched: go on with it
+undo_kube_restore() { # the old data is unchanged, so start the cluster with it again
   redacted <"$WORK/log" | tail -n 20 >&2
-  complain "the backup could not be loaded; see the lines above." "The data is as it was; starting it again."
+  complain "loading the backup failed; see the lines above." "The data was not changed; starting the cluster again."
   apply
-  fail 1 "nothing was restored; the cluster runs with the data that it had."
+  fail 1 "nothing was restored; the cluster is running with its previous data."
 }

@@ -1,42 +1,42 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: stop and cleanup of a cluster on Kubernetes.
+# Sourced by deploy-cluster.sh. The commands stop and cleanup on Kubernetes.
 
 kube_stop() {
-  (($# == 0)) || wrong "stop takes no options."
+  (($# == 0)) || wrong "stop accepts no options."
   need_deployed
   stop_workloads
-  [[ -n $DRY ]] || say "Stopped. Redis' volume keeps jobs and results; start again: ./deploy-cluster.sh kubernetes"
+  [[ -n $DRY ]] || say "Stopped. Jobs and results remain in the volume of Redis. Start again: ./deploy-cluster.sh kubernetes"
 }
 
-stop_workloads() { # those first that write, so that Redis ends with all they had to say
+stop_workloads() { # stop writers before Redis, so that Redis receives their last writes
   local rest
   stop_runners
   run_k scale deployment --selector "$PART_OF=threads-cluster" --replicas 0
   [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name in (coordinator, cpu-worker, gpu-worker)' ||
-    fail 4 "workers and coordinators have not ended within $START_SECONDS s." "See: kubectl get pods --namespace $NAMESPACE"
+    fail 4 "workers and coordinators did not stop within $START_SECONDS s." "See: kubectl get pods --namespace $NAMESPACE"
   rest=$(workloads | awk '$1 == "StatefulSet" && $2 != "runner" { print $2 }' | paste -sd ' ' -)
   # shellcheck disable=SC2086  # names without blanks
   run_k scale statefulset $rest --replicas 0
   [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name=redis' ||
-    fail 4 "Redis has not ended within $START_SECONDS s."
+    fail 4 "Redis did not stop within $START_SECONDS s."
 }
 
-stop_runners() { # while coordinators answer, programs are ended and their units given back
+stop_runners() { # stop runners while coordinators are running, so that they can return their units
   [[ -n $(workloads | awk '$1 == "StatefulSet" && $2 == "runner"') ]] || return 0
   run_k scale statefulset runner --replicas 0
   [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name=runner' ||
-    fail 4 "runners have not ended within $START_SECONDS s." "See: kubectl get pods --namespace $NAMESPACE"
+    fail 4 "runners did not stop within $START_SECONDS s." "See: kubectl get pods --namespace $NAMESPACE"
 }
 
 # shellcheck disable=SC2016  # a template
 readonly RUNNING='{{range .items}}{{if not .metadata.deletionTimestamp}}stays{{end}}{{range .status.containerStatuses}}{{if .state.running}}runs{{end}}{{end}}{{end}}'
 
-no_pods() { # no_pods SELECTOR: all are to go and none runs any more, whether or not its node has put it away yet
+no_pods() { # no_pods SELECTOR: true if all pods are being deleted and none is running, even if its node has not removed it yet
   [[ -z $(k get pods --selector "$1" --output "go-template=$RUNNING") ]]
 }
 
 kube_cleanup() { # cleanup [--yes]
-  [[ $# -eq 0 || ($# -eq 1 && $1 == --yes) ]] || wrong "cleanup of a cluster on Kubernetes takes no options but --yes."
+  [[ $# -eq 0 || ($# -eq 1 && $1 == --yes) ]] || wrong "cleanup on Kubernetes accepts only the option --yes."
   local theirs
   need_cluster
   if ! namespace_exists; then
@@ -45,41 +45,40 @@ kube_cleanup() { # cleanup [--yes]
     return
   fi
   if namespace_goes; then # an earlier cleanup was interrupted
-    say "Namespace $NAMESPACE is being removed; waiting for its end ..."
+    say "Namespace $NAMESPACE is being deleted; waiting ..."
     gone wait "namespace/$NAMESPACE" --for delete
     return
   fi
   [[ -n $(deployed workers) ]] ||
-    fail 1 "namespace $NAMESPACE of context $CONTEXT holds no Threads Cluster; it is not touched."
-  theirs=$(others_things 2>"$WORK/log") || unreadable "what others run"
+    fail 1 "namespace $NAMESPACE of context $CONTEXT does not contain a Threads Cluster; nothing was changed."
+  theirs=$(others_things 2>"$WORK/log") || unreadable "other workloads"
   theirs=${theirs//$'\n'/ }
-  [[ -z $theirs ]] || fail 1 "namespace $NAMESPACE holds what is not of Threads Cluster; nothing was removed: $theirs" \
-    "Remove or move that first: the namespace goes with all that is in it."
-  say "This removes the namespace $NAMESPACE of context $CONTEXT with all that is in it:"
+  [[ -z $theirs ]] || fail 1 "namespace $NAMESPACE contains other resources; nothing was deleted: $theirs" \
+    "Delete or move them first, because cleanup deletes the whole namespace."
+  say "This deletes the namespace $NAMESPACE of context $CONTEXT with all its resources:"
   k get deployments,statefulsets,services,persistentvolumeclaims,secrets --output name | sed 's/^/  /' >&2
-  say "A copy of the jobs first: ./deploy-cluster.sh backup FILE"
-  say "Stored secrets open with their key only: $(quoted "${KUBECTL[@]}" get secret passwords --output 'jsonpath={.data.secrets_key}')"
-  sure "${1:+yes}" "Remove all this?"
-  # What serves need not wait until nobody asks any more. Pods go before their namespace does: while it has some,
-  # Kubernetes looks at it again only after half the time that they were given to end. A node that is slow, or gone,
-  # holds nothing up.
+  say "To keep a copy of the jobs, first run: ./deploy-cluster.sh backup FILE"
+  say "Stored secrets can be decrypted only with their key. Print it: $(quoted "${KUBECTL[@]}" get secret passwords --output 'jsonpath={.data.secrets_key}')"
+  sure "${1:+yes}" "Delete everything listed?"
+  # Delete services without waiting for open requests. Delete pods before the namespace: if a namespace still has pods,
+  # Kubernetes checks it again only after half of their grace period. A slow or failed node must not delay the cleanup.
   run_k delete deployments,replicasets,statefulsets --all --cascade=orphan
   run_k delete pods --all --grace-period 5 --timeout 15s 2>/dev/null ||
     run_k delete pods --all --grace-period 0 --force 2>/dev/null || true
-  [[ -n $DRY ]] || say "Waiting for the end of namespace $NAMESPACE and of its volumes, half a minute mostly ..."
+  [[ -n $DRY ]] || say "Deleting namespace $NAMESPACE and its volumes, usually within 30 s ..."
   gone delete namespace "$NAMESPACE" --wait
 }
 
-gone() { # gone KUBECTL-ARGUMENT...: what ends when the namespace has
-  # Namespaces are in none: kubectl would warn of that.
+gone() { # gone KUBECTL-ARGUMENT...: run a command that waits until the namespace is deleted
+  # Namespaces are cluster-scoped, so kubectl would warn about the option --namespace.
   local KUBECTL=(kubectl --context "$CONTEXT")
-  run_k "$@" --timeout 300s || fail 4 "namespace $NAMESPACE is not gone after 300 s." \
-    "What holds it: kubectl get namespace $NAMESPACE --output yaml. Then run the same command again."
+  run_k "$@" --timeout 300s || fail 4 "namespace $NAMESPACE still exists after 300 s." \
+    "Find the reason: kubectl get namespace $NAMESPACE --output yaml. Then run the same command again."
   [[ -n $(others) ]] || run_k delete priorityclasses threads-cluster-services threads-cluster-workers --ignore-not-found
   [[ -n $DRY ]] || rm -f "$TARGET"
-  [[ -n $DRY ]] || say "Removed. Volumes whose class keeps them stay: kubectl get persistentvolumes"
+  [[ -n $DRY ]] || say "Deleted. Volumes with the reclaim policy Retain still exist: kubectl get persistentvolumes"
 }
 
-others() { # namespaces of other clusters of ours, which use the same priority classes
+others() { # print namespaces of other clusters of this project, which share the priority classes
   k get namespaces --selector app.kubernetes.io/part-of=threads-cluster --output name | grep -vx "namespace/$NAMESPACE" || true
 }

@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: a throw-away overlay in $WORK, from which kubectl makes the manifests; and the passwords.
-# k8s/ is never edited.
+# Sourced by deploy-cluster.sh. Creates a temporary overlay in $WORK, from which kubectl builds the manifests, and the
+# passwords. The files in k8s/ are never changed.
 
-OVERLAY='' # a folder of kustomize: dev and prod mean those of k8s/overlays
-ALL=''     # workers in all
-GPUS=''    # of them on GPUs
-FEATURES='' # lines of the overlay that name what it has beyond the base
+OVERLAY='' # kustomize folder; dev and prod are in k8s/overlays
+ALL=''     # total number of workers
+GPUS=''    # number of GPU workers
+FEATURES='' # lines of the overlay's manifests that identify optional components
 
-overlay_folder() { # overlay_folder NAME: within this checkout
+overlay_folder() { # overlay_folder NAME: print the overlay's folder in this checkout
   local folder=$1
   [[ -d k8s/overlays/$1 ]] && folder=k8s/overlays/$1
   folder=${folder#"$PWD"/}
@@ -16,7 +16,7 @@ overlay_folder() { # overlay_folder NAME: within this checkout
   printf '%s\n' "${folder%/}"
 }
 
-render() { # the manifests lie in $WORK/manifests.yaml afterwards
+render() { # build the manifests in $WORK/manifests.yaml
   mkdir -p "$WORK/tree/this"
   cp -R k8s prometheus grafana "$WORK/tree/"
   [[ $OVERLAY == k8s/* ]] || (mkdir -p "$WORK/tree/$OVERLAY" && cp -R "$OVERLAY/." "$WORK/tree/$OVERLAY/")
@@ -27,14 +27,14 @@ render() { # the manifests lie in $WORK/manifests.yaml afterwards
   write_manifests
 }
 
-write_manifests() { # again where tags have changed
+write_manifests() { # repeated when image tags change
   kustomization >"$WORK/tree/this/kustomization.yaml"
   kubectl kustomize "$WORK/tree/this" >"$WORK/manifests.yaml" 2>"$WORK/log" || unrendered
 }
 
 unrendered() { fail 1 "kubectl cannot build $OVERLAY: $(tail -n 1 "$WORK/log")" "See: kubectl kustomize $OVERLAY"; }
 
-scales_itself() { # an autoscaler of CPU workers stands in the overlay
+scales_itself() { # true if the overlay contains an autoscaler of CPU workers
   [[ $FEATURES == *HorizontalPodAutoscaler* || $FEATURES == *ScaledObject* ]]
 }
 
@@ -58,7 +58,7 @@ kustomization() {
   secret_generators
 }
 
-counts() { # replicas of those that nobody else scales
+counts() { # print the replicas of workloads without an autoscaler
   scales_itself && ((GPUS == 0)) && return
   printf 'replicas:\n'
   scales_itself || printf '  - {name: cpu-workers, count: %s}\n' "$((ALL - GPUS))"
@@ -67,9 +67,9 @@ counts() { # replicas of those that nobody else scales
 
 wanted_size() { if scales_itself; then echo 0; else echo "$ALL"; fi; }
 
-has_sentinels() { [[ $FEATURES == *'secretName: sentinel'* ]]; } # the overlay has the component sentinel
+has_sentinels() { [[ $FEATURES == *'secretName: sentinel'* ]]; } # true if the overlay contains the component sentinel
 
-secret_generators() { # their names end in a digest, so that who reads one restarts when it changes
+secret_generators() { # secret names end in a digest of the content, so that pods restart when a secret changes
   local url=url replica=''
   ! has_sentinels || url=sentinel_url replica=', secrets/redis_replica_password'
   cat <<TEXT
@@ -86,20 +86,20 @@ TEXT
 
 # -- passwords --------------------------------------------------------------------------------------------------------
 
-#: What is kept in the Secret passwords; all other files are made of these.
+#: Entries of the Secret `passwords`, from which all other files are generated.
 readonly KEPT=(redis_password redis_worker_password redis_coordinator_password redis_exporter_password
   redis_replica_password redis_sentinel_password grafana_admin_password cluster_token secrets_key)
-FETCHED=' ' # those of them that the cluster has
+FETCHED=' ' # names of the entries that the cluster already has
 
 # shellcheck disable=SC2016  # a template
 readonly FILES='{{range $name, $value := .data}}{{$name}} {{$value}}{{"\n"}}{{end}}'
 
-fetch_passwords() { # those of the cluster, else new ones, into $SECRETS; nothing is stored yet
+fetch_passwords() { # load the cluster's passwords into $SECRETS, and generate missing ones without storing them yet
   local name value
   SECRETS=$WORK/secrets
   mkdir -m 0700 "$SECRETS"
   k get secret passwords --ignore-not-found --output "go-template=$FILES" >"$WORK/passwords" 2>"$WORK/log" ||
-    unreadable "secret passwords"
+    unreadable "the Secret passwords"
   while read -r name value; do
     base64 -d <<<"$value" >"$SECRETS/$name"
     FETCHED+="$name "
@@ -108,7 +108,7 @@ fetch_passwords() { # those of the cluster, else new ones, into $SECRETS; nothin
   SECRETS_FOLDER=$SECRETS deploy/secrets.sh --token 2>/dev/null
 }
 
-keep_passwords() { # once: whoever comes second takes those of the first
+keep_passwords() { # store the passwords once; a second caller uses the passwords of the first
   local name files=() missing=''
   for name in "${KEPT[@]}"; do
     files+=("--from-file=$SECRETS/$name")
@@ -117,7 +117,7 @@ keep_passwords() { # once: whoever comes second takes those of the first
   [[ -n $missing ]] || return 0
   if [[ $FETCHED == ' ' || -n $DRY ]]; then
     run_k create secret generic passwords "${files[@]}"
-  else # one was deleted
+  else # an entry of the Secret was deleted
     k create secret generic passwords "${files[@]}" --dry-run=client --output yaml </dev/null |
       k apply --server-side --force-conflicts --filename - >/dev/null
   fi

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: status, logs and report of a cluster on Kubernetes.
+# Sourced by deploy-cluster.sh. The commands status, logs and report on Kubernetes.
 
 kube_status() { # status [--json]
   need_deployed
@@ -17,9 +17,9 @@ kube_status_text() {
   in_a_coordinator deploy/docker/status.py text || kube_why_silent
 }
 
-kube_why_silent() { # what to do when the API does not answer
+kube_why_silent() { # print advice for an API that does not answer
   if [[ $(workloads | awk '$2 == "coordinator" { print $4 }') == 0 ]]; then
-    printf 'It is stopped. Start it: ./deploy-cluster.sh kubernetes\n'
+    printf 'The cluster is stopped. Start it: ./deploy-cluster.sh kubernetes\n'
   elif [[ -n $(unready_rows | awk '$2 == "redis"') ]]; then
     printf 'The API does not answer, and redis is not ready. See: ./deploy-cluster.sh logs redis, and kubectl describe pod redis-0 -n %s\n' "$NAMESPACE"
   else
@@ -44,7 +44,7 @@ kube_logs() { # logs [SERVICE] [-f]
     case $1 in
       -f | --follow) follow=yes ;;
       -*) wrong "logs has no option '$1'." ;;
-      *) if [[ -z $service ]]; then service=$1; else wrong "logs takes one service, or none for all."; fi ;;
+      *) if [[ -z $service ]]; then service=$1; else wrong "logs accepts at most one service; without one it prints all logs."; fi ;;
     esac
     shift
   done
@@ -54,7 +54,7 @@ kube_logs() { # logs [SERVICE] [-f]
     wrong "there is no service '$service'; there are: $(paste -sd ' ' - <<<"$known")."
   fi
   [[ -z $follow ]] || arguments+=(--follow)
-  # Pods of cpu-workers are each a cpu-worker.
+  # The pods of the workload cpu-workers are named cpu-worker.
   [[ -n $service ]] || service=$(paste -sd , - <<<"$known")
   end_said
   run "${KUBECTL[@]}" "${arguments[@]}" --selector "app.kubernetes.io/name in (${service//-workers/-worker})"
@@ -63,9 +63,9 @@ kube_logs() { # logs [SERVICE] [-f]
 # -- report -----------------------------------------------------------------------------------------------------------
 
 kube_report() { # report [FILE]
-  (($# <= 1)) && [[ ${1:-} != -* ]] || wrong "report takes one file, or none for stdout."
+  (($# <= 1)) && [[ ${1:-} != -* ]] || wrong "report accepts at most one file; without one it prints to stdout."
   need_deployed
-  # So that nothing in it is shown.
+  # The passwords are needed to redact them.
   fetch_passwords
   if [[ -n $DRY ]]; then
     quoted "${KUBECTL[@]}" get deployments,statefulsets,pods,services,persistentvolumeclaims,configmaps
@@ -82,13 +82,13 @@ whole_report() {
   section Versions kube_versions
   section Workloads k get deployments,statefulsets,services,persistentvolumeclaims --output wide
   section Pods k get pods --output wide
-  in_a_coordinator deploy/docker/report.py || printf '\nNo coordinator is ready, so there are no figures.\n'
+  in_a_coordinator deploy/docker/report.py || printf '\nNo coordinator is ready, so measurements are missing.\n'
   section Events k get events --field-selector type=Warning --sort-by .lastTimestamp
-  section 'Error lines of the last 24 hours, the newest 40' kube_errors
+  section 'Last 40 error lines of the last 24 hours' kube_errors
   section Configuration kube_settings
 }
 
-kube_settings() { # of the newest of each kind first; older ones are those of earlier starts
+kube_settings() { # print the settings, newest first; older ones belong to earlier starts
   local names=()
   mapfile -t names < <(k get configmaps --sort-by .metadata.creationTimestamp --output name |
     grep -E '/(deployment|settings-|coordinator-settings-|alerts-)' | tac)

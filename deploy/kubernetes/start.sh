@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: kubernetes and scale.
+# Sourced by deploy-cluster.sh. The commands kubernetes and scale.
 
 LOAD=''
 
@@ -16,14 +16,14 @@ cmd_kubernetes() { # kubernetes [N [G]] [--overlay O] [--registry R] [--tag T] [
     esac
     (($# == 0)) || shift
   done
-  ((${#counts[@]} <= 2)) || wrong "kubernetes takes two numbers: workers in all, and how many of them use a GPU."
+  ((${#counts[@]} <= 2)) || wrong "kubernetes accepts two numbers: all workers, and GPU workers among them."
   need_cluster
   choose_tags
   as_before "${counts[@]}"
   start_cluster
 }
 
-as_before() { # as_before [N [G]]: what was not given is as it was noted at the last start
+as_before() { # as_before [N [G]]: use values of the last start for missing arguments
   ALL=${1:-$(deployed workers)}
   ALL=${ALL:-1}
   GPUS=${2:-}
@@ -35,16 +35,16 @@ as_before() { # as_before [N [G]]: what was not given is as it was noted at the 
   [[ -n $REGISTRY ]] || REGISTRY=$(deployed registry)
   [[ -n $TAG ]] || TAG=$(version)
   [[ $TAG =~ ^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$ ]] ||
-    wrong "a tag has at most 128 letters, digits and _ . -, neither . nor - first; got '$TAG'."
+    wrong "a tag must have up to 128 letters, digits and _ . -, and must not start with . or -; got '$TAG'."
   [[ $REGISTRY =~ ^$|^[a-z0-9._-]+(:[0-9]{1,5})?(/[a-z0-9._-]+)*/?$ ]] ||
-    wrong "a registry is HOST, HOST:PORT or HOST/PATH in small letters, without https://; got '$REGISTRY'."
+    wrong "a registry must be HOST, HOST:PORT or HOST/PATH in lowercase, without https://; got '$REGISTRY'."
 }
 
 check_worker_counts() {
   number "the number of workers" "$ALL" 1 10000
   number "the number of GPU workers" "$GPUS" 0 10000
   ((GPUS <= ALL)) ||
-    wrong "$GPUS GPU workers are more than $(counted "$ALL" worker) in all; \`kubernetes 5 2\` is 3 CPU workers and 2 GPU workers."
+    wrong "$GPUS GPU workers exceed the total of $(counted "$ALL" worker); \`kubernetes 5 2\` starts 3 CPU workers and 2 GPU workers."
 }
 
 start_cluster() {
@@ -55,7 +55,7 @@ start_cluster() {
   check_apis
   check_storage
   check_gpu_nodes
-  ! scales_itself || note "$OVERLAY scales CPU workers by itself; $ALL is not used."
+  ! scales_itself || note "$OVERLAY has an autoscaler of CPU workers; the number $ALL is ignored."
   [[ -z $LOAD ]] || load_images
   apply
   [[ -n $DRY ]] || tell_reached
@@ -64,7 +64,7 @@ start_cluster() {
 apply() {
   namespace_exists || run_k create namespace "$NAMESPACE"
   keep_passwords
-  # Of a restore that was interrupted: two would write into the volume.
+  # Delete the pod of an interrupted restore: two Redis servers would write to the volume.
   [[ -z $(k get pod redis-restore --ignore-not-found --output name) ]] || run_k delete pod redis-restore --wait
   if [[ -n $DRY ]]; then
     printf '# %s objects of %s, with %s workers, %s on GPUs\n' \
@@ -82,25 +82,25 @@ apply() {
   [[ -n $DRY ]] || await_settled
 }
 
-apply_manifests() { # server-side: dashboards are too large for the note that kubectl makes otherwise
+apply_manifests() { # apply on the server, because dashboards are too large for the annotation of client-side apply
   k apply --server-side --force-conflicts --filename "$WORK/manifests.yaml" >"$WORK/applied" 2>"$WORK/log" && return
   grep -v '^Warning' "$WORK/log" | tail -n 5 | redacted >&2
   fail 1 "the cluster did not accept the manifests; see the lines above." "Then run the same command again."
 }
 
-take_volumes_again() { # those that an earlier cluster of this namespace has left; else their claims would wait for ever
+take_volumes_again() { # release volumes of an earlier cluster in this namespace; otherwise their claims would wait forever
   [[ $FEATURES == *'kind: PersistentVolume'* ]] || return 0
   local name of
   while read -r name of; do
     [[ $of == "$NAMESPACE" ]] || continue
-    note "volume $name is of an earlier cluster of this namespace; it is used again, with what it holds."
+    note "volume $name belongs to an earlier cluster in this namespace and is reused with its data."
     run_k patch persistentvolume "$name" --type merge --patch '{"spec": {"claimRef": null}}'
   done < <(k get persistentvolumes --selector "$PART_OF=threads-cluster" --output "go-template=$LEFT" 2>/dev/null)
 }
 # shellcheck disable=SC2016  # a template
 readonly LEFT='{{range .items}}{{if eq .status.phase "Released"}}{{.metadata.name}} {{.spec.claimRef.namespace}}{{"\n"}}{{end}}{{end}}'
 
-replace_stuck() { # a StatefulSet never replaces a pod that was never ready, whatever its new version mends
+replace_stuck() { # a StatefulSet never replaces a pod that was never ready, even if the new version fixes it
   local name
   for name in $(k get statefulsets --selector "$PART_OF=threads-cluster" --output "go-template=$STUCK" 2>/dev/null); do
     run_k delete pod "$name-0" --ignore-not-found --wait=false
@@ -109,12 +109,12 @@ replace_stuck() { # a StatefulSet never replaces a pod that was never ready, wha
 # shellcheck disable=SC2016  # a template
 readonly STUCK='{{range .items}}{{if and (ne .status.currentRevision .status.updateRevision) (not .status.readyReplicas)}}{{.metadata.name}} {{end}}{{end}}'
 
-drop_gpu_deployment() { # those of before would run on
+drop_gpu_deployment() { # delete GPU workers of an earlier start, which would keep running
   ((GPUS == 0)) && [[ -n $(k get deployment gpu-workers --ignore-not-found --output name 2>/dev/null) ]] || return 0
   run_k delete deployment/gpu-workers service/gpu-worker serviceaccount/gpu-workers
 }
 
-wake_workers() { # an autoscaler leaves alone what `stop` scaled to none
+wake_workers() { # an autoscaler ignores a deployment that `stop` scaled to zero
   scales_itself || return 0
   [[ $(k get deployment cpu-workers --output 'jsonpath={.spec.replicas}' 2>/dev/null) == 0 ]] || return 0
   run_k scale deployment cpu-workers --replicas 2
@@ -123,8 +123,8 @@ wake_workers() { # an autoscaler leaves alone what `stop` scaled to none
 # -- scale ------------------------------------------------------------------------------------------------------------
 
 kube_autoscale() {
-  fail 2 "on Kubernetes an autoscaler of the cluster scales workers, not this script." \
-    "By CPU use: --overlay prod. By the workers that are needed, with KEDA: k8s/components/keda; see docs/kubernetes.md"
+  fail 2 "on Kubernetes, an autoscaler in the cluster scales workers, not this script." \
+    "To scale by CPU usage, use --overlay prod. To scale by needed workers, use KEDA: k8s/components/keda, docs/kubernetes.md"
 }
 
 kube_scale() { # scale N [--gpu G]
@@ -133,28 +133,28 @@ kube_scale() { # scale N [--gpu G]
     case $1 in
       --gpu) gpus=${2:-none} && shift ;;
       -*) wrong "scale has no option '$1'." ;;
-      *) if [[ -z $all ]]; then all=$1; else wrong "scale takes one number: workers in all."; fi ;;
+      *) if [[ -z $all ]]; then all=$1; else wrong "scale accepts one number: the total number of workers."; fi ;;
     esac
     (($# == 0)) || shift
   done
-  [[ -n $all ]] || wrong "scale takes a number: workers in all."
+  [[ -n $all ]] || wrong "scale needs a number: the total number of workers."
   need_deployed
   deployed_tags
   as_before "$all" "${gpus:-$(deployed gpu_workers)}"
   fetch_passwords
   render
   ! scales_itself || ((GPUS != $(deployed gpu_workers))) ||
-    fail 2 "$OVERLAY scales CPU workers by itself." "See: kubectl get hpa --namespace $NAMESPACE"
+    fail 2 "$OVERLAY has an autoscaler of CPU workers." "See: kubectl get hpa --namespace $NAMESPACE"
   check_gpu_nodes
   apply
   [[ -n $DRY ]] || say "$(counted $((ALL - GPUS)) "CPU worker"), $(counted "$GPUS" "GPU worker")."
 }
 
-# -- how far it is ----------------------------------------------------------------------------------------------------
+# -- waiting for readiness --------------------------------------------------------------------------------------------
 
 readonly REPEAT_SECONDS=${REPEAT_SECONDS:-15}
 
-await_settled() { # until everything is as wanted; says what is missing whenever that changes, and now and then
+await_settled() { # wait until all workloads are ready; print the missing ones on each change, and repeat the message at an interval
   local since=$SECONDS until=$((SECONDS + START_SECONDS)) left said='' again=0 now
   while true; do
     left=$(unsettled)
@@ -173,9 +173,9 @@ await_settled() { # until everything is as wanted; says what is missing whenever
 # shellcheck disable=SC2016  # a template
 readonly REASONS='{{range .items}}{{if not .metadata.deletionTimestamp}}{{$name := .metadata.name}}{{range .status.containerStatuses}}{{if .state.waiting}}{{$name}} {{.state.waiting.reason}} {{.image}} {{.restartCount}} {{or .state.waiting.message "-"}}{{"\n"}}{{end}}{{end}}{{end}}{{end}}'
 
-waiting_reasons() { k get pods --output "go-template=$REASONS" 2>/dev/null || true; } # lines of pod, reason, image, restarts, message
+waiting_reasons() { k get pods --output "go-template=$REASONS" 2>/dev/null || true; } # print pod, reason, image, restarts and message of each waiting container
 
-fail_early() { # what waiting does not mend: seen at five looks in a row
+fail_early() { # fail for reasons that waiting cannot fix, after five consecutive observations
   local bad
   bad=$(waiting_reasons | awk '
     $2 ~ /^(ImagePullBackOff|ErrImagePull|ErrImageNeverPull|InvalidImageName|CreateContainerConfigError)$/ ||
@@ -190,13 +190,13 @@ fail_early() { # what waiting does not mend: seen at five looks in a row
   [[ $reason != CrashLoopBackOff ]] || unready "pod $pod has crashed $restarts times."
   [[ $reason != CreateContainerConfigError ]] ||
     fail 1 "pod $pod cannot start: $message" "See: kubectl describe pod $pod --namespace $NAMESPACE"
-  fail 1 "the nodes cannot get the image $image ($reason)." \
-    "Bring it there: the same command with --load, or with --registry HOST/PATH --load (docs/kubernetes.md)" \
-    "Why: kubectl describe pod $pod --namespace $NAMESPACE"
+  fail 1 "the nodes cannot pull the image $image ($reason)." \
+    "Provide it: run the same command with --load, or with --registry HOST/PATH --load (docs/kubernetes.md)" \
+    "Find the reason: kubectl describe pod $pod --namespace $NAMESPACE"
 }
 LOOKS=0
 
-unready() { # unready WHY: shows what is not well, of three pods at most, those first that crash
+unready() { # unready WHY: print details of up to three pods that are not ready, crashed ones first
   local pod
   k get pods >&2 || true
   while read -r pod; do
@@ -209,7 +209,7 @@ unready() { # unready WHY: shows what is not well, of three pods at most, those 
     "To wait longer: START_SECONDS=1200 ./deploy-cluster.sh ..."
 }
 
-not_ready() { # as said when the time is over
+not_ready() { # print the error message after a timeout
   printf 'not everything is ready after %s s: %s.' "$START_SECONDS" "$(unsettled | awk '{ print $2 " has " $3 " of " $4 }' | paste -sd , - | sed 's/,/, /g')"
 }
 
@@ -225,7 +225,7 @@ tell_reached() {
   else
     [[ $type != LoadBalancer ]] ||
       note "the load balancer has no address yet: kubectl get service load-balancer-service -n $NAMESPACE --watch"
-    say "  Pages and API  http://127.0.0.1:8080, while this runs:"
+    say "  Pages and API  http://127.0.0.1:8080, while this command is running:"
     say "                 $(quoted "${KUBECTL[@]}" port-forward service/load-balancer-service 8080:80)"
   fi
   say "  Token          $(quoted "${KUBECTL[@]}" get secret passwords --output 'jsonpath={.data.cluster_token}') | base64 -d"

@@ -1,1 +1,1 @@
-"""The local cluster: everything as plain processes of one checkout, under supervisord."""
+"""The local cluster: all parts run as processes of one checkout under supervisord."""

@@ -1,5 +1,6 @@
-"""`python -m deploy.local run|stop|status|invite|join|leave`, behind ./deploy-cluster.sh; state and join-detached
-are for `cluster up`.
+"""Command line `python -m deploy.local run|stop|status|invite|join|leave`, used by ./deploy-cluster.sh.
+
+`cluster up` uses the commands `state` and `join-detached`.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def start_detached(given: argparse.Namespace) -> int:
 
 
 def _about_hosts(given: argparse.Namespace) -> int:
-    # They load what a cluster on one machine does not need.
+    # Import these modules only here, because a cluster on one machine does not need them.
     from deploy.local.joining import inviting, joining
 
     if given.command == "invite" and given.close is not None:

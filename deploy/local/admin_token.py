@@ -1,4 +1,4 @@
-"""Admin token of the local cluster: a file for its user alone, and an ordinary token in its Redis."""
+"""Admin token of the local cluster, stored in a file with mode 0600 and in the cluster's Redis."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from jobs.settings import LOCAL_FOLDER
 from jobs.store.tenancy import tokens
 from jobs.store.tenancy.tokens import Tokens
 
-#: Where the cluster command finds the token.
+#: File in which the `cluster` command finds the token.
 FILE = LOCAL_FOLDER / "token"
-#: Name of the token among the cluster's tokens.
+#: Name of the token in the cluster's list of tokens.
 _NAME = "local"
 
 
 def ensure(redis_url: str) -> str:
-    """Return the token; make it at the first start, and when Redis does not know it. Raises connection.Unreachable."""
+    """Return the token. Create it if Redis does not have it. Raises connection.Unreachable."""
     store = private_files.tokens_of(redis_url)
     return read_valid_token(store) or private_files.renew_token(store, FILE, _NAME, "admin")
 
 
 def read_valid_token(store: Tokens) -> str:
-    """Return the token of the file, if Redis knows it; else nothing."""
+    """Return the token in the file, or "" if Redis does not have it."""
     with suppress(OSError):
         given = tokens.parsed(FILE.read_text().strip())
         stored = store.get(given.id) if given else None

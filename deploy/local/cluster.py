@@ -1,4 +1,4 @@
-"""One run of the local cluster: supervisord started, readiness awaited, everything stopped."""
+"""Run the local cluster: start supervisord, wait until all workers are ready, and stop everything."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from jobs.network import exposure
 from jobs.settings import LOCAL_FOLDER, Settings
 from jobs.store.server import connection
 
-#: Kernels are compiled at the first start.
+#: Timeout in seconds until all workers are ready. The first start compiles the kernels.
 READY_SECONDS = 300.0
 #: Timeout of one readiness check, in seconds. The port accepts connections even if the coordinator never comes up.
 READY_ANSWER_SECONDS = 1.0
-#: A program that ended this often before all were ready will not come up.
+#: Number of exits before readiness after which the start fails.
 GIVE_UP_AFTER = 3
-#: How often the same state of waiting is said again.
+#: Interval in seconds for repeating an unchanged status message.
 SAY_AGAIN_SECONDS = 15.0
-#: Seconds between two looks at what ended while the cluster is up.
+#: Interval in seconds for checking which programs have exited.
 LOOK_SECONDS = 2.0
-#: What the pages are called; the first is the index.
+#: File names of the web pages; the empty name is the index.
 PAGES = ("", "collatz.html", "kinds.html", "cluster.html")
-#: Where clients find the address of the cluster that is up.
+#: File in which clients find the URL of the running cluster.
 ADDRESS = LOCAL_FOLDER / "url"
 
 
 class LocalCluster:
-    """A local cluster that is being run; it ends with its `with` block."""
+    """A running local cluster, which stops at the end of its `with` block."""
 
     def __init__(self, settings: Settings, shape: Shape) -> None:
         self.shape = shape
         self.run = Run.new(LOCAL_FOLDER)
         self.api = Api(settings, shape.port)
-        # A GPU that does not work must not keep a cluster down that was not asked to have one.
+        # A broken GPU must not prevent the start unless GPU_ENABLED=true.
         self._token_needed = shape.runner or exposure.needs_token(settings)
         self._gpus_needed = settings.gpu_enabled == "true"
         self._secrets_key = ",".join(settings.secrets_keys())
@@ -50,7 +50,7 @@ class LocalCluster:
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._hand_over: HandOver | None = None
         self._log_start = 0
-        #: Exits of each program that the user has heard of.
+        #: Number of exits per program that were reported to the user.
         self._said_exits: Counter[str] = Counter()
 
     def __enter__(self) -> LocalCluster:
@@ -73,7 +73,7 @@ class LocalCluster:
         if self._hand_over:
             self._hand_over.close()
         supervision.end(self._supervisor, self.run)
-        say("Stopped. Jobs and results are kept in .cluster for the next start.")
+        say("Stopped. Jobs and results remain in .cluster for the next start.")
 
     def _hurry(self, *_: object) -> None:
         processes.sweep(self.run.mark, grace=0)
@@ -83,7 +83,7 @@ class LocalCluster:
     def wait_ready(self) -> None:
         """Wait until the API answers and every worker is ready.
 
-        Raises CommandError with the log of what does not come.
+        Raises CommandError with the logs if a worker does not become ready.
         """
         started = said_at = time.monotonic()
         said = ""
@@ -91,7 +91,8 @@ class LocalCluster:
             now = time.monotonic()
             if now - started > READY_SECONDS:
                 raise CommandError(
-                    NOT_READY, f"not ready after {READY_SECONDS:.0f} s: {missing}.\n{program_logs.tails()}"
+                    NOT_READY,
+                    f"the cluster was not ready after {READY_SECONDS:.0f} s. {missing}\n{program_logs.tails()}",
                 )
             if missing != said or now - said_at > SAY_AGAIN_SECONDS:
                 say(f"  {now - started:4.0f} s  {missing}")
@@ -102,11 +103,11 @@ class LocalCluster:
         say(f"Ready after {time.monotonic() - started:.1f} s: {self.api.url}")
 
     def _missing(self) -> str | None:
-        """Say what is still waited for; None when everything is ready."""
+        """Return a description of the missing parts, or None if everything is ready."""
         try:
             self.api.get("/ready", timeout=READY_ANSWER_SECONDS)
         except (OSError, ValueError):
-            return "waiting for Redis and the coordinator"
+            return "Waiting for Redis and the coordinator."
         try:
             self._admin_token = self._admin_token or admin_token.ensure(self._redis_url)
             self.api.token = self.api.token or self._admin_token
@@ -114,36 +115,38 @@ class LocalCluster:
                 runner_token.ensure(self._redis_url)
             ready = int(self.api.get("/api/status")["workers"]["ready"])
         except (OSError, ValueError, *connection.Unreachable):
-            return "waiting for the coordinator's status"
+            return "Waiting for the coordinator's status."
         wanted = self.shape.workers - self.shape.gpus * (not self._gpus_needed)
-        return None if ready >= wanted else f"{ready} of {wanted} workers ready; the first start compiles the kernels"
+        return (
+            None if ready >= wanted else f"{ready} of {wanted} workers are ready. The first start compiles the kernels."
+        )
 
     def _check_programs(self) -> None:
-        """Report programs that ended. Raises CommandError when supervisord did, or one of them again and again."""
+        """Report programs that exited. Raises CommandError if supervisord exited or a program exits repeatedly."""
         if self._supervisor is None or self._supervisor.poll() is not None:
             tail = program_logs.read_tail(program_logs.SUPERVISOR)
-            raise CommandError(FAILED, f"supervisord ended before the cluster was ready.\n{tail}")
+            raise CommandError(FAILED, f"supervisord exited before the cluster was ready.\n{tail}")
         for name, times in program_logs.exits(self._log_start).items():
-            # Without its door, which others use, the cluster works.
+            # The cluster works without its HTTPS endpoint, which only other machines use.
             if times >= GIVE_UP_AFTER and name != "door" and (self._gpus_needed or not name.startswith("gpu-worker")):
                 log = program_logs.FOLDER / f"{name}.log"
                 raise CommandError(
-                    FAILED, f"{name} ended {times} times before it was ready.\n{program_logs.read_tail(log)}"
+                    FAILED, f"{name} exited {times} times before it was ready.\n{program_logs.read_tail(log)}"
                 )
         self._say_exits()
 
     def _say_exits(self) -> None:
-        """Say which programs have ended since the last time."""
+        """Print which programs have exited since the last call."""
         for name, times in program_logs.exits(self._log_start).items():
             if times > self._said_exits[name]:
                 self._said_exits[name] = times
                 log = program_logs.relative_path(program_logs.FOLDER / f"{name}.log")
-                say(f"  {datetime.now():%H:%M:%S}  {name} ended; it is started again. Its log: {log}")
+                say(f"  {datetime.now():%H:%M:%S}  {name} exited and is being restarted. Its log: {log}")
 
     # -- up -----------------------------------------------------------------------------------------------------------
 
     def stay(self) -> NoReturn:
-        """Stay until a signal raises StopRequested, or until supervisord is gone: then raise CommandError."""
+        """Wait until a signal raises StopRequested. Raises CommandError if supervisord exits."""
         url = self.api.url
         say(f"""
 The cluster is up: {url}   (API description: {url}/api/docs)
@@ -157,15 +160,17 @@ Logs: .cluster/logs    Stop: Ctrl-C here, or ./deploy-cluster.sh stop""")
             self._say_exits()
             time.sleep(LOOK_SECONDS)
         tail = program_logs.read_tail(program_logs.SUPERVISOR)
-        raise CommandError(FAILED, f"supervisord ended by itself with {code}.\n{tail}")
+        raise CommandError(FAILED, f"supervisord exited unexpectedly with code {code}.\n{tail}")
 
     def _first_program(self) -> str:
         return "\n  .venv/bin/cluster run -- echo hello" if self.shape.runner else ""
 
     def _pages(self) -> str:
         if not self.shape.pages:
-            return "There are no pages: they could not be built (deploy/pages.sh says why)."
+            return "The web pages are missing because their build failed; run deploy/pages.sh to see the error."
         if self._token_needed:
             code = self.api.post("/api/login-codes")
-            return f"Pages: {self.api.url}{code['path']}   (logs in once; another: .venv/bin/cluster login --link)"
+            return (
+                f"Pages: {self.api.url}{code['path']}   (valid for one login; new link: .venv/bin/cluster login --link)"
+            )
         return "Pages: " + "  ".join(f"{self.api.url}/{page}" for page in PAGES)

@@ -1,4 +1,4 @@
-"""The commands of `python -m deploy.local`: run, stop, status."""
+"""Implement the commands run, stop and status of `python -m deploy.local`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from jobs.settings import LOCAL_FOLDER, Settings, load
 
 
 def check_exposure(settings: Settings) -> None:
-    """Refuse settings under which the coordinator would end at once, before anything starts. Raises CommandError."""
+    """Reject settings with which the coordinator would exit, before any process starts. Raises CommandError."""
     try:
         exposure.check(settings)
         keys.check(settings)
@@ -46,20 +46,23 @@ def check_exposure(settings: Settings) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Cluster that a user asks for."""
+    """Options of `run`."""
 
-    #: None: the next free one.
+    #: Port of the API; None for the next free port.
     port: int | None
     workers: int
     runner: bool
     once: bool
     samples: bool
-    #: Print results as JSON, also on a terminal.
+    #: Print results as JSON even if stdout is a terminal.
     as_json: bool = False
 
 
 def run(wanted: ClusterOptions) -> int:
-    """Start a cluster, compute the samples, and stay until a signal; with `once`, stop then. Returns the exit code."""
+    """Start a cluster, compute the samples, and wait for a signal. Return the exit code.
+
+    With `once`, stop after the samples.
+    """
     raise_stopped_on_signals()
     settings = load()
     check_exposure(settings)
@@ -82,7 +85,7 @@ def _plan(settings: Settings, wanted: ClusterOptions) -> shape.Shape:
 
 
 def _compute_samples(cluster: LocalCluster, wanted: ClusterOptions) -> bool:
-    """Compute the samples, if they are wanted; True unless one of them is not done."""
+    """Compute the requested samples. Return False if a sample job fails."""
     began = time.monotonic()
     as_json = wanted.once and (wanted.as_json or not sys.stdout.isatty())
     kept = "./deploy-cluster.sh local, and then " if wanted.once else ""
@@ -102,16 +105,17 @@ def _announce(parts: shape.Shape) -> None:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Hold the checkout's lock, and end first what a killed run left.
+    """Hold the checkout's lock, and stop processes of an earlier run first.
 
-    Raises CommandError when a cluster runs already.
+    Raises CommandError if a cluster is already running.
     """
     LOCAL_FOLDER.mkdir(mode=0o700, exist_ok=True)
     LOCAL_FOLDER.chmod(0o700)
     lock = processes.lock(LOCAL_FOLDER)
     if lock is None:
         raise CommandError(
-            RUNNING, f"a local cluster of this checkout runs already: {_address()}\n  Stop it: ./deploy-cluster.sh stop"
+            RUNNING,
+            f"a local cluster of this checkout is already running: {_address()}\n  Stop it: ./deploy-cluster.sh stop",
         )
     _sweep()
     ADDRESS.unlink(missing_ok=True)
@@ -124,21 +128,21 @@ def alone() -> Iterator[None]:
 
 
 def _sweep() -> int:
-    """End what an earlier run left behind, and say so; return the number of processes."""
+    """Stop processes of an earlier run, report them, and return their number."""
     count = processes.sweep(f"@{LOCAL_FOLDER}")
     if count:
-        say(f"Ended {count} processes that an earlier run left behind.")
+        say(f"Stopped {count} processes of an earlier run.")
     return count
 
 
 def _address() -> str:
     if serves("join"):
         return describe_membership()
-    return ADDRESS.read_text().strip() if ADDRESS.is_file() else "it is starting or stopping"
+    return ADDRESS.read_text().strip() if ADDRESS.is_file() else "it is currently starting or stopping"
 
 
 def running() -> bool:
-    """Tell whether a cluster of this checkout runs: whether somebody holds the lock."""
+    """Return True if a cluster of this checkout is running, which means that its lock is held."""
     if not LOCAL_FOLDER.is_dir():
         return False
     lock = processes.lock(LOCAL_FOLDER)
@@ -148,7 +152,7 @@ def running() -> bool:
 
 
 def _starter() -> psutil.Process | None:
-    """Return the process that holds the lock, by the number it wrote there; None when that is not one of ours."""
+    """Return the process whose ID is in the lock file, or None if that process did not start a cluster here."""
     try:
         process = psutil.Process(int((LOCAL_FOLDER / "lock").read_text()))
         ours = "deploy.local" in process.cmdline() and Path(process.cwd()) == CHECKOUT
@@ -158,49 +162,47 @@ def _starter() -> psutil.Process | None:
 
 
 def serves(command: str) -> bool:
-    """Tell whether what runs was started by this command: run or join."""
+    """Return True if `command` (run or join) started the running processes."""
     starter = _starter()
     return starter is not None and command in starter.cmdline()
 
 
 def stop() -> int:
-    """Stop the cluster that runs in another terminal, or what one left behind. Returns the exit code."""
+    """Stop the cluster that is running in another terminal, or processes of an earlier run. Return the exit code."""
     if not running():
         if not _sweep():
-            say("No local cluster of this checkout runs.")
+            say("No local cluster of this checkout is running.")
         return OK
     starter = _starter()
     if starter is None:
-        raise CommandError(
-            FAILED, "the process that runs the cluster was not found; look at its terminal and press Ctrl-C there."
-        )
+        raise CommandError(FAILED, "the process that started the cluster was not found; press Ctrl-C in its terminal.")
     starter.terminate()
     lock = processes.lock(LOCAL_FOLDER, patience=STOP_SECONDS + 20)
     if lock is None:
-        raise CommandError(FAILED, f"it still runs (process {starter.pid}); its logs are in .cluster/logs.")
+        raise CommandError(FAILED, f"the cluster did not stop (process {starter.pid}); its logs are in .cluster/logs.")
     os.close(lock)
     say("Stopped.")
     return OK
 
 
 def describe_membership() -> str:
-    """Say for which cluster this machine works; empty: for none."""
-    from deploy.local.joining import membership  # loads what a cluster on one machine does not need
+    """Return a sentence about the cluster that this machine has joined, or ""."""
+    from deploy.local.joining import membership  # import only if needed
 
     joined = membership.load()
-    return f"This checkout has joined {joined.url} with {', '.join(joined.workers)}" if joined else ""
+    return f"This checkout has joined {joined.url} with the workers {', '.join(joined.workers)}" if joined else ""
 
 
 def status() -> int:
-    """Say whether a cluster of this checkout runs, and show its status. Returns the exit code."""
+    """Print whether a cluster of this checkout is running, and its status. Return the exit code."""
     if not running():
         if joined := describe_membership():
-            say(f"{joined}; they do not run. Start them: ./deploy-cluster.sh join")
+            say(f"{joined}. The workers are not running. Start them: ./deploy-cluster.sh join")
         else:
-            say("No local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
+            say("No local cluster of this checkout is running. Start one: ./deploy-cluster.sh local")
         return FAILED
     if serves("join") and (joined := describe_membership()):
-        say(f"{joined}; they run")
+        say(f"{joined}. The workers are running.")
         return OK
-    say(f"A local cluster of this checkout runs: {_address()}")
+    say(f"A local cluster of this checkout is running: {_address()}")
     return subprocess.run([".venv/bin/cluster", "status"], cwd=CHECKOUT, check=False).returncode

@@ -1,4 +1,4 @@
-"""GPUs of this machine that the local cluster can use: one worker each, or why there is none."""
+"""Find the GPUs that the local cluster can use. Each GPU has its own worker."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ INSTALL = "deploy/environment.sh gpu-worker"
 
 
 class NoGpus(Exception):
-    """GPU_ENABLED=true, and no GPU worker can start here: what is missing and what to do."""
+    """GPU_ENABLED=true, but no GPU worker can start. The message says what is missing and what to do."""
 
 
 def count_listed() -> int:
-    """Count the GPUs that the driver knows; 0 without a driver."""
+    """Return the number of GPUs that the driver lists, or 0 without a driver."""
     try:
         listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -24,23 +24,23 @@ def count_listed() -> int:
 
 
 def count_allowed(settings: Settings) -> int:
-    """Count the GPUs that CUDA_VISIBLE_DEVICES leaves; a worker looks closer."""
+    """Return the number of GPUs that CUDA_VISIBLE_DEVICES allows. Each worker checks its own GPU again."""
     wanted = [name for name in settings.cuda_visible_devices.split(",") if name.strip()]
     return min(count_listed(), len(wanted)) if wanted else count_listed()
 
 
 def _missing(count: int) -> str | None:
     if not count:
-        return "nvidia-smi lists no GPU that may be used here"
+        return "nvidia-smi lists no usable GPU"
     if importlib.util.find_spec("cupy") is None:
         return f"CuPy is not installed. Install it (0.6 GB): {INSTALL}, then run the same command again"
     return None
 
 
 def usable(settings: Settings) -> tuple[int, str]:
-    """Return how many GPU workers to start, and advice for the user or an empty string.
+    """Return how many GPU workers to start, and advice for the user or "".
 
-    Raises NoGpus when GPU_ENABLED=true cannot be kept.
+    Raises NoGpus if GPU_ENABLED=true and no GPU is usable.
     """
     if settings.gpu_enabled == "false":
         return 0, ""
@@ -49,5 +49,7 @@ def usable(settings: Settings) -> tuple[int, str]:
     if missing is None:
         return count, ""
     if settings.gpu_enabled == "true":
-        raise NoGpus(f"GPU_ENABLED=true, and {missing}. Without GPUs: GPU_ENABLED=auto ./deploy-cluster.sh local")
-    return 0, f"{count} GPU(s) of this machine stay idle: {missing}" if count else ""
+        raise NoGpus(
+            f"GPU_ENABLED=true, but {missing}. To run without GPUs: GPU_ENABLED=auto ./deploy-cluster.sh local"
+        )
+    return 0, f"{count} GPU(s) of this machine stay unused: {missing}" if count else ""

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# More machines for the local cluster: commands of deploy-cluster.sh, which reads this file.
+# Sourced by deploy-cluster.sh. Commands that add machines to the local cluster.
 
 check_host_options() { # check_host_options COMMAND ARGUMENT...
   local command=$1
@@ -22,7 +22,7 @@ check_host_options() { # check_host_options COMMAND ARGUMENT...
 
 cmd_invite() {
   check_host_options invite "$@"
-  [[ -x .venv/bin/python ]] || fail 1 "no local cluster of this checkout runs. Start one: ./deploy-cluster.sh local"
+  [[ -x .venv/bin/python ]] || fail 1 "no local cluster of this checkout is running. Start one: ./deploy-cluster.sh local"
   run_last .venv/bin/python -m deploy.local invite "$@"
 }
 
@@ -36,6 +36,6 @@ cmd_join() {
 
 cmd_leave() {
   check_host_options leave "$@"
-  [[ -x .venv/bin/python ]] || fail 1 "this checkout has joined no cluster."
+  [[ -x .venv/bin/python ]] || fail 1 "this checkout has not joined a cluster."
   run_last .venv/bin/python -m deploy.local leave "$@"
 }

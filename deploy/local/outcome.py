@@ -1,4 +1,4 @@
-"""Exit codes of the commands, the errors that carry them, and messages for the user."""
+"""Exit codes of the commands, the exceptions that carry them, and messages to the user."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-# Exit codes; `./deploy-cluster.sh help` lists them.
+# Exit codes, which `./deploy-cluster.sh help` lists.
 OK, FAILED, USAGE, MISSING, NOT_READY, RUNNING, PORT_TAKEN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class CommandError(Exception):
-    """An error for the user: what happened, why, and the next command to run; with the exit code."""
+    """An error with an exit code. The message for the user says what failed, why, and which command to run next."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -23,39 +23,39 @@ class CommandError(Exception):
 
 
 def of_file(error: OSError) -> CommandError:
-    """Return the trouble that an error of a file or a disk is."""
+    """Return the CommandError for a file system error."""
     what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return CommandError(
-            FAILED, f"the disk is full: {what}\n  Make room, see df -h, then run the same command again."
+            FAILED, f"the disk is full: {what}\n  Free some space (see df -h), then run the same command again."
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return CommandError(
             FAILED,
-            f"this user may not use the folder of this checkout: {what}\n"
-            "  Run it as the user who owns the folder, or clone the project into a folder of yours.",
+            f"this user has no access to the folder of this checkout: {what}\n"
+            "  Run the command as the owner of the folder, or clone the project into a folder of your own.",
         )
-    return CommandError(FAILED, f"this machine refuses: {what}\n  Logs, if there are any: .cluster/logs")
+    return CommandError(FAILED, f"the operating system reported an error: {what}\n  Logs, if any: .cluster/logs")
 
 
 class StopRequested(BaseException):
-    """A signal asked to stop. Not an Exception, so that nothing swallows it."""
+    """A signal requested the stop. Derives from BaseException so that `except Exception` does not catch it."""
 
 
 def say(message: str = "") -> None:
-    """Print on stderr. A terminal that was closed does not keep the cluster from being stopped."""
+    """Print a message on stderr. Ignore a closed terminal, so that the cluster can still be stopped."""
     with suppress(OSError):
         print(message, file=sys.stderr, flush=True)
 
 
 def _stop(*_: object) -> NoReturn:
-    # A closed terminal sends its signal twice: the second must not break off the stopping.
+    # A closed terminal sends its signal twice; the second signal must not interrupt the stop.
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise StopRequested
 
 
 def raise_stopped_on_signals() -> None:
-    """Turn the first stop signal into Stopped; later ones are ignored."""
+    """Raise StopRequested at the first stop signal and ignore later signals."""
     for number in STOP_SIGNALS:
         signal.signal(number, _stop)

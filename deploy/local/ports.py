@@ -1,4 +1,4 @@
-"""TCP ports: find free ones, and open sockets that take them before the programs that use them start."""
+"""Find free TCP ports, and open sockets on them before the programs that use them start."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TypeVar
 from deploy.local.outcome import PORT_TAKEN, CommandError, say
 from jobs.settings import Settings
 
-#: Ports that are tried, one after the other.
+#: Maximum number of consecutive ports to try.
 TRIED = 100
 _Taken = TypeVar("_Taken")
 
 
 def is_free(host: str, port: int) -> bool:
-    """Tell whether a server could listen on this port now."""
+    """Return True if a server can listen on this port now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -30,7 +30,7 @@ def is_free(host: str, port: int) -> bool:
 
 
 def next_free(host: str, wanted: int, what: str) -> int:
-    """Return `wanted`, or the next port that is free; then say so. Raises CommandError when none is."""
+    """Return the first free port from `wanted` on, and print a changed port. Raises CommandError if none is free."""
 
     def probe(port: int) -> int:
         if not is_free(host, port):
@@ -41,7 +41,7 @@ def next_free(host: str, wanted: int, what: str) -> int:
 
 
 def next_listeners(host: str, wanted: int, what: str) -> list[socket.socket]:
-    """Listen on `wanted`, or on the next port that is free; then say so. Raises CommandError when none is."""
+    """Listen on the first free port from `wanted` on, and print a changed port. Raises CommandError if none is free."""
     return _take_first(lambda port: _listen(host, port), wanted, what)
 
 
@@ -51,19 +51,19 @@ def _take_first(take: Callable[[int], _Taken], wanted: int, what: str) -> _Taken
         with suppress(OSError):
             taken = take(port)
             if port != wanted:
-                say(f"Port {wanted} is taken; {what} uses {port}.")
+                say(f"Port {wanted} is in use; {what} uses port {port}.")
             return taken
-    raise CommandError(PORT_TAKEN, f"no port from {wanted} to {last} is free for {what}; choose one with --port.")
+    raise CommandError(PORT_TAKEN, f"ports {wanted} to {last} are all in use; choose a port for {what} with --port.")
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:
-    """Listen on every address of a host, as the coordinator does. Raises OSError, with no socket left open."""
+    """Listen on every address of a host, as the coordinator does. Raises OSError after closing all sockets."""
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     places = dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found)
     with ExitStack() as undo:
         opened = []
         for family, address in places:
-            # localhost may have an IPv6 address that the machine does not.
+            # localhost can resolve to an IPv6 address that the machine does not have.
             with suppress(_NoSuchAddress):
                 opened.append(undo.enter_context(_listener(family, address, port)))
         undo.pop_all()
@@ -86,7 +86,7 @@ def _listener(family: int, address: str, port: int) -> socket.socket:
 
 
 def api_listeners(settings: Settings, requested: int | None) -> list[socket.socket]:
-    """Listen on the API's port. Raises CommandError if a port was requested, here or in the settings, and is taken."""
+    """Listen on the API's port. Raises CommandError if an explicitly configured port is in use."""
     if requested is None and "coordinator_port" in settings.model_fields_set:
         requested = settings.coordinator_port
     if requested is None:
@@ -96,13 +96,13 @@ def api_listeners(settings: Settings, requested: int | None) -> list[socket.sock
     except OSError:
         raise CommandError(
             PORT_TAKEN,
-            f"port {requested} is taken by another program or may not be used."
-            f" Choose another: ./deploy-cluster.sh local --port {requested + 1}; or leave --port away for a free one.",
+            f"port {requested} is in use by another program, or is not permitted."
+            f" Choose another: ./deploy-cluster.sh local --port {requested + 1}; or omit --port to use a free port.",
         ) from None
 
 
 def reserve() -> tuple[int, socket.socket]:
-    """Return a free port of loopback, and a socket that keeps other programs from it while it is open.
+    """Return a free loopback port, and a socket that prevents other programs from using it while open.
 
     On Linux, a server with SO_REUSEADDR, such as Redis, can still listen on the port. Other systems do not allow that,
     so the socket is closed there.

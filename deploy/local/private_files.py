@@ -1,4 +1,4 @@
-"""Files that their owner alone can read, and the tokens of the local cluster that lie in such files."""
+"""Files that only their owner can read, and tokens of the local cluster in such files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobs.store.tenancy.tokens import Tokens
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file that its owner alone can read from the first byte on, whole or not at all."""
+    """Write a file atomically with mode 0600."""
     new = path.with_suffix(f"{path.suffix}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -24,12 +24,12 @@ def write(path: Path, content: bytes) -> None:
 
 
 def tokens_of(redis_url: str) -> Tokens:
-    """Return the tokens of the cluster at this Redis."""
+    """Return the token store of the cluster that uses this Redis."""
     return Store(connection.connect(redis_url, retries=1, timeout=3)).tokens
 
 
 def renew_token(store: Tokens, file: Path, name: str, scope: str, labels: Sequence[str] = ()) -> str:
-    """Make a token, keep it in a file, revoke those of this name and scope before it, and return it."""
+    """Create a token, write it to a file, revoke older tokens of this name and scope, and return it."""
     for old in store.all():
         if old.name == name and old.scopes == (scope,):
             store.revoke(old.id)

@@ -1,7 +1,7 @@
-"""Processes of a run: a lock that says one cluster a checkout, a mark that each process carries, and the guard.
+"""Find and stop the processes of a local cluster.
 
-The lock belongs to the kernel, so a killed starter frees it. The mark is an environment variable, so a process of ours
-is known for certain, whatever its number or parent; nothing else is ever signalled.
+A kernel lock allows one cluster per checkout, and a killed starter releases it. Each process has an environment
+variable that identifies its run. Only processes with this variable are signaled.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pathlib import Path
 
 import psutil
 
-#: Every process of a run has this variable; see Run.mark.
+#: Environment variable of every process of a run; its value is Run.mark.
 MARK = "THREADS_CLUSTER_RUN"
-#: A guard may hold the lock for a moment.
+#: Wait time in seconds for the lock, which a guard can hold briefly.
 _LOCK_PATIENCE_SECONDS = 1.0
 _GUARD_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Run:
-    """One start of the cluster whose data lies in `folder`."""
+    """One start of the cluster whose data is in `folder`."""
 
     folder: Path
     name: str
@@ -39,7 +39,7 @@ class Run:
         return f"{self.name}@{self.folder}"
 
     def command(self, *command: str, **variables: str) -> list[str]:
-        """Return the command line that runs `command` with the mark and these variables in its environment."""
+        """Return the command line that runs `command` with the run's mark and these variables in its environment."""
         return [
             "/usr/bin/env",
             f"{MARK}={self.mark}",
@@ -57,9 +57,9 @@ def _try_lock(file: int) -> bool:
 
 
 def lock(folder: Path, patience: float = _LOCK_PATIENCE_SECONDS) -> int | None:
-    """Take the folder's lock: an open file, held until it is closed or this process ends. None: somebody has it.
+    """Lock the folder and return the open file, or None if another process holds the lock.
 
-    `patience`: seconds to wait for it.
+    The lock is held until the file is closed or this process exits. `patience` is the wait time in seconds.
     """
     file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience
@@ -84,7 +84,10 @@ def find_marked(mark: str) -> list[psutil.Process]:
 
 
 def sweep(mark: str, grace: float = 10.0) -> int:
-    """End every process whose mark ends with `mark`: SIGTERM, SIGKILL after `grace` seconds. Returns their number."""
+    """Stop every process whose mark ends with `mark`, and return the number of processes.
+
+    Sends SIGTERM, then SIGKILL after `grace` seconds.
+    """
     own = os.getpid()
     count = 0
     for patience in (grace, 0.0, 0.0):
@@ -100,7 +103,7 @@ def sweep(mark: str, grace: float = 10.0) -> int:
 
 
 def guard(run: Run) -> None:
-    """Wait until the starter has let go of the lock, then end the run: a killed starter leaves nothing behind."""
+    """Wait until the starter releases the lock, then stop all processes of the run, even if the starter was killed."""
     while True:
         time.sleep(_GUARD_SECONDS)
         held = lock(run.folder, patience=0.0)

@@ -1,4 +1,4 @@
-"""The logs of supervisord and its programs."""
+"""Read the logs of supervisord and its programs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SUPERVISOR = FOLDER / "supervisord.log"
 
 
 def relative_path(log: Path) -> str:
-    """Return the log's path as the user names it."""
+    """Return the log's path relative to the checkout."""
     return str(log.relative_to(LOCAL_FOLDER.parent))
 
 
 def read_tail(log: Path, lines: int = 20) -> str:
-    """Return the end of a log under a line that says where it is."""
+    """Return the last lines of a log below a heading with its path."""
     if not log.exists():
         return f"There is no {relative_path(log)} yet."
     text = log.read_text(errors="replace").splitlines()[-lines:]
@@ -26,17 +26,17 @@ def read_tail(log: Path, lines: int = 20) -> str:
 
 
 def tails() -> str:
-    """Return the ends of all logs but the guard's."""
+    """Return the last lines of all logs except the guard's."""
     return "\n".join(read_tail(log, 8) for log in sorted(FOLDER.glob("*.log")) if log.stem != "guard")
 
 
 def size() -> int:
-    """Return the bytes in supervisord's log; `exits` counts from there on."""
+    """Return the size of supervisord's log in bytes, for a later call of `exits`."""
     return SUPERVISOR.stat().st_size if SUPERVISOR.exists() else 0
 
 
 def exits(start: int) -> Counter[str]:
-    """Count how often each program ended, by supervisord's log from byte `start` on."""
+    """Count the exits of each program in supervisord's log, from byte `start` on."""
     if not SUPERVISOR.exists():
         return Counter()
     with SUPERVISOR.open("rb") as file:

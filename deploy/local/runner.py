@@ -1,4 +1,4 @@
-"""The local cluster's runner: `python -m deploy.local.runner`. Its token is in no environment."""
+"""Start the local cluster's runner (`python -m deploy.local.runner`). No environment variable contains its token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token of the local cluster's runner: new at each start, in a file for its user alone."""
+"""Token of the local cluster's runner, created at each start in a file with mode 0600."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import time
 from deploy.local import private_files
 from jobs.settings import LOCAL_FOLDER, load
 
-#: Where the runner finds it, also when it is started again.
+#: File from which the runner reads its token, also after a restart.
 FILE = LOCAL_FOLDER / "runner_token"
-#: Name of the runner, and of its token.
+#: Name of the runner and of its token.
 NAME = "runner-1"
 _AGAIN_SECONDS = 0.1
 
 
 def forget() -> None:
-    """Remove the token of an earlier start, so that a runner waits for its own."""
+    """Delete the token of an earlier start, so that the runner waits for the new one."""
     FILE.unlink(missing_ok=True)
 
 
 def ensure(redis_url: str) -> None:
-    """Make the token, once a start. Raises connection.Unreachable."""
+    """Create the token, once per start. Raises connection.Unreachable."""
     if FILE.exists():
         return
     store = private_files.tokens_of(redis_url)
@@ -29,8 +29,8 @@ def ensure(redis_url: str) -> None:
 
 
 def wait_for_token() -> str:
-    """Return the token once the starter has made it."""
+    """Wait until the starter has created the token, and return it."""
     while True:
-        with contextlib.suppress(FileNotFoundError):  # the starter may forget an earlier one at any moment
+        with contextlib.suppress(FileNotFoundError):  # the starter can delete an old token at any time
             return FILE.read_text().strip()
         time.sleep(_AGAIN_SECONDS)

@@ -1,4 +1,4 @@
-"""The sample jobs that a new cluster computes, by the command that a user would type, and what of them is shown."""
+"""Sample jobs that a new cluster computes with the `cluster` command, and the results that it prints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from threads_cluster.cli import show
 
 @dataclass(frozen=True)
 class Sample:
-    """Arguments of `cluster submit`, and what people see of the result: labels with the places of figures in it."""
+    """Arguments of `cluster submit`, and the values of the result to print: label and path in the result."""
 
     arguments: tuple[str, ...]
     figures: Mapping[str, tuple[str | int, ...]]
@@ -49,9 +49,10 @@ SAMPLES = (
 
 
 def submit(run: Run, url: str, sample: Sample, *, as_json: bool, kept: str = "") -> bool:
-    """Submit one sample and wait for it; True when it is done.
+    """Submit a sample job and wait for it. Return True if the job is done.
 
-    Print on stdout its figures and how to see the rest, which begins with `kept`; with `as_json` one line of JSON.
+    Prints selected results and a command that shows all of them, which starts with `kept`. With `as_json`, prints one
+    line of JSON instead.
     """
     say(f"$ cluster submit {' '.join(sample.arguments)} --wait")
     command = run.command(".venv/bin/cluster", "submit", *sample.arguments, "--wait", "--json", CLUSTER_URL=url)
@@ -59,7 +60,7 @@ def submit(run: Run, url: str, sample: Sample, *, as_json: bool, kept: str = "")
     try:
         job = json.loads(answer)
     except ValueError:
-        say(f"error: the command answered with exit code {code} and no JSON object: {answer[:500]!r}")
+        say(f"error: the command exited with code {code} and printed no JSON object: {answer[:500]!r}")
         return False
     if as_json:
         print(json.dumps(job, separators=(",", ":"), ensure_ascii=False), flush=True)
@@ -69,7 +70,7 @@ def submit(run: Run, url: str, sample: Sample, *, as_json: bool, kept: str = "")
 
 
 def call(command: list[str]) -> tuple[int, str]:
-    """Run the command; return its exit code and what it printed."""
+    """Run a command and return its exit code and output."""
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as process:
         try:
             answer, _ = process.communicate()
@@ -83,11 +84,11 @@ def _show(job: Mapping[str, Any], sample: Sample, kept: str) -> None:
     show.line(f"{job['title']}: {show.ended_line(job)}")
     if "result" in job:
         show.pairs({name: figure(job["result"], place) for name, place in sample.figures.items()}, indent=2)
-        show.line(f"  All of it: {kept}.venv/bin/cluster result {job['job_id']}")
+        show.line(f"  All results: {kept}.venv/bin/cluster result {job['job_id']}")
 
 
 def figure(result: Any, place: tuple[str | int, ...]) -> Any:
-    """Return the figure at a place of the result; None where there is none."""
+    """Return the value at a path of the result, or None if it is missing."""
     try:
         return reduce(lambda part, step: part[step], place, result)
     except (LookupError, TypeError):

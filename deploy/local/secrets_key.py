@@ -1,4 +1,7 @@
-"""Key of the local cluster's secrets: a file for its user alone. Without it, secrets in .cluster/redis stay closed."""
+"""Encryption key of the local cluster's secrets, stored in a file with mode 0600.
+
+Secrets in .cluster/redis cannot be decrypted without this key.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ FILE = LOCAL_FOLDER / "secrets_key"
 
 
 def ensure() -> str:
-    """Return the key; make it at the first start."""
+    """Return the key. Create it at the first start."""
     FILE.touch(mode=0o600)
     FILE.chmod(0o600)
-    if not FILE.read_text().strip():  # also what a start that was killed has left
+    if not FILE.read_text().strip():  # also true if an earlier start was killed before it wrote the key
         FILE.write_text(f"{secrets.token_hex(32)}\n")
-    # On one line, as a variable of the environment.
+    # Environment variables must be a single line.
     return ",".join(FILE.read_text().split())

@@ -1,4 +1,4 @@
-"""Parts of a local cluster on this machine: ports, workers with their lanes, GPUs, pages."""
+"""Plan the parts of a local cluster: ports, workers with their lanes, GPUs and web pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deploy.local.outcome import FAILED, MISSING, USAGE, CommandError, say
 from jobs.settings import LOCAL_FOLDER, Settings, usable_cores
 
 CHECKOUT = LOCAL_FOLDER.parent
-#: Bytes that the disk must have left for what a cluster writes.
+#: Minimum free disk space in bytes for starting a cluster.
 LEAST_FREE = 100 << 20
 
 
@@ -24,30 +24,32 @@ class Shape:
     redis_port: int
     port: int
     metrics_port: int
-    #: Lanes of each CPU worker.
+    #: Number of lanes of each CPU worker.
     lanes: tuple[int, ...]
-    #: Number of GPU workers; each claims one GPU.
+    #: Number of GPU workers, each of which uses one GPU.
     gpus: int = 0
-    #: Whether there is a runner of programs.
+    #: True if the cluster has a runner of programs.
     runner: bool = False
-    #: A folder with the pages that the coordinator serves, relative to the checkout; empty: none.
+    #: Folder with the web pages, relative to the checkout; empty if the pages are not built.
     pages: str = ""
     #: Sockets that listen on these ports.
     listeners: Listeners | None = None
 
     @property
     def workers(self) -> int:
-        """Number of workers of all sorts."""
+        """Total number of workers."""
         return len(self.lanes) + self.gpus + self.runner
 
 
 def split(total: int, workers: int) -> tuple[int, ...]:
-    """Deal `total` cores out to the workers, at least one each."""
+    """Divide `total` cores among the workers, with at least one core for each."""
     return tuple(max(1, total // workers + (number < total % workers)) for number in range(workers))
 
 
 def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = False) -> Shape:
-    """Decide what runs, and take its ports. Raises CommandError when something is missing or a port is taken."""
+    """Plan the parts of the cluster and open its ports. Raises CommandError if something is missing or a port is in
+    use.
+    """
     check_folder(settings, runner)
     check_room(LOCAL_FOLDER)
     server, gpu_workers = _redis_server(), _gpu_workers(settings)
@@ -67,23 +69,24 @@ def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = F
 
 
 def check_folder(settings: Settings, runner: bool) -> None:
-    """Raise CommandError where programs could not enter the folder in which they are to run."""
+    """Raise CommandError if the programs' users could not enter their working folder."""
     if runner and settings.program_uids() and not settings.runner_dir:
         raise CommandError(
             USAGE,
-            f"programs of other users (RUNNER_UIDS) cannot enter {LOCAL_FOLDER}: set RUNNER_DIR=/var/lib/runner,"
-            " or another folder that every user may pass through",
+            f"programs of other users (RUNNER_UIDS) cannot enter {LOCAL_FOLDER}: set RUNNER_DIR to a folder that"
+            " every user can"
+            " enter, such as /var/lib/runner",
         )
 
 
 def check_room(folder: Path) -> None:
-    """Raise CommandError where the disk of a folder has too little room for what a cluster writes."""
+    """Raise CommandError if the disk has too little free space for a cluster."""
     free = shutil.disk_usage(folder).free
     if free < LEAST_FREE:
         raise CommandError(
             FAILED,
-            f"the disk of {folder} has {free >> 20} MiB left, and a cluster needs {LEAST_FREE >> 20} for its"
-            " jobs, logs and compiled kernels.\n  Make room, see df -h, then run the same command again.",
+            f"the disk of {folder} has {free >> 20} MiB free, but a cluster needs {LEAST_FREE >> 20} MiB for its"
+            " jobs, logs and compiled kernels.\n  Free some space (see df -h), then run the same command again.",
         )
 
 
@@ -93,7 +96,7 @@ def _redis_server() -> str:
     except redis_server.NoRedis as error:
         raise CommandError(
             MISSING,
-            f"no Redis server: {error}.\n  Install version 7 or later (Debian 12, Ubuntu 24.04: sudo apt install"
+            f"no usable Redis server: {error}.\n  Install version 7 or later (Debian 12, Ubuntu 24.04: sudo apt install"
             " redis-server; Fedora: sudo dnf install valkey; macOS: brew install redis), then run the same command"
             " again.",
         ) from error
@@ -112,6 +115,6 @@ def _gpu_workers(settings: Settings) -> int:
 
 
 def _pages(settings: Settings) -> str:
-    """Return where the coordinator finds the pages; empty when they are not built."""
+    """Return the folder of the built web pages, or "" if they are not built."""
     folder = settings.pages_dir or "web/dist"
     return folder if (CHECKOUT / folder / "index.html").is_file() else ""

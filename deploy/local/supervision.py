@@ -1,4 +1,4 @@
-"""Programs of supervisord: Redis, the coordinator, the workers and the runner. It starts again whatever dies."""
+"""Configure and start supervisord, which restarts Redis, the coordinator, the workers and the runner when they exit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deploy.local.shape import CHECKOUT, Shape
 from jobs.settings import LOCAL_FOLDER, Settings, inherited, load
 from jobs.store import acl
 
-#: More than a worker takes to commit what it has.
+#: Timeout in seconds for stopping, longer than a worker needs to commit its partial results.
 STOP_SECONDS = 40.0
 _SUPERVISORD = """\
 [supervisord]
@@ -51,7 +51,7 @@ stdout_logfile_maxbytes=10MB
 stdout_logfile_backups=2
 """
 
-#: supervisord stops one group after another. If workers stopped one by one, the last ones would be killed.
+#: Group of programs that stop at the same time. If workers stopped one after another, the last ones would be killed.
 _GROUP = """
 [group:priority-{priority}]
 programs={names}
@@ -77,23 +77,24 @@ class Program:
     name: str
     command: tuple[str, ...]
     environment: dict[str, str]
-    #: Its exit code with which it is not started again: what it lacks will not come by itself. None: it always is.
+    #: Exit code after which the program is not restarted, because a restart cannot help. None: it is always restarted.
     last_code: int | None = None
     #: A lower priority starts earlier and stops later; programs with the same priority stop together.
     priority: int
 
 
 def quote_percents(text: str) -> str:
-    """Quote for supervisord's files, which expand percent signs."""
+    """Escape percent signs, which supervisord would expand in its configuration."""
     return text.replace("%", "%%")
 
 
-#: The coordinator alone inherits the key from supervisord, whose file cannot quote every character.
+#: Variable that hides the secrets key. Only the coordinator inherits it from supervisord, whose file cannot quote every
+#: character.
 _NO_KEY = {"SECRETS_KEY": ""}
 
 
 def _coordinator(shape: Shape) -> dict[str, str]:
-    """Return the coordinator's own environment."""
+    """Return the environment variables specific to the coordinator."""
     return {
         "NODE_TYPE": "coordinator",
         "COORDINATOR_PORT": str(shape.port),
@@ -101,7 +102,7 @@ def _coordinator(shape: Shape) -> dict[str, str]:
         "AUDIT_FILE": f"{LOCAL_FOLDER.name}/audit.jsonl",
         "ARTIFACT_URL": load().artifact_url or f"{LOCAL_FOLDER.name}/artifacts",
         **({"PAGES_DIR": shape.pages} if shape.pages else {}),
-        # Whoever may submit has programs run here.
+        # With a runner, anyone who can submit jobs can run programs on this machine.
         **({"AUTH": "required"} if shape.runner else {}),
     }
 
@@ -130,7 +131,7 @@ def _gpu_worker(number: int) -> Program:
 
 
 def _runner(shape: Shape, settings: Settings) -> Program:
-    """Return the runner, which reaches the coordinator alone; deploy/local/runner.py gives it its token."""
+    """Return the runner's program. It connects only to the coordinator; deploy/local/runner.py sets its token."""
     return Program(
         name="runner-1",
         command=(sys.executable, "-m", "deploy.local.runner"),
@@ -151,7 +152,7 @@ def _runner(shape: Shape, settings: Settings) -> Program:
 
 
 def redis_environment(shape: Shape, role: str, password: str) -> dict[str, str]:
-    """Return the environment of a process that uses Redis in a role."""
+    """Return the environment variables of a process that connects to Redis in a role."""
     return {
         "REDIS_URL": redis_url(shape, role, password),
         "CLUSTER_SIZE": str(shape.workers),
@@ -159,17 +160,17 @@ def redis_environment(shape: Shape, role: str, password: str) -> dict[str, str]:
 
 
 def guard(run: Run) -> Program:
-    """Return the program that ends all others when the starter is gone."""
+    """Return the program that stops all others when the starter exits."""
     command = (sys.executable, "-m", "deploy.local.processes", str(run.folder), run.name)
     return Program(name="guard", command=command, environment=_NO_KEY, priority=1)
 
 
-#: Waits for the first invitation, without an interpreter of Python.
+#: Shell command that waits for the first invitation, to save the memory of a Python interpreter.
 _DOOR = 'until [ -f "$1" ]; do sleep 1; done; exec "$2" -m deploy.local.joining.door'
 
 
 def _door(shape: Shape) -> Program:
-    """Return the coordinator that other machines reach; what it serves is in door.FILE."""
+    """Return the coordinator that serves HTTPS for other machines; door.FILE contains its port and names."""
     return Program(
         name="door",
         command=("/bin/sh", "-c", _DOOR, "door", f"{LOCAL_FOLDER.name}/door.json", sys.executable),
@@ -179,9 +180,9 @@ def _door(shape: Shape) -> Program:
 
 
 def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Program]:
-    """List what supervisord runs, the guard first; `passwords` of Redis' users."""
+    """Return the programs for supervisord, the guard first. `passwords` are keyed by Redis user."""
     coordinating = redis_environment(shape, "coordinator", passwords["coordinator"])
-    # Programs that a worker runs must not find a token of every scope that whoever starts the cluster has set.
+    # Programs that a worker runs must not find the admin token of the user who starts the cluster.
     working = redis_environment(shape, "worker", passwords["worker"]) | _NO_KEY | {"CLUSTER_TOKEN": ""}
     redis = (shape.redis_server, f"{run.folder}/redis.conf")
     coordinator = (sys.executable, "-m", "coordinator", "--sockets", f"{LOCAL_FOLDER.name}/{listeners.FILE.name}")
@@ -218,19 +219,19 @@ def _section(program: Program, folder: str) -> str:
 
 
 def redis_url(shape: Shape, role: str, password: str) -> str:
-    """Address of the cluster's Redis for one of its users."""
+    """Return the URL of the cluster's Redis for one of its users."""
     return f"redis://{role}:{password}@127.0.0.1:{shape.redis_port}/0"
 
 
 def passwords() -> dict[str, str]:
-    """Return new passwords of Redis' users, by role."""
+    """Return new passwords for the Redis users, keyed by role."""
     return {role.name: secrets.token_hex(24) for role in acl.ROLES}
 
 
 def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
-    """Write what supervisord and Redis read; return the path of supervisord's file.
+    """Write the configuration of supervisord and Redis, and return the path of supervisord's file.
 
-    Paths of data are relative to the checkout, where supervisord runs: its format cannot quote every character.
+    Paths of data are relative to the checkout, where supervisord runs, because its format cannot quote every character.
     """
     given = {name: f">{password}" for name, password in passwords.items()}
     users = "\n".join(acl.lines(given))
@@ -241,7 +242,7 @@ def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
 
 
 def write_programs(supervised: Sequence[Program], run: Run) -> Path:
-    """Write supervisord's file with these programs; return its path."""
+    """Write supervisord's configuration with these programs, and return its path."""
     folder = run.folder.name
     (run.folder / "logs").mkdir(exist_ok=True)
     path = run.folder / "supervisord.conf"
@@ -259,9 +260,9 @@ def _groups(supervised: Sequence[Program]) -> list[str]:
 
 
 def start(configuration: Path, run: Run, **variables: str) -> subprocess.Popen[bytes]:
-    """Start supervisord with a file that was written, in a session of its own.
+    """Start supervisord with a configuration file, in its own session.
 
-    So signals of the terminal reach the starter only, which then stops supervisord.
+    Signals of the terminal therefore reach only the starter, which then stops supervisord.
     """
     name = f"{LOCAL_FOLDER.name}/{configuration.name}"
     return subprocess.Popen(
@@ -276,11 +277,11 @@ def start(configuration: Path, run: Run, **variables: str) -> subprocess.Popen[b
 
 
 def end(supervisor: subprocess.Popen[bytes] | None, run: Run) -> None:
-    """Stop supervisord and all that it started, and end what does not stop in time."""
+    """Stop supervisord and its programs, and kill processes that do not stop in time."""
     if supervisor and supervisor.poll() is None:
         supervisor.terminate()
         try:
             supervisor.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            say("Some processes did not stop in time; ending them.")
+            say("Some processes did not stop in time; killing them.")
     processes.sweep(run.mark)

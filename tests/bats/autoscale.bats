@@ -18,7 +18,7 @@ there() { # there N: so many containers of workers, and .env says so
   up 2
   engine need 4
   once --max 6
-  says "4 needed, 2 there: starting 2"
+  says "4 workers needed, 2 running: starting 2"
   called "docker compose up -d --no-recreate cpu-worker"
   there 4
   has_line AUTOSCALE_MIN=1 AUTOSCALE_MAX=6 CLUSTER_SIZE=1
@@ -32,15 +32,15 @@ there() { # there N: so many containers of workers, and .env says so
   up 3
   of_engine "s['busy'].extend($THERE)"
   once
-  says "1 needed, 3 there" "takes nothing new"
+  says "1 workers needed, 3 running: draining"
   not_called "docker stop" "docker rm"
   once
-  says "1 needed, 3 there: those that are not needed end their leases first"
+  says "1 workers needed, 3 running: surplus workers finish their leases first"
   not_called "docker stop"
   of_engine "s['busy'].clear()"
   forget
   once
-  says "has ended its leases and stops"
+  says "which has finished its leases"
   called "docker stop" "docker rm"
   there 1
 }
@@ -51,12 +51,12 @@ there() { # there N: so many containers of workers, and .env says so
   once
   engine need 2
   once
-  says "works again"
+  says "resuming"
   not_called "docker stop"
   [[ $(of_engine "len(s['draining'])") == 1 ]]
   engine need 4
   once
-  says "works again" "4 needed, 3 there: starting 1"
+  says "resuming" "4 workers needed, 3 running: starting 1"
   [[ $(of_engine "s['draining']") == "[]" ]]
   there 4
 }
@@ -67,10 +67,10 @@ there() { # there N: so many containers of workers, and .env says so
   forget
   engine need null
   once
-  says "nothing is changed" "no coordinator has counted"
+  says "No worker was started or stopped" "coordinator has calculated"
   engine refuse '[["python3", 1, "cannot exec"]]'
   once
-  says "nothing is changed: cannot exec"
+  says "No worker was started or stopped: cannot exec"
   changed_nothing
 }
 
@@ -79,7 +79,7 @@ there() { # there N: so many containers of workers, and .env says so
   of_engine "s['busy'].extend($THERE)"
   ./deploy-cluster.sh autoscale >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" </dev/null 3>&- &
   for _ in {1..400}; do
-    ! grep -q "takes nothing new" "$BATS_TEST_TMPDIR/err" || break
+    ! grep -q ": draining " "$BATS_TEST_TMPDIR/err" || break
     /bin/sleep 0.05
   done
   kill -TERM $!
@@ -87,7 +87,7 @@ there() { # there N: so many containers of workers, and .env says so
   wait $! || status=$?
   err=$(<"$BATS_TEST_TMPDIR/err")
   exits 130
-  says "Following the workers that are needed, from 1 to 10" "works again" "Ended; 2 CPU workers stay"
+  says "Adjusting the number of workers to the number needed, from 1 to 10" "Resumed" "Stopped autoscaling; 2 CPU workers continue"
   [[ $(of_engine "s['draining']") == "[]" ]]
   not_called "docker stop"
 }
@@ -100,7 +100,7 @@ there() { # there N: so many containers of workers, and .env says so
   done
   cluster autoscale
   exits 1
-  says "no cluster of this checkout runs in Docker" "./deploy-cluster.sh docker"
+  says "no cluster of this checkout is running in Docker" "./deploy-cluster.sh docker"
   up 2
   printf 'AUTOSCALE_MIN=2\nAUTOSCALE_MAX=3\n' >>.env
   once
@@ -109,7 +109,7 @@ there() { # there N: so many containers of workers, and .env says so
   touch .kubernetes
   cluster autoscale
   exits 2
-  says "on Kubernetes an autoscaler of the cluster" "components/keda"
+  says "on Kubernetes, an autoscaler in the cluster" "components/keda"
 }
 
 @test "autoscale --dry-run" {

@@ -59,7 +59,7 @@ pool() { # pool STATES: as Python lists them
   up 1
   cluster autoscale --once
   exits 5
-  says "the service autoscaler follows this cluster" "COMPOSE_PROFILES"
+  says "the service autoscaler already scales this cluster" "COMPOSE_PROFILES"
   changed_nothing
 }
 

@@ -47,7 +47,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   of_engine "[c.update(health='unhealthy') for c in s['containers'] if c['service'] == 'redis-replica-1']"
   cluster backup ../other.tar.gz
   exits 1
-  says "Redis does not run in Docker, or is not healthy" "./deploy-cluster.sh docker"
+  says "Redis is not running in Docker, or is not healthy" "./deploy-cluster.sh docker"
 }
 
 @test "without an engine, backup and restore say how to copy a local cluster" {
@@ -55,10 +55,10 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   engine refuse '[["docker version", 1, "Cannot connect to the Docker daemon at unix:///var/run/docker.sock."]]'
   cluster backup ../other.tar.gz
   exits 3
-  says "no Docker engine answers" "A local cluster: stop it and copy its data by hand, docs/operations.md#backup-and-restore"
+  says "the Docker engine does not answer" "For a local cluster, stop it and copy its data by hand: docs/operations.md#backup-and-restore"
   cluster restore ../backup.tar.gz --yes
   exits 3
-  says "A local cluster: stop it and copy its data by hand, docs/operations.md#backup-and-restore"
+  says "For a local cluster, stop it and copy its data by hand: docs/operations.md#backup-and-restore"
 }
 
 @test "a backup overwrites nothing" {
@@ -67,7 +67,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   printf 'mine\n' >../backup.tar.gz
   cluster backup ../backup.tar.gz
   exits 2
-  says "is there already and is not overwritten"
+  says "already exists and is not overwritten"
   [[ $(<../backup.tar.gz) == mine ]]
   changed_nothing
 }
@@ -81,7 +81,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   engine refuse '[["sh -s", 1, "--- RDB ERROR DETECTED ---"]]'
   cluster backup ../backup.tar.gz
   exits 1
-  says "RDB ERROR" "Redis could not be copied"
+  says "RDB ERROR" "copying Redis failed"
   [[ -z $(find .. -maxdepth 1 -name 'backup*') ]]
 }
 
@@ -94,7 +94,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   exits 2
   cluster backup ../backup.tar.gz
   exits 1
-  says "Redis does not run in Docker" "A local cluster: stop it and copy its data by hand"
+  says "Redis is not running in Docker" "For a local cluster, stop it and copy its data by hand"
 }
 
 @test "backup --dry-run" {
@@ -143,7 +143,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   engine api '{"jobs":{"queued":2,"running":1,"done":5}}'
   cluster restore ../backup.tar.gz
   exits 2
-  says "would be lost: queued:2, running:1" "Give --yes"
+  says "would be lost: queued:2, running:1" "Use --yes"
   changed_nothing
 }
 
@@ -152,7 +152,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   engine broken_dump true
   cluster restore ../backup.tar.gz --yes
   exits 1
-  says "this is not a whole RDB file" "The data is as it was" "nothing was restored"
+  says "this is not a complete RDB file" "The data was not changed" "nothing was restored"
   [[ $(of_engine "{c['state'] for c in s['containers']}") == "{'running'}" ]]
 }
 
@@ -161,11 +161,11 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   exits 2
   cluster restore ../none
   exits 2
-  says "there is no file"
+  says "does not exist"
   printf 'x\n' >../text
   cluster restore ../text
   exits 1
-  says "is no whole backup"
+  says "is not a complete backup"
   saved
   head -c 200 ../backup.tar.gz >../short
   cluster restore ../short --yes
@@ -203,7 +203,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   forget
   cluster restore ../backup.tar.gz
   exits 0
-  says "The file of the audit log was put back"
+  says "The audit log's file was restored"
   [[ $(of_engine "s['loaded_audit']") == $'{"seq":1}\n{"seq":2}' ]]
   grep -nE 'compose (create|up)|docker run' "$FAKE/calls" | sed 's/.*compose //; s/.*docker run.*/run/' >../order
   [[ $(paste -sd, ../order) == 'create redis,run,create coordinator,run,up -d --wait --wait-timeout 300' ]] ||
@@ -216,7 +216,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   engine audit_answer '"kept"'
   cluster restore ../backup.tar.gz --yes
   exits 0
-  says "stays: an entry rollback will name"
+  says "was kept: a rollback entry will mark"
   engine audit_answer '"aside audit.jsonl.before-restore-5"'
   cluster restore ../backup.tar.gz --yes
   exits 0
@@ -224,7 +224,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   engine refuse '[["--entrypoint python3", 1, "PermissionError: no"]]'
   cluster restore ../backup.tar.gz --yes
   exits 0
-  says "PermissionError" "could not be put back" "is as it was"
+  says "PermissionError" "could not be restored" "was not changed"
   cluster restore ../backup.tar.gz --dry-run
   exits 0
   shows "load /var/lib/audit/audit.jsonl"

@@ -60,7 +60,7 @@ load bench
   not_called "compose build" "--no-deps" "compose up -d --wait"
   [[ $(of_engine "set($workers) <= {c['id'] for c in s['containers']}") == True ]]
   [[ $(of_engine "len([c for c in s['containers'] if c['service'] == 'cpu-worker'])") == 5 ]]
-  says "5 CPU workers, 0 GPU workers" "keep their lanes (2)" "docker 5 0 shares the 8 cores anew"
+  says "5 CPU workers, 0 GPU workers" "keep their number of lanes (2)" "distribute the 8 cores again, run ./deploy-cluster.sh docker 5 0"
   cluster scale 1
   exits 0
   [[ $(of_engine "len([c for c in s['containers'] if c['service'] == 'cpu-worker'])") == 1 ]]
@@ -87,7 +87,7 @@ load bench
 @test "scale: what is refused" {
   cluster scale 3
   exits 1
-  says "no cluster of this checkout runs in Docker" "./deploy-cluster.sh docker 3 0"
+  says "no cluster of this checkout is running in Docker" "./deploy-cluster.sh docker 3 0"
   for words in '' 'x' '3 4' '3 --gpu' '3 --gpus 1' '0'; do
     # shellcheck disable=SC2086
     cluster scale $words
@@ -136,7 +136,7 @@ load bench
   of_engine "s['containers'].clear() or [c for c in s['containers']]"
   cluster status
   exits 1
-  says "No local cluster of this checkout runs"
+  says "No local cluster of this checkout is running"
 }
 
 @test "status --json is one object" {
@@ -162,12 +162,12 @@ assert set(found["docker"]["urls"]) == {"pages", "api", "grafana", "prometheus"}
   engine refuse '[["docker", 1, "Cannot connect to the Docker daemon"]]'
   cluster status
   exits 1
-  says "No local cluster of this checkout runs. Start one: ./deploy-cluster.sh local"
+  says "No local cluster of this checkout is running. Start one: ./deploy-cluster.sh local"
   [[ $err != *"Docker engine"* ]] || broken "nothing was ever started in Docker here"
   mkdir -p secrets && touch secrets/redis_password
   cluster status
   exits 1
-  says "no Docker engine answers, so this checkout's containers are not shown"
+  says "The Docker engine does not answer, so this checkout's containers are not shown"
 }
 
 @test "status of what was stopped says how it starts" {
@@ -175,7 +175,7 @@ assert set(found["docker"]["urls"]) == {"pages", "api", "grafana", "prometheus"}
   cluster stop
   cluster status
   exits 1
-  shows "It is stopped. Start it: ./deploy-cluster.sh docker"
+  shows "The cluster is stopped. Start it: ./deploy-cluster.sh docker"
 }
 
 @test "status of both: a local cluster beside the containers" {
@@ -203,7 +203,7 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
   engine refuse '[["docker", 1, "permission denied while trying to connect"]]'
   cluster status
   exits 1
-  says "Docker was not asked" "sudo ./deploy-cluster.sh"
+  says "This user has no access to Docker, so containers are not shown" "sudo ./deploy-cluster.sh"
 }
 
 @test "status with a configuration that Compose refuses says so" {
@@ -241,7 +241,7 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
 @test "logs where nothing has run" {
   cluster logs
   exits 1
-  says "nothing has run here yet"
+  says "this checkout has not started a cluster yet"
 }
 
 @test "logs of the local cluster" {
@@ -279,14 +279,14 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
   up
   cluster stop
   exits 0
-  says "Stopped. Jobs and results are kept"
+  says "Stopped. Jobs and results remain"
   called "docker compose --profile '*' stop"
   not_called "down"
   [[ $(of_engine "s['volumes']") == "['redis-data']" ]]
   forget
   cluster stop
   exits 0
-  says "No local cluster of this checkout runs"
+  says "No local cluster of this checkout is running"
   not_called "compose --profile '*' stop"
 }
 
@@ -306,12 +306,12 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
   engine refuse '[["docker", 1, "permission denied while trying to connect"]]'
   cluster stop
   exits 0
-  says "Docker was not asked"
+  says "This user has no access to Docker, so containers are not shown"
   mkdir secrets
   touch secrets/redis_password
   cluster stop
   exits 3
-  says "may not talk to the Docker engine"
+  says "this user has no access to the Docker engine"
 }
 
 @test "stop --dry-run; stop takes nothing else" {
@@ -322,7 +322,7 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
   changed_nothing
   cluster stop now
   exits 2
-  says "stop takes no options"
+  says "stop accepts no options"
 }
 
 # -- cleanup ----------------------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
   up
   cluster cleanup
   exits 2
-  says "container threads-redis-1" "volume threads_redis-data" "backup FILE" "Give --yes"
+  says "container threads-redis-1" "volume threads_redis-data" "backup FILE" "Use --yes"
   changed_nothing
 }
 
@@ -369,7 +369,7 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
     status=0
     printf '%s\n' "$answer" | script -qec './deploy-cluster.sh cleanup' /dev/null >../said || status=$?
     [[ $status == 1 ]] || broken "$(cat ../said)"
-    grep -q 'Remove all this' ../said
+    grep -q 'Delete everything listed' ../said
   done
   not_called " down"
   printf 'y\n' | script -qec './deploy-cluster.sh cleanup' /dev/null >../said
@@ -420,12 +420,12 @@ pretend_local() { # a local cluster that runs, as far as these scripts can see
 @test "report without a cluster, and without a healthy coordinator" {
   cluster report
   exits 1
-  says "no containers of this checkout"
+  says "this checkout has no containers"
   up
   of_engine "[c.update(health='unhealthy') for c in s['containers'] if c['service'] == 'coordinator']"
   cluster report
   exits 0
-  shows "No coordinator is healthy, so there are no figures"
+  shows "No coordinator is healthy, so measurements are missing"
 }
 
 @test "report --dry-run" {

@@ -9,14 +9,14 @@ load bench
   for tool in bash env dirname sed awk grep mktemp rm cat tail head sort tr; do ln -s "$(command -v "$tool")" "../few/$tool"; done
   PATH=$BATS_TEST_TMPDIR/few cluster docker 1
   exits 3
-  says "there is no docker command" "docker-compose" "./deploy-cluster.sh local"
+  says "the docker command is not installed" "docker-compose" "./deploy-cluster.sh local"
 }
 
 @test "permission denied: names the group and sudo" {
   engine refuse '[["docker version", 1, "Got permission denied while trying to connect to the Docker daemon socket"]]'
   cluster docker 1
   exits 3
-  says "may not talk to the Docker engine" "sudo usermod -aG docker" "sudo ./deploy-cluster.sh"
+  says "this user has no access to the Docker engine" "sudo usermod -aG docker" "sudo ./deploy-cluster.sh"
 }
 
 @test "no daemon: says how to start one" {
@@ -128,7 +128,7 @@ load bench
   cluster docker 1
   exec 8<&-
   exits 6
-  says "port $port is taken by another program" "GRAFANA_PORT=" "ss -ltnp"
+  says "port $port is in use by another program" "GRAFANA_PORT=" "ss -ltnp"
   changed_nothing
 }
 
@@ -137,7 +137,7 @@ load bench
   printf 'HTTP_PORT=7123\n' >>.env
   cluster docker 1
   exits 6
-  says "port 7123 is taken by the container shop-db-1" "HTTP_PORT="
+  says "port 7123 is in use by the container shop-db-1" "HTTP_PORT="
 }
 
 @test "ports that are no numbers, or the same twice" {
@@ -182,7 +182,7 @@ load bench
   cluster docker 1
   exec 7<&-
   exits 5
-  says "another ./deploy-cluster.sh works on this cluster"
+  says "another ./deploy-cluster.sh is changing this cluster"
   changed_nothing
 }
 
@@ -317,7 +317,7 @@ refuses_up() { # refuses_up TEXT: of docker compose up
 @test "a port that is taken at the last moment" {
   refuses_up 'Bind for 127.0.0.1:80 failed: port is already allocated'
   exits 6
-  says "a port is taken: Bind for 127.0.0.1:80 failed" "HTTP_PORT"
+  says "a port is in use: Bind for 127.0.0.1:80 failed" "HTTP_PORT"
 }
 
 @test "an engine without root, and port 80" {
@@ -337,7 +337,7 @@ refuses_up() { # refuses_up TEXT: of docker compose up
     'Get \"https://registry/v2/\": net/http: TLS handshake timeout' 'dial tcp 192.0.2.1:443: i/o timeout'; do
     refuses_up "$text"
     exits 1
-    says "an image could not be fetched" "deploy/base-images.sh" "docs/docker.md"
+    says "Docker could not pull an image" "deploy/base-images.sh" "docs/docker.md"
   done
 }
 
@@ -432,7 +432,7 @@ refuses_up() { # refuses_up TEXT: of docker compose up
   engine health '{"coordinator": "starting"}'
   START_SECONDS=1 cluster docker 3 0
   exits 4
-  says "the new coordinator did not become healthy" "The old replicas serve on" "The last lines of coordinator-3"
+  says "the new coordinator did not become healthy" "The old replicas keep serving" "The last lines of coordinator-3"
   [[ $(of_engine "sorted(c['id'] for c in s['containers'])") == "$before" ]]
   not_called "--scale web"
 }

@@ -74,7 +74,7 @@ up() { # up N G OPTION...
   for tool in bash env dirname sed awk grep mktemp rm cat tail head sort tr; do ln -s "$(command -v "$tool")" "../few/$tool"; done
   PATH=$BATS_TEST_TMPDIR/few cluster kubernetes 1
   exits 3
-  says "there is no kubectl command"
+  says "the kubectl command is not installed"
   echo 1.20.2 >"$FAKE/client"
   cluster kubernetes 1
   exits 3
@@ -85,7 +85,7 @@ up() { # up N G OPTION...
   rm "$FAKE/context"
   cluster kubernetes 1
   exits 3
-  says "kubectl knows no cluster"
+  says "kubectl has no current context"
   printf -- '--raw\nerror: context "there" does not exist\n' >"$FAKE/refuse"
   cluster kubernetes 1 --context there
   exits 3
@@ -97,7 +97,7 @@ up() { # up N G OPTION...
   printf -- '--raw\nerror: You must be logged in to the server (Unauthorized)\n' >"$FAKE/refuse"
   cluster kubernetes 1 --context there
   exits 3
-  says "refuses this user"
+  says "rejects this user"
   changed_nothing
 }
 
@@ -130,7 +130,7 @@ up() { # up N G OPTION...
   for name in "a b" "it's" 'x, y: z' Upper -a a- "$(printf 'a%.0s' {1..64})" ../a; do
     cluster kubernetes 1 --namespace "$name"
     exits 2
-    says "a namespace has at most 63 small letters"
+    says "a namespace must have up to 63 lowercase letters"
   done
   for tag in a/b a:b .a -a "a b" "$(printf 'a%.0s' {1..129})" 'x"y'; do
     cluster kubernetes 1 --tag "$tag"
@@ -167,7 +167,7 @@ up() { # up N G OPTION...
   echo Terminating >"$FAKE/phase"
   cluster kubernetes 1
   exits 1
-  says "is being removed" "--output yaml"
+  says "is being deleted" "--output yaml"
   changed_nothing
   touch .kubernetes
   cluster cleanup --yes
@@ -226,7 +226,7 @@ up() { # up N G OPTION...
   printf 'delete namespace\nerror: timed out waiting for the condition\n' >"$FAKE/refuse"
   cluster cleanup --yes
   exits 4
-  says "is not gone after 300 s" "--output yaml"
+  says "still exists after 300 s" "--output yaml"
   [[ -e .kubernetes ]]
 }
 
@@ -445,7 +445,7 @@ tag_of() { sed -nE "s/.*name: threads\/$1, .*newTag: \"(.*)\".*/\1/p" "$FAKE/kus
   up 3 0 --overlay prod
   cluster scale 8
   exits 2
-  says "scales CPU workers by itself"
+  says "has an autoscaler of CPU workers"
 }
 
 @test "nothing is deployed there" {
@@ -473,7 +473,7 @@ tag_of() { sed -nE "s/.*name: threads\/$1, .*newTag: \"(.*)\".*/\1/p" "$FAKE/kus
   shows "The API does not answer, and redis is not ready" "kubectl describe pod redis-0 -n threads-cluster"
   echo 'Deployment coordinator 0 0 0 0 1 1' >"$FAKE/rows"
   cluster status
-  shows "It is stopped. Start it: ./deploy-cluster.sh kubernetes"
+  shows "The cluster is stopped. Start it: ./deploy-cluster.sh kubernetes"
 }
 
 @test "logs of one workload" {
@@ -556,7 +556,7 @@ token() { awk -v name="$1" '$1 == name { print $2 }' "$FAKE/runner-tokens" | bas
   echo 1 >"$FAKE/replicas"
   cluster kubernetes 3 0 --dry-run
   exits 0
-  says "a coordinator makes a token for each runner"
+  says "a coordinator creates tokens of runners"
   changed_nothing
   DEBUG=1 cluster kubernetes 3 0
   exits 0
@@ -569,7 +569,7 @@ token() { awk -v name="$1" '$1 == name { print $2 }' "$FAKE/runner-tokens" | bas
   printf 'python3 - runner-0\nthe API does not answer: HTTP Error 401: Unauthorized\n' >"$FAKE/refuse"
   cluster kubernetes 3 0
   exits 1
-  says "no token for runner-0 could be made: the API does not answer: HTTP Error 401"
+  says "cannot create a token for runner-0: the API does not answer: HTTP Error 401"
 }
 
 @test "a volume that an earlier cluster of this namespace left is used again, and no other" {
@@ -603,7 +603,7 @@ token() { awk -v name="$1" '$1 == name { print $2 }' "$FAKE/runner-tokens" | bas
   : >"$FAKE/calls"
   cluster cleanup --yes --namespace theirs
   exits 1
-  says "holds no Threads Cluster"
+  says "does not contain a Threads Cluster"
   changed_nothing
 }
 

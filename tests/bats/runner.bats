@@ -74,7 +74,7 @@ runners() { # runners STATES: as Python lists them
   engine refuse '[["runner-1", 1, "the API does not answer: HTTP Error 401: Unauthorized"]]'
   cluster docker 1 0 --runner
   exits 1
-  says "no token for the runner could be made: the API does not answer: HTTP Error 401"
+  says "cannot create a token for the runner: the API does not answer: HTTP Error 401"
   runners "[]"
 }
 
@@ -92,7 +92,7 @@ runners() { # runners STATES: as Python lists them
   cluster docker 1 0 --runner --dry-run
   exits 0
   shows "COMPOSE_PROFILES=runner" "AUTH=required" "deploy/secrets.sh --token" "300 runner-token runner"
-  says "a coordinator makes secrets/runner_token"
+  says "a coordinator creates secrets/runner_token"
   changed_nothing
 }
 

@@ -68,8 +68,8 @@ def test_what_the_api_refuses_and_that_it_is_away_is_said(
     served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert runner_token.main(["runner-0", "none", "e*"]) == 1
-    assert "the API refuses it: HTTP Error 422" in (said := capsys.readouterr().err) and "labels" in said
+    assert "The API rejected the request: HTTP Error 422" in (said := capsys.readouterr().err) and "labels" in said
     assert there(served, "runner-0") == []
     monkeypatch.setattr(runner_token, "API", "http://127.0.0.1:1/api")
     assert runner_token.main(["runner-0", "none", ""]) == 1
-    assert "the API does not answer" in capsys.readouterr().err
+    assert "The API does not answer" in capsys.readouterr().err

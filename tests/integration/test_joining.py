@@ -198,9 +198,9 @@ def test_an_invitation_is_closed_before_its_time(
     by_id, by_text, other = door.invited(), door.invited(), door.invited()
     ids = [one.token.split("_")[1] for one in (by_id, by_text, other)]
     assert inviting.close(ids[0], door.live.url()) == 0 == inviting.close(f" {by_text}\n", door.live.url())
-    assert f"The invitation {ids[0]} counts no more." in capsys.readouterr().err
-    refused(by_id, "was used, or has expired")
-    refused(by_text, "was used, or has expired")
+    assert f"The invitation {ids[0]} is no longer valid." in capsys.readouterr().err
+    refused(by_id, "was used or has expired")
+    refused(by_text, "was used or has expired")
     join(other, "open")
     for closed in ids:
         with pytest.raises(
@@ -208,10 +208,12 @@ def test_an_invitation_is_closed_before_its_time(
         ):
             inviting.close(closed, door.live.url())
     [worker] = [row["id"] for row in door.live.get("/api/tokens")["tokens"] if row["name"].startswith("open-")]
-    with pytest.raises(CommandError, match=f"another sort, which goes on. To end it: cluster token revoke {worker}"):
+    with pytest.raises(
+        CommandError, match=(f"is not an invitation but another token. To revoke it: cluster token revoke {worker}")
+    ):
         inviting.close(worker, door.live.url())
     for bad in ("", "x", "a" * 11, "../tokens", "abcdefghi!", "tc_abcdefghij"):
-        with pytest.raises(CommandError, match="--close needs an invitation, or its id"):
+        with pytest.raises(CommandError, match="--close needs an invitation or its ID"):
             inviting.close(bad, door.live.url())
 
 
@@ -219,20 +221,20 @@ def test_an_invitation_counts_once(door: Door) -> None:
     invited = door.invited()
     join(invited, "once")
     membership.forget()
-    refused(invited, "was used, or has expired")
+    refused(invited, "was used or has expired")
 
 
 @pytest.mark.usefixtures("here")
 def test_an_invitation_expires(door: Door) -> None:
     invited = door.invited(ttl_seconds=1)
     time.sleep(1.2)
-    refused(invited, "was used, or has expired")
+    refused(invited, "was used or has expired")
 
 
 @pytest.mark.usefixtures("here")
 def test_a_wrong_token_joins_nothing(door: Door) -> None:
     wrong = dataclasses.replace(door.invited(), token=f"tc_{'a' * 10}_{'b' * 43}")
-    refused(wrong, "was used, or has expired")
+    refused(wrong, "was used or has expired")
 
 
 @pytest.mark.usefixtures("here")
@@ -259,7 +261,7 @@ def test_an_invitation_opens_nothing_else(door: Door) -> None:
 @pytest.mark.usefixtures("here")
 def test_another_authority_gets_nothing(door: Door) -> None:
     other = dataclasses.replace(door.invited(), fingerprint="0" * 64)
-    refused(other, "not the one of the invitation", "Nothing was sent")
+    refused(other, "does not match the invitation", "Nothing was sent")
 
 
 def test_a_host_trusts_its_authority_alone(
@@ -272,7 +274,7 @@ def test_a_host_trusts_its_authority_alone(
     until(lambda: fetch.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 120)
     moved = dataclasses.replace(joined, url=f"https://127.0.0.1:{port}")
     [left] = membership.end(moved)
-    assert "not of the authority that invited" in left
+    assert "authority did not sign the certificate" in left
     worker_of(door, moved, "worker-trusting")
     until(lambda: "its certificate is not trusted" in door.live.log("worker-trusting"), 120)
     door.live.kill("worker-trusting")
@@ -315,7 +317,7 @@ def test_of_what_an_impostor_adds_to_the_authority_nothing_is_trusted(
 def test_the_cluster_does_not_say_what_runs_here(door: Door, monkeypatch: pytest.MonkeyPatch, workers: Any) -> None:
     answer = (201, {"version": "0", "workers": workers})
     monkeypatch.setattr(membership, "ask", lambda *_given: answer)
-    refused(door.invited(), "other workers than were asked for")
+    refused(door.invited(), "did not return exactly the requested workers")
 
 
 def test_strict_clients_take_the_certificate(door: Door, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -484,7 +486,7 @@ def _full(path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     monkeypatch.setattr(membership, "keep_token", written)
 
 
-@pytest.mark.parametrize(("after", "words"), [(1, "the invitation still counts"), (3, "The invitation is used up")])
+@pytest.mark.parametrize(("after", "words"), [(1, "the invitation is still valid"), (3, "The invitation is used up")])
 def test_a_full_disk_leaves_nothing_behind_here_or_there(
     door: Door, here: Path, monkeypatch: pytest.MonkeyPatch, after: int, words: str
 ) -> None:
@@ -494,7 +496,7 @@ def test_a_full_disk_leaves_nothing_behind_here_or_there(
         _full(here, full, after)
         with pytest.raises(CommandError, match="No space left on device") as trouble:
             join(invited, f"full{after}", "cpu-1", "cpu-2")
-    assert words in str(trouble.value) and "still count there" not in str(trouble.value)
+    assert words in str(trouble.value) and "still valid there" not in str(trouble.value)
     assert not here.exists() and door.tokens() == before
     if after == 1:
         assert join(invited, "full1").workers == ["full1-cpu-1"]
@@ -507,7 +509,7 @@ def test_an_invitation_comes_on_stdin(door: Door, monkeypatch: pytest.MonkeyPatc
     membership.forget()
     for text in ("", "x" * 10_000):
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-        with pytest.raises(CommandError, match="this is no invitation"):
+        with pytest.raises(CommandError, match="this is not an invitation"):
             joining.join_cluster(joining.JoinOptions(invitation="-", name="typed"))
 
 

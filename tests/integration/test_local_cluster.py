@@ -160,9 +160,9 @@ def _shared_kernels() -> Iterator[None]:
         (("local", "--workers"), 2, "--workers needs a number"),
         (("local", "--onec"), 2, "local has no option '--onec'"),
         (("local", "--json"), 2, "--json goes with --once"),
-        (("stop", "now"), 2, "stop takes no options"),
-        (("status",), 1, "No local cluster of this checkout runs. Start one: ./deploy-cluster.sh local"),
-        (("stop",), 0, "No local cluster of this checkout runs."),
+        (("stop", "now"), 2, "stop accepts no options"),
+        (("status",), 1, "No local cluster of this checkout is running. Start one: ./deploy-cluster.sh local"),
+        (("stop",), 0, "No local cluster of this checkout is running."),
     ],
 )
 def test_what_cannot_be_done_is_said_with_its_exit_code(
@@ -184,7 +184,7 @@ def test_a_given_port_that_is_taken_is_an_error(checkout: Checkout) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         done = checkout.call("local", "--port", str(server.getsockname()[1]))
     assert done.returncode == 6
-    assert "is taken by another program" in done.stderr
+    assert "is in use by another program" in done.stderr
     assert not checkout.processes()
 
 
@@ -192,7 +192,7 @@ def test_the_next_free_port_is_taken_and_said(capsys: pytest.CaptureFixture[str]
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert ports.next_free("127.0.0.1", port, "the cluster") > port
-    assert f"Port {port} is taken; the cluster uses" in capsys.readouterr().err
+    assert f"Port {port} is in use; the cluster uses" in capsys.readouterr().err
 
 
 def test_clusters_that_start_at_once_take_ports_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_clusters_that_start_at_once_take_ports_of_their_own(tmp_path: Path, mon
         metrics = [int(one.process("-m coordinator").environ()["METRICS_PORT"]) for one in several]
         assert len(set(urls)) == len(set(metrics)) == 3
         for one, url, port in zip(several, urls, metrics, strict=True):
-            assert " ended; it is started again" not in one.said()
+            assert " exited and is being restarted" not in one.said()
             [worker] = get(url, "/api/workers")["workers"]
             assert worker["pid"] in [each.pid for each in one.processes()], "another cluster answers"
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
@@ -259,7 +259,7 @@ def test_a_terminal_gets_figures_and_not_everything(
         assert out.splitlines() == [
             "A title: j1 done in 2.0 s, 10 units at 5/s",
             "  name  7",
-            "  All of it: start it: .venv/bin/cluster result j1",
+            "  All results: start it: .venv/bin/cluster result j1",
         ]
 
 
@@ -301,7 +301,7 @@ class TestOneThatStaysUp:
         checkout, url = cluster
         done = checkout.call("local", "--once")
         assert done.returncode == 5
-        assert f"runs already: {url}" in done.stderr and "is taken" not in done.stderr
+        assert f"is already running: {url}" in done.stderr and "is in use" not in done.stderr
 
     def test_redis_is_closed_to_others(self, cluster: tuple[Checkout, str]) -> None:
         checkout, _ = cluster
@@ -325,7 +325,7 @@ class TestOneThatStaysUp:
         until(lambda: (found := checkout.process(words)) and found.pid != killed.pid)
         until(lambda: ready(url))
         until(lambda: (found := checkout.process(words)) and found.pid != killed.pid)
-        until(lambda: f"{name} ended; it is started again. Its log: .cluster/logs/{name}.log" in checkout.said())
+        until(lambda: f"{name} exited and is being restarted. Its log: .cluster/logs/{name}.log" in checkout.said())
 
     def test_jobs_outlive_a_restart(self, cluster: tuple[Checkout, str]) -> None:
         """The jobs of the --once run above are listed by the cluster that was started after it."""
@@ -447,7 +447,7 @@ def test_what_a_killed_guard_left_is_ended_by_the_next_command(checkout: Checkou
         starter.wait(10)
         assert checkout.processes()
         done = checkout.call("stop")
-        assert "that an earlier run left behind" in done.stderr
+        assert "of an earlier run" in done.stderr
         assert not checkout.processes()
 
 
@@ -460,7 +460,7 @@ def test_a_part_that_does_not_come_up_is_shown_with_its_log(checkout: Checkout) 
     finally:
         module.write_text(kept)
     assert done.returncode == 1
-    assert "coordinator ended 3 times before it was ready" in done.stderr
+    assert "coordinator exited 3 times before it was ready" in done.stderr
     assert "The end of .cluster/logs/coordinator.log" in done.stderr
     assert "cannot read its mind" in done.stderr
     assert not checkout.processes()

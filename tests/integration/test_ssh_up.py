@@ -140,7 +140,7 @@ def test_a_host_that_fails_leaves_the_others_alone(
         wrong = str(door.invited()).replace("tc_", "tc_a", 1)[:-1]
         monkeypatch.setattr(up, "invitation", lambda _address, _labels: wrong)
         code, rows = command("up", "--host", "gpu1")
-        assert code == 1 and rows["gpu1"]["state"] == "failed" and "join ended: " in rows["gpu1"]["detail"], rows
+        assert code == 1 and rows["gpu1"]["state"] == "failed" and "join failed: " in rows["gpu1"]["detail"], rows
     finally:
         (hosts.folder / "cluster.yaml").write_text(text)
 
@@ -149,9 +149,9 @@ def test_without_a_cluster_here_nothing_is_invited(monkeypatch: pytest.MonkeyPat
     program = tmp_path / "deploy"
     program.mkdir()
     (program / "__init__.py").touch()
-    (program / "local.py").write_text("import sys; sys.exit('error: no local cluster of this checkout runs.')")
+    (program / "local.py").write_text("import sys; sys.exit('error: no local cluster of this checkout is running.')")
     monkeypatch.setattr(up, "CHECKOUT", tmp_path)
-    with pytest.raises(errors.ClientError, match="no local cluster of this checkout runs"):
+    with pytest.raises(errors.ClientError, match="no local cluster of this checkout is running"):
         up.invitation(None)
     (program / "local.py").write_text("print('./deploy-cluster.sh join box:3443/-/tc_x --gpu')")
     assert up.invitation("box") == "box:3443/-/tc_x"

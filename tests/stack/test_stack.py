@@ -307,13 +307,13 @@ def test_the_autoscaler_follows_the_work_and_can_do_nothing_else(stack: Stack) -
     assert stack.inspect(redis["Id"])[0]["State"]["StartedAt"] == redis["State"]["StartedAt"]
 
     stack.compose("stop", "engine-proxy")
-    autoscaler_says(stack, "nothing is changed: the engine's proxy does not answer")
+    autoscaler_says(stack, "No worker was started or stopped: the Docker engine's proxy does not answer")
     stack.compose("start", "engine-proxy")
     coordinators = stack.ids("coordinator")
-    autoscaler_says(stack, "it goes on")
+    autoscaler_says(stack, "The autoscaler works again.")
     stack.run("docker", "pause", *coordinators)
     try:
-        autoscaler_says(stack, "nothing is changed: the API does not answer")
+        autoscaler_says(stack, "No worker was started or stopped: the API does not answer")
     finally:
         stack.run("docker", "unpause", *coordinators)
 

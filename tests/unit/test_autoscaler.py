@@ -158,7 +158,7 @@ def test_a_list_says_no_more_than_ids_and_states(engine: Engine, door: tuple[str
 def test_labels_are_compared_here_too(engine: Engine, door: tuple[str, int]) -> None:
     engine.filters = False
     assert client(door).containers().stopped == [OURS]
-    with pytest.raises(EngineAway, match="not of cpu-worker-pool"):
+    with pytest.raises(EngineAway, match="does not belong to cpu-worker-pool"):
         client(door).stop(THEIRS)
 
 
@@ -308,7 +308,7 @@ def test_a_client_that_goes_or_sends_nothing_holds_up_nobody_for_long(
 def test_an_engine_that_is_away_is_said_and_asked_again(tmp_path: Path) -> None:
     with served(tmp_path / "s") as address:
         ours = client(address)
-        with pytest.raises(EngineAway, match="the engine does not answer"):
+        with pytest.raises(EngineAway, match="the Docker engine does not answer"):
             ours.containers()
         with Engine(tmp_path / "s") as engine:
             assert ours.containers().stopped == [OURS]
@@ -332,7 +332,7 @@ def test_it_ends_with_its_engine_so_that_it_is_started_with_the_next_ones_socket
     path = tmp_path / "s"
     monkeypatch.setattr(proxy, "PORT", free_port())
     monkeypatch.setattr(proxy.UnixEngine.__init__, "__defaults__", (path,))
-    assert proxy.main(["127.0.0.1"]) == 1 and "the engine does not answer" in capfd.readouterr().out
+    assert proxy.main(["127.0.0.1"]) == 1 and "The Docker engine does not answer" in capfd.readouterr().out
     ended: list[int] = []
     with Engine(path) as engine:
         thread = threading.Thread(target=lambda: ended.append(proxy.main(["127.0.0.1"])), daemon=True)
@@ -345,7 +345,7 @@ def test_it_ends_with_its_engine_so_that_it_is_started_with_the_next_ones_socket
             except EngineAway:
                 threading.Event().wait(0.02)
         engine.shutdown()
-    with pytest.raises(EngineAway, match="the engine does not answer"):
+    with pytest.raises(EngineAway, match="the Docker engine does not answer"):
         ours.containers()
     thread.join(60)
     assert ended == [1]
@@ -360,7 +360,7 @@ def test_an_engine_that_answers_something_else_is_said(
 
 
 def _is_away(ours: pool.Pool) -> bool:
-    with pytest.raises(EngineAway, match="the engine does not answer"):
+    with pytest.raises(EngineAway, match="the Docker engine does not answer"):
         ours.containers()
     return True
 
@@ -401,7 +401,7 @@ def test_a_proxy_that_is_away_is_said_in_words_that_stay_the_same() -> None:
         with pytest.raises(EngineAway) as raised:
             ours.containers()
         words.add(str(raised.value))
-    assert words == {"the engine's proxy does not answer (ConnectionError)"}
+    assert words == {"the Docker engine's proxy does not answer (ConnectionError)"}
 
 
 # -- rounds -----------------------------------------------------------------------------------------------------------
@@ -495,8 +495,8 @@ def test_troubles_are_said_once_and_change_nothing(capsys: pytest.CaptureFixture
     cluster = Cluster(hand)
     follower = Follower(cluster, hand)
     for trouble, words in (
-        (OSError("refused"), "nothing is changed: the API does not answer: refused"),
-        (ValueError("no JSON"), "nothing is changed: the API does not answer: no JSON"),
+        (OSError("refused"), "No worker was started or stopped: the API does not answer: refused"),
+        (ValueError("no JSON"), "No worker was started or stopped: the API does not answer: no JSON"),
     ):
         cluster.trouble, cluster.need = trouble, 3
         follower.attempt()
@@ -504,16 +504,16 @@ def test_troubles_are_said_once_and_change_nothing(capsys: pytest.CaptureFixture
         assert [line[9:] for line in capsys.readouterr().out.splitlines()] == [words]
     cluster.trouble, cluster.need = None, None
     follower.attempt()
-    assert "no coordinator has counted" in capsys.readouterr().out
-    hand.trouble = "the engine does not answer"
+    assert "no coordinator has calculated" in capsys.readouterr().out
+    hand.trouble = "the Docker engine does not answer"
     follower.attempt()
-    assert "nothing is changed: the engine does not answer" in capsys.readouterr().out
+    assert "No worker was started or stopped: the Docker engine does not answer" in capsys.readouterr().out
     hand.trouble, cluster.need = "", 1
     follower.attempt()
-    assert capsys.readouterr().out[9:] == "it goes on\n"
+    assert capsys.readouterr().out[9:] == "The autoscaler works again.\n"
     cluster.need = 9
     follower.attempt()
-    assert "the pool lacks 3 workers: set AUTOSCALE_MAX" in capsys.readouterr().out
+    assert "The pool has 3 workers too few: increase AUTOSCALE_MAX" in capsys.readouterr().out
     assert hand.calls == [f"start {number}" for number in range(5)]
 
 
@@ -526,7 +526,7 @@ def test_a_need_that_is_no_number_changes_nothing(capsys: pytest.CaptureFixture[
     follower.attempt()
     cluster.need, started = need, list(hand.calls)
     follower.attempt()
-    assert "no number of workers" in capsys.readouterr().out
+    assert "not a valid number of workers" in capsys.readouterr().out
     assert hand.calls == started and not cluster.draining
 
 

@@ -180,12 +180,12 @@ def test_what_nobody_counted(desired: object) -> None:
 
 @pytest.mark.parametrize("cpu", [-1, 10**9, 1.5, float("nan"), "3", [3]])
 def test_what_is_no_number_of_workers(cpu: object) -> None:
-    with pytest.raises(ValueError, match="no number of workers"):
+    with pytest.raises(ValueError, match="not a valid number of workers"):
         autoscale.total_of({"desired_workers": {"cpu": cpu}})
 
 
 def test_without_an_answer_it_says_why_and_nothing_follows(capsys: Any) -> None:
-    for status, why in (({"desired_workers": {}}, "no coordinator has counted"), (OSError("refused"), "refused")):
+    for status, why in (({"desired_workers": {}}, "coordinator has calculated"), (OSError("refused"), "refused")):
         assert autoscale.main(["step", IDS[0]], Fake(status)) == 1
         said = capsys.readouterr()
         assert why in said.err and not said.out

@@ -201,7 +201,7 @@ def test_a_dump_that_is_not_whole_leaves_the_data(redis_in: Callable[[str], Redi
     before = sorted((path.name, path.stat().st_size) for path in redis.data.rglob("*"))
     done = redis.load(given)
     assert done.returncode == 1
-    assert b"not a whole RDB file" in done.stderr
+    assert b"not a complete RDB file" in done.stderr
     assert sorted((path.name, path.stat().st_size) for path in redis.data.rglob("*")) == before
     assert redis.start().ask("GET", "key") == "value"
 

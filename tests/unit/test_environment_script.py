@@ -47,7 +47,7 @@ def make(checkout: Path) -> subprocess.CompletedProcess[str]:
     ("said", "words"),
     [
         ("ERROR: Could not install packages: [Errno 28] No space left on device", ("the disk is full", "df -h")),
-        ("ERROR: No matching distribution found for one==1", ("needs a way to a package index", "PIP_INDEX_URL")),
+        ("ERROR: No matching distribution found for one==1", ("pip needs a package index", "PIP_INDEX_URL")),
     ],
 )
 def test_a_failed_installation_says_why_and_the_next_try_goes_on(
@@ -61,7 +61,7 @@ def test_a_failed_installation_says_why_and_the_next_try_goes_on(
     (checkout / "pip").unlink()
     done = make(checkout)
     assert done.returncode == 0, done.stderr
-    assert "belongs to another place" not in done.stderr
+    assert "was created for another folder" not in done.stderr
     again = make(checkout)
     assert (again.returncode, again.stderr) == (0, ""), "what is there is not made again"
 
@@ -69,6 +69,6 @@ def test_a_failed_installation_says_why_and_the_next_try_goes_on(
 def test_an_environment_that_was_not_made_is_made_the_next_time(checkout: Path) -> None:
     (checkout / "broken-venv").touch()
     failed = make(checkout)
-    assert failed.returncode == 1 and "could not make .venv; see the lines above" in failed.stderr
+    assert failed.returncode == 1 and "could not create .venv; see the lines above" in failed.stderr
     (checkout / "broken-venv").unlink()
     assert make(checkout).returncode == 0

@@ -52,7 +52,7 @@ def test_a_runner_asks_where_the_api_listens() -> None:
 
 def test_users_of_their_own_need_a_folder_that_they_can_enter() -> None:
     settings = Settings(runner_uids="20001-20001", runner_slots=1)
-    with pytest.raises(CommandError, match="RUNNER_DIR="):
+    with pytest.raises(CommandError, match="set RUNNER_DIR"):
         plan(settings, None, 1, runner=True)
 
 

@@ -22,9 +22,9 @@ from tests.unit.test_redis_server import write_data
     ("number", "said"),
     [
         (errno.ENOSPC, ("the disk is full", "df -h")),
-        (errno.EACCES, ("this user may not use", "Run it as the user who owns the folder")),
-        (errno.EROFS, ("Read-only file system", "clone the project into a folder of yours")),
-        (errno.EIO, ("this machine refuses", ".cluster/logs")),
+        (errno.EACCES, ("this user has no access to", "Run the command as the owner of the folder")),
+        (errno.EROFS, ("Read-only file system", "clone the project into a folder of your own")),
+        (errno.EIO, ("the operating system reported an error", ".cluster/logs")),
     ],
 )
 def test_an_error_of_the_disk_is_told_with_its_place_and_what_to_do(
@@ -46,7 +46,7 @@ def test_nothing_starts_on_a_disk_without_room(tmp_path: Path, monkeypatch: pyte
     left = [shape.LEAST_FREE - 1]
     monkeypatch.setattr("deploy.local.shape.shutil.disk_usage", lambda _: usage(1 << 40, 0, left[0]))
     monkeypatch.setattr(shape, "LOCAL_FOLDER", tmp_path)
-    with pytest.raises(CommandError, match=f"{tmp_path} has 99 MiB left, and a cluster needs 100") as refused:
+    with pytest.raises(CommandError, match=f"{tmp_path} has 99 MiB free, but a cluster needs 100") as refused:
         shape.plan(Settings(), None, 1)
     assert refused.value.code == 1 and "df -h" in str(refused.value)
     left[0] += 1

@@ -1,1 +1,1 @@
-"""Machines that join a cluster elsewhere: invitations, certificates, membership."""
+"""Support for machines that join a cluster elsewhere: invitations, certificates and membership."""

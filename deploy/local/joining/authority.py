@@ -1,6 +1,6 @@
-"""Authority of a local cluster, and the certificate that it signs for this machine, in .cluster/tls.
+"""Certificate authority of a local cluster, and the server certificate that it signs, stored in .cluster/tls.
 
-A host that joins trusts this authority alone. Its key never leaves this folder.
+A host that joins trusts only this authority. The authority's private key never leaves this folder.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from deploy.local import private_files
 from jobs.settings import LOCAL_FOLDER
 
 FOLDER = LOCAL_FOLDER / "tls"
-#: What a coordinator serves: this machine's certificate, then the authority's.
+#: Server certificate followed by the authority's certificate, and the server's private key.
 CERTIFICATE, KEY = FOLDER / "server.pem", FOLDER / "server.key"
 _AUTHORITY, _AUTHORITY_KEY = FOLDER / "authority.pem", FOLDER / "authority.key"
 _AUTHORITY_DAYS, _DAYS = 3650, 90
-#: A certificate that expires within this time is renewed.
+#: Remaining validity at which a certificate is renewed.
 RENEWED_BEFORE = timedelta(days=30)
-#: So that a machine whose clock is behind accepts it.
+#: Time by which a certificate is backdated, for machines whose clocks are slow.
 _EARLIER = timedelta(days=2)
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """Return SHA-256 of a certificate in DER, in hexadecimal digits."""
+    """Return the SHA-256 fingerprint of a certificate (DER encoding) in hexadecimal digits."""
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
 def ensure() -> x509.Certificate:
-    """Return the authority's certificate; make it, and its key, where there is none."""
+    """Return the authority's certificate. Create it and its private key if they do not exist."""
     with _alone():
         return ensure_certificate()
 
 
 def certify(names: Iterable[str]) -> None:
-    """Have the certificate name these hosts and addresses too; renew it where it expires soon, or does not count."""
+    """Add these host names and addresses to the server certificate. Renew it if it is invalid or expires soon."""
     with _alone():
         _certify(set(names))
 
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Keep others of this folder waiting: two that make a key at once would mix theirs."""
+    """Lock the folder, because two processes that create keys at the same time would mix their files."""
     FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(FOLDER / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -106,7 +106,7 @@ def _certificate(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _EARLIER)
         .not_valid_after(now + timedelta(days=days))
-        # Python 3.13 and later want it, of the authority too.
+        # Python 3.13 and later require this extension, in the authority's certificate too.
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
@@ -137,7 +137,7 @@ def _general(name: str) -> x509.GeneralName:
 
 
 def _current(authority: x509.Certificate) -> x509.Certificate | None:
-    """Return this machine's certificate; None where there is none of this authority and with its key that counts."""
+    """Return the valid server certificate of this authority, or None. Its key file must match."""
     try:
         found = x509.load_pem_x509_certificate(CERTIFICATE.read_bytes())
         found.verify_directly_issued_by(authority)

@@ -1,4 +1,4 @@
-"""`join` that goes on without who started it, for `cluster up`: whether this checkout has joined, and the start."""
+"""Run `join` in the background for `cluster up`, and report whether this checkout has joined a cluster."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from deploy.local.outcome import NOT_READY, OK, CommandError
 from deploy.local.shape import CHECKOUT
 from jobs.settings import LOCAL_FOLDER
 
-#: What the started `join` says.
+#: Log file of the background `join`.
 LOG = LOCAL_FOLDER / "join.log"
-#: Characters of an invitation on stdin at most, and seconds until the cluster has taken it.
+#: Maximum length of an invitation on stdin in characters, and timeout of a join in seconds.
 _LONGEST_LINE, _JOIN_SECONDS = 1000, 60.0
-#: Characters of the log that are shown of a join that failed.
+#: Number of the log's last characters that an error message contains.
 _SHOWN = 600
 
 
 def state() -> int:
-    """Print whether this checkout has joined a cluster, and whether its workers are started, as JSON."""
+    """Print as JSON whether this checkout has joined a cluster and whether its workers are running."""
     print(json.dumps(_state()), flush=True)
     return OK
 
@@ -37,10 +37,10 @@ def _state() -> dict[str, Any]:
 
 
 def join(options: Sequence[str]) -> int:
-    """Join with the invitation on stdin, or go on where there is none, in a session of its own; print the state.
+    """Start `join` in a new session and print the state. Without an invitation on stdin, continue the last membership.
 
-    Returns once the cluster has taken this host and its workers are being started. Raises CommandError with what it
-    said.
+    Returns when the cluster has accepted this host and its workers are starting. Raises CommandError with the last log
+    messages.
     """
     line = sys.stdin.readline(_LONGEST_LINE)
     LOCAL_FOLDER.mkdir(mode=0o700, exist_ok=True)
@@ -59,13 +59,13 @@ def join(options: Sequence[str]) -> int:
     deadline = time.monotonic() + _JOIN_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise CommandError(process.returncode or 1, f"join ended: {read_last_message(LOG)}")
+            raise CommandError(process.returncode or 1, f"join failed: {read_last_message(LOG)}")
         if membership.load() and commands.running():
             return state()
         time.sleep(0.1)
     process.terminate()
     raise CommandError(
-        NOT_READY, f"the cluster did not take this host within {_JOIN_SECONDS:.0f} s: {read_last_message(LOG)}"
+        NOT_READY, f"the cluster did not accept this host within {_JOIN_SECONDS:.0f} s: {read_last_message(LOG)}"
     )
 
 

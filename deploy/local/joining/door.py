@@ -1,6 +1,6 @@
-"""The local cluster's door for other machines: `python -m deploy.local.joining.door`. A coordinator that serves HTTPS.
+"""Coordinator of the local cluster that serves HTTPS to other machines: `python -m deploy.local.joining.door`.
 
-It opens at the first invitation, and at each later start.
+It opens its port at the first invitation and at each later start of the cluster.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from jobs.settings import LOCAL_FOLDER, give
 
 log = logging.getLogger("door")
 
-#: What was said at the first invitation; the door stays open over later starts.
+#: File with the port and names from the first invitation, which remain valid at later starts.
 FILE = LOCAL_FOLDER / "door.json"
-#: Where `invite` looks whether it is open.
+#: Address at which `invite` checks that the port is open.
 LOOPBACK = "127.0.0.1"
-#: How often what was said is read again.
+#: Interval in seconds for reading the file again.
 _AGAIN_SECONDS = 2.0
 
 
 class Door(NamedTuple):
-    """Where other machines reach this cluster."""
+    """Port and names under which other machines reach this cluster."""
 
     port: int
-    #: Names and addresses of this machine, the one that invitations name first.
+    #: Names and addresses of this machine, first the one in invitations.
     names: list[str]
 
 
 def kept() -> Door | None:
-    """Return what was said; None before the first invitation."""
+    """Return the stored port and names, or None before the first invitation."""
     try:
         read = json.loads(FILE.read_text())
         return Door(int(read["port"]), [str(name) for name in read["names"]])
@@ -48,25 +48,25 @@ def kept() -> Door | None:
 
 
 def keep(port: int, names: Sequence[str]) -> None:
-    """Have the door open at this port, now and at later starts."""
+    """Store the port and names, so that the HTTPS endpoint opens now and at later starts."""
     new = FILE.with_suffix(".new")
     new.write_text(json.dumps({"port": port, "names": list(names)}))
     new.replace(FILE)
 
 
 def _follow(door: Door) -> None:
-    """Renew the certificate in time, and end this process when another port was asked for: supervisord starts it."""
+    """Renew the certificate in time. Exit if the port changes, so that supervisord restarts this process."""
     while (now := kept() or door).port == door.port and _bind(now) == _bind(door):
         try:
             authority.certify([*now.names, LOOPBACK])
         except (OSError, ValueError) as error:
-            log.error("the certificate is not looked after: %s", error)
+            log.error("Cannot renew the certificate: %s", error)
         time.sleep(_AGAIN_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _bind(door: Door) -> str:
-    """Return where it listens: everywhere; at addresses of IPv6, which a machine may not have, where one was named."""
+    """Return the address to bind: IPv4 only, unless a name is an IPv6 address, which some machines do not have."""
     return "" if any(":" in name for name in door.names) else "0.0.0.0"
 
 

@@ -1,7 +1,7 @@
-"""An invitation as it is typed: where the cluster is, the fingerprint of its authority, and a token that counts once.
+"""Text format of an invitation: the cluster's address, the fingerprint of its authority, and a token for one use.
 
-HOST:PORT/FINGERPRINT/TOKEN, such as 192.0.2.7:3443/5f0c...e1/tc_k3v9x2m1qa_...; - for a fingerprint: the certificate is
-of an authority that every machine knows.
+The format is HOST:PORT/FINGERPRINT/TOKEN, such as 192.0.2.7:3443/5f0c...e1/tc_k3v9x2m1qa_.... The fingerprint `-` means
+that a public authority signed the certificate.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ _WRITTEN = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _LAST_PORT = 65535
-#: In place of a fingerprint: the authorities of the system are trusted.
+#: Used instead of a fingerprint: trust the authorities of the operating system.
 PUBLIC = "-"
 
 
 class NoInvitation(ValueError):
-    """A text is no invitation; the message says what one looks like, and holds no secret."""
+    """The text is not an invitation. The message describes the format and contains no secret."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Invitation:
-    """Where a host joins, and with what."""
+    """Address, fingerprint and token with which a host joins a cluster."""
 
     #: Name or address, without brackets.
     host: str
     port: int
-    #: SHA-256 of the authority's certificate in DER, as hexadecimal digits; or PUBLIC.
+    #: SHA-256 of the authority's certificate (DER encoding) in hexadecimal digits, or PUBLIC.
     fingerprint: str
     token: str
 
     @property
     def url(self) -> str:
-        """Address of the cluster's API."""
+        """URL of the cluster's API."""
         return f"https://{bracket_ipv6(self.host)}:{self.port}"
 
     def __str__(self) -> str:
@@ -48,12 +48,12 @@ def bracket_ipv6(host: str) -> str:
 
 
 def parse(text: str) -> Invitation:
-    """Return the invitation that a text is. Raises NoInvitation."""
+    """Parse an invitation. Raises NoInvitation."""
     parts = _WRITTEN.fullmatch(text.strip())
     if parts is None or not 0 < int(parts["port"]) <= _LAST_PORT:
         raise NoInvitation(
-            "this is no invitation; one is HOST:PORT/FINGERPRINT/TOKEN, on one line, as `./deploy-cluster.sh invite`"
-            " prints it. Copy it again"
+            "this is not an invitation; copy the line HOST:PORT/FINGERPRINT/TOKEN that `./deploy-cluster.sh invite`"
+            " prints"
         )
     return Invitation(
         host=parts["host"].strip("[]"), port=int(parts["port"]), fingerprint=parts["fingerprint"], token=parts["token"]

@@ -1,4 +1,4 @@
-"""`./deploy-cluster.sh invite`: opens the local cluster's door, and prints the command with which a machine joins."""
+"""Implement `./deploy-cluster.sh invite`: open the cluster's HTTPS port and print the command that joins a machine."""
 
 from __future__ import annotations
 
@@ -23,86 +23,85 @@ from jobs.hosts import labels
 from jobs.settings import Settings, load
 from threads_protocol import numbers
 
-#: The door's port, unless another was chosen or this one is taken.
+#: Default port of the HTTPS endpoint.
 PORT = 3443
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,250}[A-Za-z0-9])?", re.ASCII)
-#: Id of an invitation's token, by itself and within it.
+#: ID of an invitation's token, alone and inside an invitation.
 _ID, _WITHIN = re.compile(r"([a-z0-9]{10})", re.ASCII), re.compile(r"/tc_([a-z0-9]{10})_", re.ASCII)
-#: A coordinator starts within this time.
+#: Timeout in seconds for the start of the HTTPS endpoint.
 _OPEN_SECONDS = 60.0
-#: An address of documentation, to which nothing is sent: the system says from where it would.
+#: Address from the documentation range. Nothing is sent there; connecting a UDP socket to it only reveals this
+#: machine's own address.
 _ELSEWHERE = ("192.0.2.1", 9)
 
 
 @dataclass(frozen=True, kw_only=True)
 class InvitationOptions:
-    """Wishes for an invitation."""
+    """Options of `invite`."""
 
-    #: Name or address of this machine; empty: the one with which it reaches others.
+    #: Name or address of this machine; empty for the address of its default route.
     address: str = ""
-    #: None: the door's, or a free one.
+    #: Port of the HTTPS endpoint; None for the current port, or else a free one.
     port: int | None = None
     ttl: str = "1h"
     gpu: bool = False
     runner: bool = False
-    #: Labels of the host that joins, with commas between: tenants may require them.
+    #: Comma-separated labels for the host that joins. Tenants can require labels.
     labels: str = ""
 
 
 def invite(asked: InvitationOptions) -> int:
-    """Print the command on stdout, and around it what a person wants to know on stderr. Returns the exit code."""
+    """Print the join command on stdout and explanations on stderr. Return the exit code."""
     seconds = numbers.seconds(asked.ttl)
     if not seconds:
-        raise CommandError(USAGE, f"--ttl must be a number with s, m, h or d, as 1h; got {asked.ttl!r}")
+        raise CommandError(USAGE, f"--ttl must be a number followed by s, m, h or d, such as 1h; got {asked.ttl!r}")
     given = _labels(asked.labels)
     if not (commands.running() and ADDRESS.is_file()):
-        raise CommandError(FAILED, "no local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
+        raise CommandError(FAILED, "no local cluster of this checkout is running. Start one: ./deploy-cluster.sh local")
     opened = _open(asked)
     token = _token(ADDRESS.read_text().strip(), seconds, given)
     print(_command(asked, opened, token), flush=True)
     say(
-        f"It counts once, within {asked.ttl}. The other machine needs this version of the checkout, and to reach port"
-        f" {opened.port} of {opened.names[0]}; nothing needs to reach it."
-        f" To end it before: ./deploy-cluster.sh invite --close {token.split('_')[1]}"
+        f"The invitation is valid once, for {asked.ttl}. The other machine needs this version of the checkout and a"
+        f" connection to port {opened.port} of {opened.names[0]}. No connection to the other machine is needed."
+        f" To revoke the invitation: ./deploy-cluster.sh invite --close {token.split('_')[1]}"
     )
     return OK
 
 
 def close(given: str, url: str = "") -> int:
-    """End an invitation before its time, by its id or the invitation itself.
+    """Revoke an unused invitation, named by its ID or its text.
 
-    Returns the exit code. Raises CommandError.
-
-    url: address of the cluster; empty: the local one's.
+    Returns the exit code. Raises CommandError. `url` is the address of the cluster; empty for the local cluster.
     """
     named = _ID.fullmatch(given.strip()) or _WITHIN.search(given)
     if named is None:
         raise CommandError(
-            USAGE, "--close needs an invitation, or its id: the ten characters behind tc_ in it, as bafea6lvu2"
+            USAGE, "--close needs an invitation or its ID, the ten characters after `tc_`, such as bafea6lvu2"
         )
     if not url and not (commands.running() and ADDRESS.is_file()):
-        raise CommandError(FAILED, "no local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
+        raise CommandError(FAILED, "no local cluster of this checkout is running. Start one: ./deploy-cluster.sh local")
     tokens = f"{url or ADDRESS.read_text().strip()}/api/tokens"
     invitation = named[1]
     scopes = {row["id"]: row["scopes"] for row in request_as_admin("GET", tokens)["tokens"]}.get(invitation)
     if scopes is None:
         raise CommandError(
             FAILED,
-            f"there is no invitation {invitation}: it was used, has expired or was closed. Tokens of"
-            " machines that have joined: cluster token list",
+            f"there is no invitation {invitation}: it was used, has expired or was closed. List the tokens of"
+            " joined machines: cluster token list",
         )
     if scopes != ["join"]:
         raise CommandError(
             FAILED,
-            f"{invitation} is a token of another sort, which goes on. To end it: cluster token revoke {invitation}",
+            f"{invitation} is not an invitation but another token. To revoke it: cluster token revoke {invitation}",
         )
     request_as_admin("DELETE", f"{tokens}/{invitation}")
-    say(f"The invitation {invitation} counts no more.")
+    say(f"The invitation {invitation} is no longer valid.")
     return OK
 
 
 def _open(asked: InvitationOptions) -> door.Door:
-    """Return the door, once it is open for the address that was asked for."""
+    """Open the HTTPS endpoint for the requested address and return its port and names."""
     before = door.kept()
     first = validate_address(asked.address) if asked.address else own_address()
     port = _port(asked.port, before)
@@ -119,18 +118,20 @@ def _open(asked: InvitationOptions) -> door.Door:
 
 
 def _port(asked: int | None, before: door.Door | None) -> int:
-    """Return the door's port. Raises CommandError for one that is taken."""
+    """Return the port of the HTTPS endpoint. Raises CommandError if a requested port is in use."""
     if before and asked in (None, before.port):
         return before.port
     if before:
-        say(f"note: machines that have joined at port {before.port} must leave and join again.")
+        say(f"note: machines that joined through port {before.port} must leave and join again.")
     if asked and not ports.is_free("0.0.0.0", asked):
-        raise CommandError(PORT_TAKEN, f"port {asked} is taken by another program or may not be used; choose another")
-    return asked or ports.next_free("0.0.0.0", PORT, "the door for other machines")
+        raise CommandError(
+            PORT_TAKEN, f"port {asked} is in use by another program, or is not permitted; choose another port"
+        )
+    return asked or ports.next_free("0.0.0.0", PORT, "the HTTPS endpoint for other machines")
 
 
 def validate_address(address: str) -> str:
-    """Return an address as it is written, or a name. Raises CommandError for what is neither."""
+    """Return the normalized IP address or the host name. Raises CommandError if the text is neither."""
     try:
         return str(ip_address(address.strip("[]")))
     except ValueError:
@@ -140,14 +141,14 @@ def validate_address(address: str) -> str:
 
 
 def own_address() -> str:
-    """Return the address with which this machine reaches others. Raises CommandError where it has none."""
+    """Return the address that this machine uses for outgoing traffic. Raises CommandError if it has no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_ELSEWHERE)
             return str(probe.getsockname()[0])
         except OSError:
             raise CommandError(
-                FAILED, "this machine has no route to others; say where they reach it: --address NAME"
+                FAILED, "this machine has no route to other machines; name its address with --address NAME"
             ) from None
 
 
@@ -161,7 +162,7 @@ def _await_open(port: int) -> None:
         time.sleep(0.2)
     raise CommandError(
         NOT_READY,
-        f"the door did not open at port {port} within {_OPEN_SECONDS:.0f} s; its log is .cluster/logs/door.log",
+        f"the HTTPS endpoint did not open port {port} within {_OPEN_SECONDS:.0f} s; its log is .cluster/logs/door.log",
     )
 
 
@@ -173,41 +174,43 @@ def _opens(url: str, trust: ssl.SSLContext) -> bool:
 
 
 def _labels(text: str) -> list[str]:
-    """Return the labels that were asked for. Raises CommandError for what is none, and for too many."""
+    """Parse the requested labels. Raises CommandError for an invalid label or too many labels."""
     given = sorted({label.strip() for label in text.split(",") if label.strip()})
     wrong = [label for label in given if not re.fullmatch(labels.PATTERN, label)]
     if wrong or len(given) > labels.MOST:
         raise CommandError(
             USAGE,
-            f"--labels must be at most {labels.MOST} labels with commas between, each of at most 64"
+            f"--labels must be a comma-separated list of up to {labels.MOST} labels, each with up to 64"
             f" letters, digits and . _ : / -; got {(wrong or [text])[0][:80]!r}",
         )
     return given
 
 
 def _token(url: str, seconds: int, given: Sequence[str]) -> str:
-    """Return a new token that lets one host join, which will have these labels. Raises CommandError."""
+    """Create a token that lets one host join with these labels, and return it. Raises CommandError."""
     body = {"name": "invitation", "scopes": ["join"], "ttl_seconds": seconds} | ({"labels": given} if given else {})
     token: str = request_as_admin("POST", f"{url}/api/tokens", body)["token"]
     return token
 
 
 def request_as_admin(method: str, url: str, body: Any = None) -> Any:
-    """Return what the cluster answers to its owner; None for nothing. Raises CommandError."""
+    """Send a request with the admin token and return the JSON response, or None if it is empty. Raises CommandError."""
     owner = _owner(load())
     headers = {"Authorization": f"Bearer {owner}"} if owner else {}
     try:
-        # Only this machine is asked: a proxy set for the internet must not catch it.
+        # Ignore proxy settings for the internet: all requests go to this machine.
         answer = httpx.request(method, url, json=body, headers=headers, timeout=10, trust_env=False)
         if answer.is_error:
-            raise CommandError(FAILED, f"the cluster refuses this ({answer.status_code}): {answer.content[:1000]!r}")
+            raise CommandError(
+                FAILED, f"the cluster rejected the request with HTTP {answer.status_code}: {answer.content[:1000]!r}"
+            )
         return answer.json() if answer.content else None
     except (httpx.HTTPError, ValueError) as error:
         raise CommandError(FAILED, f"the cluster at {url} does not answer: {error}") from error
 
 
 def _owner(settings: Settings) -> str:
-    """Return a token of the scope admin: CLUSTER_TOKEN, else the one of this folder."""
+    """Return an admin token: from CLUSTER_TOKEN, or else from this checkout."""
     given = settings.cluster_tokens()
     with suppress(OSError):
         return given[0] if given else admin_token.FILE.read_text().strip()

@@ -1,6 +1,6 @@
 """Run one worker of a joined host: `python -m deploy.local.joining.joined_worker NAME`.
 
-Its token is in no environment.
+No environment variable contains its token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from runner.programs import processes
 def main(name: str) -> int:
     joined = membership.load()
     if joined is None or name not in joined.workers:
-        print(f"error: this checkout has not joined with a worker {name}: ./deploy-cluster.sh join", file=sys.stderr)
+        print(
+            f"error: this checkout has no joined worker {name}; join a cluster with ./deploy-cluster.sh join",
+            file=sys.stderr,
+        )
         return exposure.REFUSED
     if sys.platform.startswith("linux"):
         processes.hide()

@@ -1,4 +1,4 @@
-"""`./deploy-cluster.sh join` and `leave`: this machine's workers for a cluster elsewhere, under one supervisor."""
+"""Implement `./deploy-cluster.sh join` and `leave`: run this machine's workers for a cluster elsewhere."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ from deploy.local.supervision import Program
 from jobs.network import exposure
 from jobs.settings import LOCAL_FOLDER, Settings, load, usable_cores
 
-#: Touched by each worker whenever the cluster has taken its heartbeat.
+#: Folder of files that workers touch when the cluster accepts their heartbeat.
 _BEATS = membership.FOLDER / "beats"
-#: How often the workers are looked at, and how long a heartbeat counts, in seconds.
+#: Interval in seconds for checking the workers, and maximum age in seconds of a heartbeat.
 _LOOK_SECONDS, _SILENT_SECONDS = 1.0, 15.0
-#: Settings of a cluster here, which workers of another one have no use for.
+#: Settings of a local cluster, which workers of another cluster must not inherit.
 _EMPTY = ("REDIS_URL", "CLUSTER_TOKEN", "METRICS_TOKEN", "SECRETS_KEY", "WORKER_TOKEN")
-#: Characters of an invitation on stdin at most.
+#: Maximum length of an invitation on stdin in characters.
 _LONGEST_LINE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinOptions:
-    """Wishes of who joins."""
+    """Options of `join`."""
 
-    #: As it was printed; -: it comes on stdin; empty: go on with what was joined before.
+    #: Text of the invitation; `-` to read it from stdin; empty to continue the last membership.
     invitation: str = ""
-    #: Name of this host in the cluster; empty: the machine's.
+    #: Name of this host in the cluster; empty for the machine's name.
     name: str = ""
     workers: int = 1
     gpus: int = 0
     runner: bool = False
     labels: str = ""
-    #: Write a unit of systemd and end, instead of staying.
+    #: Write a systemd unit and exit instead of running the workers.
     service: bool = False
 
 
 def join(asked: JoinOptions) -> int:
-    """Join with an invitation, or go on; run the workers until a signal. Returns the exit code."""
+    """Join with an invitation or continue the last membership, then run the workers. Return the exit code."""
     raise_stopped_on_signals()
     try:
         with commands.alone():
@@ -80,7 +80,7 @@ def join_cluster(asked: JoinOptions) -> Membership:
     if not asked.invitation:
         if before is None:
             raise CommandError(
-                USAGE, "join needs an invitation: `./deploy-cluster.sh invite` prints one on the cluster's machine"
+                USAGE, "join needs an invitation; create one with `./deploy-cluster.sh invite` on the cluster's machine"
             )
         if asked != JoinOptions(service=asked.service):
             raise CommandError(
@@ -91,8 +91,8 @@ def join_cluster(asked: JoinOptions) -> Membership:
     if before is not None:
         raise CommandError(
             USAGE,
-            f"this checkout has joined {before.url} as {before.name} already. Start its workers:"
-            " ./deploy-cluster.sh join; to join elsewhere, first: ./deploy-cluster.sh leave",
+            f"this checkout has already joined {before.url} as {before.name}. Start its workers with"
+            " ./deploy-cluster.sh join. To join another cluster, first run ./deploy-cluster.sh leave",
         )
     try:
         given = invitation.parse(sys.stdin.readline(_LONGEST_LINE) if asked.invitation == "-" else asked.invitation)
@@ -104,14 +104,17 @@ def join_cluster(asked: JoinOptions) -> Membership:
     made = membership.join(given, name, _sorts(asked), lanes=lanes, labels=asked.labels)
     say(f"This machine has joined {made.url} as {made.name}.")
     if asked.runner and not settings.program_uids():
-        say("note: programs run here as you, and can read what you can, the tokens of this machine's workers too")
+        say(
+            "note: programs run as your user and can read all your files, including the tokens of this machine's"
+            " workers"
+        )
     return made
 
 
 def check_settings(asked: JoinOptions) -> Settings:
-    """Return the settings, if the workers can use them with what was asked for. Raises CommandError."""
+    """Return the settings, after checking that they match the options. Raises CommandError."""
     if asked.labels and not asked.runner:
-        raise CommandError(USAGE, "--labels are of a runner: give --runner too")
+        raise CommandError(USAGE, "--labels requires --runner")
     try:
         settings = Settings(runner_labels=asked.labels)
     except ValidationError as error:
@@ -121,12 +124,12 @@ def check_settings(asked: JoinOptions) -> Settings:
 
 
 def default_name(host: str) -> str:
-    """Return a host's name, shortened so that its workers' names fit; what makes it the only one is at its end."""
+    """Shorten the host's name so that worker names fit. Its end is kept, because it usually makes names unique."""
     return host if len(host) <= 48 else f"{host[:38]}-{host[-9:].lstrip('-')}"
 
 
 def gpus() -> int:
-    """Return how many GPUs a worker each can use here. Raises CommandError where there is none."""
+    """Return the number of usable GPUs. Raises CommandError if there is none."""
     try:
         count, advice = usable_gpus.usable(load().model_copy(update={"gpu_enabled": "true"}))
     except usable_gpus.NoGpus as error:
@@ -137,19 +140,19 @@ def gpus() -> int:
 
 
 def _sorts(asked: JoinOptions) -> list[str]:
-    """Return the workers of the host by sort and number."""
+    """Return the names of the host's workers without the host's name, such as `cpu-1`."""
     found = [
         *(f"cpu-{number}" for number in range(1, asked.workers + 1)),
         *(f"gpu-{number}" for number in range(1, asked.gpus + 1)),
         *(["runner-1"] if asked.runner else []),
     ]
     if not found:
-        raise CommandError(USAGE, "nothing would run here: give --workers 1 or more, --gpu or --runner")
+        raise CommandError(USAGE, "no worker was requested; use --workers with 1 or more, --gpu or --runner")
     return found
 
 
 class Host:
-    """The workers of this machine, that run; they end with the `with` block."""
+    """The running workers of this machine, which stop at the end of the `with` block."""
 
     def __init__(self, joined: Membership) -> None:
         self.joined = joined
@@ -165,14 +168,14 @@ class Host:
             [supervision.guard(self.run), *map(self._program, self.joined.workers)], self.run
         )
         self._log_start = program_logs.size()
-        # Programs of a runner could read the environment of its parents.
+        # Programs of a runner could read the environment of its parent processes.
         self._supervisor = supervision.start(configuration, self.run, **dict.fromkeys(_EMPTY, ""))
         return self
 
     def __exit__(self, *_: object) -> None:
-        say("Stopping: the workers give back what they hold ...")
+        say("Stopping: the workers return their leases ...")
         supervision.end(self._supervisor, self.run)
-        say("Stopped. Start again: ./deploy-cluster.sh join; for good: ./deploy-cluster.sh leave")
+        say("Stopped. Start again: ./deploy-cluster.sh join. Leave the cluster: ./deploy-cluster.sh leave")
 
     def _program(self, worker: str) -> Program:
         return Program(
@@ -183,13 +186,13 @@ class Host:
                 "HEARTBEAT_FILE": f"{_BEATS.relative_to(CHECKOUT)}/{worker}",
                 **({"RUNNER_DIR": load().runner_dir or f"{LOCAL_FOLDER.name}/runner"} if "-runner-" in worker else {}),
             },
-            # Settings that it cannot use, or a token that was revoked.
+            # Exit code after invalid settings or a revoked token, when a restart cannot help.
             last_code=exposure.REFUSED,
             priority=30,
         )
 
     def stay(self) -> NoReturn:
-        """Say who works and who does not, until a signal, or until supervisord is gone: then raise CommandError."""
+        """Print which workers are working until a signal. Raises CommandError if supervisord exits."""
         say(
             f"{len(self.joined.workers)} worker(s) for {self.joined.url}. Logs: .cluster/logs    Stop: Ctrl-C here, or"
             " ./deploy-cluster.sh stop"
@@ -202,10 +205,12 @@ class Host:
                 self._say(working)
             self._say_exits()
             time.sleep(_LOOK_SECONDS)
-        raise CommandError(FAILED, f"supervisord ended by itself.\n{program_logs.read_tail(program_logs.SUPERVISOR)}")
+        raise CommandError(
+            FAILED, f"supervisord exited unexpectedly.\n{program_logs.read_tail(program_logs.SUPERVISOR)}"
+        )
 
     def _working(self) -> set[str]:
-        """Return the workers of which the cluster has heard a moment ago."""
+        """Return the workers whose heartbeat the cluster has recently accepted."""
         now = time.time()
         beats = {path.name: path.stat().st_mtime for path in _BEATS.iterdir() if path.is_file()}
         return {worker for worker in self.joined.workers if now - beats.get(worker, 0.0) < _SILENT_SECONDS}
@@ -213,28 +218,28 @@ class Host:
     def _say(self, working: set[str]) -> None:
         silent = [worker for worker in self.joined.workers if worker not in working]
         if not silent:
-            say(f"  {datetime.now():%H:%M:%S}  all work for the cluster")
+            say(f"  {datetime.now():%H:%M:%S}  all workers are connected to the cluster")
         else:
-            why = "the first start compiles the kernels; else the cluster is not reached, and they try again"
-            say(f"  {datetime.now():%H:%M:%S}  not heard by the cluster yet: {', '.join(silent)} ({why})")
+            why = "they compile kernels at the first start, or cannot reach the cluster and retry"
+            say(f"  {datetime.now():%H:%M:%S}  not connected to the cluster yet: {', '.join(silent)} ({why})")
 
     def _say_exits(self) -> None:
         for name, times in program_logs.exits(self._log_start).items():
             if times > self._said_exits[name]:
                 self._said_exits[name] = times
                 log = program_logs.FOLDER / f"{name}.log"
-                say(f"  {datetime.now():%H:%M:%S}  {name} ended; it is started again. {_last_error(log)}")
+                say(f"  {datetime.now():%H:%M:%S}  {name} exited and is being restarted. {_last_error(log)}")
 
 
 def _last_error(log: Path) -> str:
-    """Return the last error that a worker wrote, for it says what to do; else where its log is."""
+    """Return the last error message in a worker's log, or else the path of the log."""
     with_errors = [line for line in program_logs.read_tail(log).splitlines() if '"level": "error"' in line]
     found = re.search(r'"message": "((?:[^"\\]|\\.)*)"', with_errors[-1]) if with_errors else None
     return found[1] if found else f"Its log: {program_logs.relative_path(log)}"
 
 
 def leave(*, anyway: bool) -> int:
-    """Stop the workers, end their tokens and forget the cluster. `anyway`: also where it is not reached."""
+    """Stop the workers, revoke their tokens and forget the cluster, with `anyway` even if it is unreachable."""
     try:
         joined = membership.load()
     except CommandError:
@@ -243,7 +248,7 @@ def leave(*, anyway: bool) -> int:
         joined = None
         membership.forget()
     if joined is None:
-        say("This checkout has joined no cluster.")
+        say("This checkout has not joined a cluster.")
         return OK
     if commands.running() and commands.serves("join"):
         commands.stop()
@@ -252,13 +257,16 @@ def leave(*, anyway: bool) -> int:
         lines = "\n  ".join(left)
         raise CommandError(
             FAILED,
-            f"these tokens were not ended:\n  {lines}\n  Run it again when {joined.url} is reached; or"
-            " ./deploy-cluster.sh leave --anyway, and `cluster token revoke` there",
+            f"these tokens were not revoked:\n  {lines}\n  Run the command again when {joined.url} is reachable; or run"
+            " ./deploy-cluster.sh leave --anyway here and `cluster token revoke` there",
         )
     membership.forget()
     for unit in units.present():
-        say(f"note: {unit} would start it again: systemctl --user disable --now {unit.name} && rm {unit}")
+        say(
+            f"note: {unit} still starts the workers; disable it: systemctl --user disable --now {unit.name} && rm"
+            f" {unit}"
+        )
     for line in left:
-        say(f"note: its token still counts: {line}")
+        say(f"note: this token is still valid: {line}")
     say(f"This machine has left {joined.url}.")
     return OK

@@ -1,4 +1,4 @@
-"""Membership of this checkout in a cluster elsewhere: what .cluster/joined keeps, and the calls that it makes there."""
+"""Membership of this checkout in a cluster elsewhere: its files in .cluster/joined and its calls to that cluster."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ from jobs.store.tenancy import tokens
 FOLDER = LOCAL_FOLDER / "joined"
 _HOST, _AUTHORITY, _TOKENS = FOLDER / "host.json", FOLDER / "authority.pem", FOLDER / "tokens"
 _SECONDS = 20.0
-#: Bytes of a certificate at most.
+#: Maximum size of a certificate in bytes.
 _MOST = 1 << 16
 
 
 class CannotReach(Exception):
-    """Nothing that is trusted answers; the message says why."""
+    """No trusted cluster answers at the address; the message gives the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Membership:
-    """A host that has joined."""
+    """A host that has joined a cluster."""
 
-    #: Address of the cluster's API.
+    #: URL of the cluster's API.
     url: str
     name: str
-    #: Workers of this host, by the name of each.
+    #: Names of this host's workers.
     workers: list[str]
-    #: Lanes of each CPU worker; 0: the cores that it may use.
+    #: Number of lanes of each CPU worker; 0 for the number of usable cores.
     lanes: int
     labels: str
-    #: Whether the authority that is kept is trusted alone.
+    #: True if only the stored authority is trusted.
     pinned: bool
 
     @property
     def authority(self) -> str:
-        """File with the authority that alone is trusted; empty: those of the system."""
+        """Path of the only trusted authority's certificate; empty to trust the system's authorities."""
         return str(_AUTHORITY) if self.pinned else ""
 
 
 def token(worker: str) -> str:
-    """Return a worker's token; empty: there is none."""
+    """Return a worker's token, or "" if there is none."""
     try:
         return (_TOKENS / worker).read_text().strip()
     except OSError:
@@ -66,21 +66,21 @@ def token(worker: str) -> str:
 
 
 def load() -> Membership | None:
-    """Return what this checkout has joined; None: nothing."""
+    """Return the stored membership, or None if this checkout has not joined a cluster."""
     try:
         return Membership(**json.loads(_HOST.read_text()))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise CommandError(
-            FAILED, f"{_HOST} cannot be read ({error}); ./deploy-cluster.sh leave --anyway forgets it"
+            FAILED, f"cannot read {_HOST} ({error}); delete the membership with ./deploy-cluster.sh leave --anyway"
         ) from None
 
 
 def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: int, labels: str) -> Membership:
-    """Exchange the invitation and keep what comes of it. Raises CommandError.
+    """Exchange the invitation for tokens and store the membership. Raises CommandError.
 
-    What is kept has its room on the disk before the invitation is used up.
+    The files are allocated on the disk before the invitation is used up.
     """
     named = [f"{name}-{worker}" for worker in workers]
     made = Membership(
@@ -96,30 +96,30 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
         _make_room(made, authority_text)
     except OSError as error:
         forget()
-        why = f"{FOLDER} cannot be written: {error.strerror}"
-        raise CommandError(FAILED, f"{why}. Nothing was sent, and the invitation still counts") from None
+        why = f"cannot write to {FOLDER}: {error.strerror}"
+        raise CommandError(FAILED, f"{why}. Nothing was sent, and the invitation is still valid") from None
     answer = exchange_invitation(invitation, name, workers)
     given = parse_tokens(answer, named, invitation.url)
     if answer.get("version") != VERSION:
-        say(f"note: the cluster has version {answer.get('version')}, this checkout {VERSION}; not all jobs suit both")
+        say(f"note: the cluster has version {answer.get('version')}, this checkout {VERSION}; some jobs may not run")
     try:
         for worker, text in given.items():
             keep_token(worker, text)
-        # Last: with this file the host has joined.
+        # Written last: this file marks the host as joined.
         _new_host().replace(_HOST)
     except OSError as error:
         left = revoke_tokens(made, given)
         forget()
-        also = f"; these tokens still count there: {', '.join(left)}" if left else ""
+        also = f"; these tokens are still valid there: {', '.join(left)}" if left else ""
         raise CommandError(
-            FAILED, f"{FOLDER} cannot be written: {error.strerror}. The invitation is used up{also}"
+            FAILED, f"cannot write to {FOLDER}: {error.strerror}. The invitation is used up{also}"
         ) from None
     _use(made, given.values())
     return made
 
 
 def _use(made: Membership, given: Iterable[str]) -> None:
-    """Use each token once: one that never is is taken for that of a join which broke off."""
+    """Use each token once, because the cluster treats unused tokens as left over from a failed join."""
     with suppress(CannotReach):
         for text in given:
             ask("POST", f"{made.url}/api/worker/register", text, made.authority, {})
@@ -130,8 +130,8 @@ def _new_host() -> Path:
 
 
 def _make_room(made: Membership, authority_text: bytes) -> None:
-    """Write all that will be kept, with dots in the place of tokens. Raises OSError."""
-    shutil.rmtree(FOLDER, ignore_errors=True)  # what a join that broke off has left
+    """Allocate all files of the membership, with dots instead of tokens. Raises OSError."""
+    shutil.rmtree(FOLDER, ignore_errors=True)  # files of an unfinished join
     _TOKENS.mkdir(mode=0o700, parents=True)
     if authority_text:
         _AUTHORITY.write_bytes(authority_text)
@@ -143,21 +143,21 @@ def _make_room(made: Membership, authority_text: bytes) -> None:
 def parse_tokens(answer: dict[str, Any], wanted: Sequence[str], url: str) -> dict[str, str]:
     """Return the token of each worker.
 
-    Raises CommandError for others than were asked for: what runs here is said here.
+    Raises CommandError unless the response contains exactly the requested workers.
     """
     try:
         given = {str(one["worker"]): str(one["token"]) for one in answer["workers"]}
     except (LookupError, TypeError):
         given = {}
     if sorted(given) != sorted(wanted) or not all(map(tokens.parsed, given.values())):
-        raise CommandError(FAILED, f"{url} answers with other workers than were asked for; nothing was kept")
+        raise CommandError(FAILED, f"{url} did not return exactly the requested workers; nothing was stored")
     return {worker: given[worker] for worker in wanted}
 
 
 def keep_token(worker: str, text: str) -> None:
     path = _TOKENS / Path(worker).name
     path.touch(mode=0o600)
-    with path.open("r+") as file:  # in place: its room is there
+    with path.open("r+") as file:  # overwrite in place: the space is allocated
         file.write(f"{text}\n")
         file.truncate()
         file.flush()
@@ -165,7 +165,7 @@ def keep_token(worker: str, text: str) -> None:
 
 
 def fetch_pinned_authority(invitation: Invitation) -> bytes:
-    """Return the authority's certificate, whoever answers, if it has the invitation's fingerprint.
+    """Return the authority's certificate from an unverified connection, if it matches the invitation's fingerprint.
 
     Raises CommandError.
     """
@@ -176,21 +176,21 @@ def fetch_pinned_authority(invitation: Invitation) -> bytes:
     except (httpx.HTTPError, OSError, ValueError) as error:
         raise CommandError(
             FAILED,
-            f"{invitation.url} does not answer as a cluster that invites: {_why(error)}.\n"
-            "  Is the address right, does that cluster run, and does a firewall let its port through?",
+            f"no cluster with invitations answers at {invitation.url}: {_why(error)}.\n"
+            "  Check the address, that the cluster is running, and that no firewall blocks the port.",
         ) from None
     if not hmac.compare_digest(authority.fingerprint(certificate), invitation.fingerprint):
         raise CommandError(
             FAILED,
-            f"the authority at {invitation.url} is not the one of the invitation: another cluster answers there, or"
-            " somebody between here and there. Nothing was sent to it",
+            f"the authority at {invitation.url} does not match the invitation: another cluster answers there, or"
+            " somebody intercepts the connection. Nothing was sent",
         )
-    # That one alone: more may follow it.
+    # Ignore further certificates in the response.
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def fetch_authority(url: str, trust: ssl.SSLContext) -> bytes:
-    """Return the first bytes of what a cluster says its authority is."""
+    """Return the authority's certificate that a cluster serves, cut to the maximum size."""
     with client(trust) as http, http.stream("GET", f"{url}/api/authority") as answer:
         if answer.is_error:
             raise OSError(f"HTTP Error {answer.status_code}: {answer.reason_phrase}")
@@ -198,7 +198,7 @@ def fetch_authority(url: str, trust: ssl.SSLContext) -> bytes:
 
 
 def exchange_invitation(invitation: Invitation, name: str, workers: Sequence[str]) -> dict[str, Any]:
-    """Return the answer to an invitation. Raises CommandError with what the cluster says."""
+    """Return the response to an invitation. Raises CommandError with the cluster's message."""
     trust = str(_AUTHORITY) if _AUTHORITY.is_file() else ""
     body = {"host": name, "workers": list(workers)}
     try:
@@ -206,15 +206,16 @@ def exchange_invitation(invitation: Invitation, name: str, workers: Sequence[str
     except CannotReach as error:
         raise CommandError(
             FAILED,
-            f"{invitation.url} cannot be joined: {error}.\n  Try again; where the invitation was used up meanwhile:"
-            " ./deploy-cluster.sh invite prints another",
+            f"cannot join {invitation.url}: {error}.\n  Try again. If the invitation was used up meanwhile, create"
+            " another"
+            " with ./deploy-cluster.sh invite",
         ) from error
     if status == HTTPStatus.UNAUTHORIZED:
         raise CommandError(
-            FAILED, "this invitation was used, or has expired: ./deploy-cluster.sh invite prints another"
+            FAILED, "this invitation was used or has expired; create another with ./deploy-cluster.sh invite"
         )
     if status != HTTPStatus.CREATED:
-        said = answer.get("detail") or f"it answers {status}"
+        said = answer.get("detail") or f"HTTP {status}"
         raise CommandError(
             USAGE if status == HTTPStatus.CONFLICT else FAILED, f"{invitation.url} does not accept this machine: {said}"
         )
@@ -222,7 +223,7 @@ def exchange_invitation(invitation: Invitation, name: str, workers: Sequence[str
 
 
 def ask(method: str, url: str, bearer: str, trust: str, body: Any = None) -> tuple[int, dict[str, Any]]:
-    """Make one call; return its status and its JSON, if that is an object. Raises CannotReach."""
+    """Send a request and return its status and JSON object. Raises CannotReach."""
     headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
     try:
         with client(ssl.create_default_context(cafile=trust or None)) as http:
@@ -233,9 +234,9 @@ def ask(method: str, url: str, bearer: str, trust: str, body: Any = None) -> tup
 
 
 def client(trust: ssl.SSLContext) -> httpx.Client:
-    """Return a client for a cluster elsewhere.
+    """Return an HTTP client for a cluster elsewhere.
 
-    A redirect would take the token elsewhere, so none is followed. Workers use no proxy either.
+    It follows no redirects, which could send the token elsewhere. Like workers, it uses no proxy.
     """
     return httpx.Client(verify=trust, timeout=_SECONDS, trust_env=False)
 
@@ -251,33 +252,36 @@ def _object(content: bytes) -> dict[str, Any]:
 def _why(error: Exception) -> str:
     cause = causes.system_error(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"its certificate is not of the authority that invited ({cause.verify_message}); look at this clock too"
+        return (
+            f"the invitation's authority did not sign the certificate ({cause.verify_message}); also check this"
+            " machine's clock"
+        )
     return str(error) or type(error).__name__
 
 
 def end(membership: Membership) -> list[str]:
-    """End the tokens of this host's workers; return what is still in force, as worker and reason."""
+    """Revoke the tokens of this host's workers. Return the tokens still valid, each as worker and reason."""
     return revoke_tokens(membership, {worker: token(worker) for worker in membership.workers})
 
 
 def revoke_tokens(membership: Membership, given: Mapping[str, str]) -> list[str]:
-    """End these tokens, by worker; return what is still in force."""
+    """Revoke these tokens, keyed by worker. Return the tokens still valid, each as worker and reason."""
     left = []
     for worker, text in given.items():
         known = tokens.parsed(text)
         if known is None:
-            left.append(f"{worker}: its token is not here any more")
+            left.append(f"{worker}: its token file is missing")
             continue
         try:
             status, _ = ask("DELETE", f"{membership.url}/api/tokens/{known.id}", known.text, membership.authority)
         except CannotReach as error:
             left.append(f"{worker}: {error}")
             continue
-        if status not in (HTTPStatus.NO_CONTENT, HTTPStatus.UNAUTHORIZED):  # the latter: it was ended before
-            left.append(f"{worker}: the cluster answers {status}")
+        if status not in (HTTPStatus.NO_CONTENT, HTTPStatus.UNAUTHORIZED):  # 401: it was revoked before
+            left.append(f"{worker}: the cluster answered HTTP {status}")
     return left
 
 
 def forget() -> None:
-    """Remove what is kept."""
+    """Delete the files of the membership."""
     shutil.rmtree(FOLDER, ignore_errors=True)

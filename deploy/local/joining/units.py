@@ -1,4 +1,4 @@
-"""Units of systemd that start the workers of a joined machine at each of its starts."""
+"""systemd units that start the workers of a joined machine at boot."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ _SERVICE = "threads-cluster-{name}.service"
 
 
 def write(name: str) -> int:
-    """Write a unit of systemd for this user and the workers of this name.
+    """Write a systemd unit for this user that starts the workers of the host `name`.
 
-    Raises CommandError where there is no systemd.
+    Raises CommandError if systemd is missing.
     """
     if not shutil.which("systemctl"):
         raise CommandError(
-            MISSING, "--service needs systemd; without it, have ./deploy-cluster.sh join started at boot"
+            MISSING, "--service needs systemd; without systemd, start ./deploy-cluster.sh join at boot by other means"
         )
     folder = _folder()
     if folder is None:
         raise CommandError(
-            USAGE, "--service needs the home of this user, and there is none: set HOME to a folder of yours"
+            USAGE, "--service needs a home folder, but this user has none; set HOME to a folder of your own"
         )
     folder.mkdir(parents=True, exist_ok=True)
     unit = folder / _SERVICE.format(name=re.sub(r"[^A-Za-z0-9]", "-", name))
     unit.write_text(_UNIT.format(folder=str(CHECKOUT).replace("%", "%%")))
     say(
-        f"Wrote {unit}. Start it, now and at each start of the machine:\n"
+        f"Wrote {unit}. Start the workers now and at each boot:\n"
         f"  systemctl --user enable --now {unit.name} && loginctl enable-linger"
     )
     return OK
 
 
 def _folder() -> Path | None:
-    """Return the folder of this user's units; None where neither HOME nor the system names the user's folder."""
+    """Return the folder of this user's units, or None if the user has no home folder."""
     try:
         return Path.home() / _FOLDER
     except RuntimeError:
@@ -63,7 +63,7 @@ def _folder() -> Path | None:
 
 
 def present() -> list[Path]:
-    """List the units that start this checkout's workers."""
+    """Return the units that start this checkout's workers."""
     folder = _folder()
     units = folder.glob(_SERVICE.format(name="*")) if folder and folder.is_dir() else ()
     return [unit for unit in units if f"WorkingDirectory={CHECKOUT}\n" in unit.read_text()]
