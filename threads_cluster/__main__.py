@@ -1,4 +1,4 @@
-"""`python -m threads_cluster` is the `cluster` command."""
+"""Run the `cluster` command as `python -m threads_cluster`."""
 
 from threads_cluster.cli.main import main
 

@@ -1,6 +1,6 @@
-"""Errors between a client and its cluster. `exit_code` is what the `cluster` command ends with.
+"""Errors that the client raises. The `cluster` command exits with an error's `exit_code`.
 
-Messages are one line, also where a server chose the words, and never hold the token.
+Messages are single lines, even if a server wrote them, and never contain the token.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from typing import Any
 
 from threads_cluster.terminal import LONGEST, visible
 
-#: The job failed or was cancelled.
+#: Exit code if the job failed or was cancelled.
 JOB_FAILED = 1
-#: An audit log is not what was written.
+#: Exit code if an audit log was altered.
 ALTERED = 1
-#: Bad usage, or the cluster refused the request (4xx).
+#: Exit code for wrong usage, or if the cluster rejected the request (HTTP 4xx).
 REFUSED = 2
-#: No cluster answers, it answered with an error of its own (5xx), or its answer makes no sense.
+#: Exit code if the cluster is unreachable, or returned HTTP 5xx or an invalid response.
 UNREACHABLE = 3
-#: The output could not be written.
+#: Exit code if the output cannot be written.
 UNWRITTEN = 4
-#: A fault of the command itself; EX_SOFTWARE of sysexits.h.
+#: Exit code for a bug in the command, EX_SOFTWARE in sysexits.h.
 FAULT = 70
-#: Ctrl-C. What was submitted goes on.
+#: Exit code after Ctrl-C. Submitted jobs continue.
 INTERRUPTED = 130
-#: Who read the output went away, as in `cluster jobs | head -1`: 128 + SIGPIPE, as other commands end then.
+#: Exit code if the reader of the output exits, as in `cluster jobs | head -1`: 128 + SIGPIPE.
 PIPE_CLOSED = 141
 
 
 class ClientError(Exception):
-    """A call did not succeed."""
+    """Base class of the client's errors."""
 
     exit_code = UNREACHABLE
-    #: What to do now; may be empty.
+    #: Advice on how to fix the error. Can be empty.
     next: str = ""
 
     def __init__(self, message: str = "") -> None:
@@ -40,7 +40,7 @@ class ClientError(Exception):
 
 
 class BadArgument(ClientError, ValueError):
-    """An argument of a call that no cluster could take; nothing was sent."""
+    """An argument of a call is invalid. The client sends no request."""
 
     exit_code = REFUSED
 
@@ -50,60 +50,61 @@ class BadArgument(ClientError, ValueError):
 
 
 class Misconfigured(ClientError):
-    """A setting or option, such as the address or the token, that cannot be used; nothing was sent."""
+    """A setting or option is invalid, such as the address or the token. The client sends no request."""
 
     exit_code = REFUSED
 
 
 class Unreachable(ClientError):
-    """No cluster answers at the address."""
+    """No server accepts connections at the address."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"no cluster answers at {url} ({visible(reason, LONGEST)})")
         self.url = url
-        self.next = "start one with ./deploy-cluster.sh local, or say where yours is with --url or CLUSTER_URL"
+        self.next = "start a cluster with ./deploy-cluster.sh local, or set its address with --url or CLUSTER_URL"
 
 
 class TooSlow(Unreachable):
-    """A cluster was reached and does not answer in time."""
+    """The cluster accepted the connection but did not respond in time."""
 
     def __init__(self, url: str) -> None:
         ClientError.__init__(self, f"the cluster at {url} takes too long to answer")
         self.url = url
-        self.next = "try again; where it runs, see ./deploy-cluster.sh status and ./deploy-cluster.sh logs"
+        self.next = "try again; on the cluster's machine, see ./deploy-cluster.sh status and ./deploy-cluster.sh logs"
 
 
 class UnexpectedAnswer(Unreachable):
-    """Something answers at the address, but not as a cluster does."""
+    """The server at the address does not respond like a cluster."""
 
     def __init__(self, url: str, reason: str) -> None:
-        ClientError.__init__(self, f"what answers at {url} is not a cluster, or one of another version ({reason})")
+        ClientError.__init__(self, f"the server at {url} is not a cluster, or has another version ({reason})")
         self.url = url
-        self.next = "say where the cluster is with --url or CLUSTER_URL"
+        self.next = "set the address of the cluster with --url or CLUSTER_URL"
 
 
 class BrokenOff(Unreachable):
-    """A cluster ended an answer before its end, as where its Redis does not answer."""
+    """The cluster closed the connection in the middle of a response, for example because its Redis does not answer."""
 
     def __init__(self, url: str) -> None:
-        ClientError.__init__(self, f"the cluster at {url} breaks off: it restarts, or its Redis does not answer")
+        reason = "it is restarting, or its Redis does not answer"
+        ClientError.__init__(self, f"the cluster at {url} closed the connection early: {reason}")
         self.url = url
-        self.next = "try again; where it runs, see ./deploy-cluster.sh status and ./deploy-cluster.sh logs"
+        self.next = "try again; on the cluster's machine, see ./deploy-cluster.sh status and ./deploy-cluster.sh logs"
 
 
 class NothingMore(UnexpectedAnswer):
-    """A stream that was to be resumed has come to its end."""
+    """The stream to resume has already ended."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, "the stream has ended")
 
 
 class TimedOut(ClientError):
-    """The job had not ended when the time to wait was over. It goes on."""
+    """The job did not finish within the timeout. The job continues."""
 
 
 class JobEnded(ClientError):
-    """The job failed, was cancelled or was skipped: there is no result."""
+    """The job failed, was cancelled or was skipped, so it has no result."""
 
     exit_code = JOB_FAILED
 
@@ -111,35 +112,35 @@ class JobEnded(ClientError):
         what = f"was {state}" if state in ("cancelled", "skipped") else state
         super().__init__(f"job {job_id} {what}{f': {error}' if error else ''}")
         self.job_id, self.state = job_id, state
-        self.next = f"look at it with cluster job {job_id}, or go on with cluster retry {job_id}"
+        self.next = f"see the job with cluster job {job_id}, or retry it with cluster retry {job_id}"
         if state == "skipped":
             self.next = f"see why with cluster relations {job_id}"
 
 
 class UnitFailed(ClientError):
-    """A unit of a program failed, and will not be tried again."""
+    """A unit of a program failed and is not retried."""
 
     exit_code = JOB_FAILED
 
     def __init__(self, job_id: str, unit: int, reason: str) -> None:
         super().__init__(f"unit {unit} of job {job_id} failed: {reason}")
         self.job_id, self.unit = job_id, unit
-        self.next = f"see what it wrote with cluster logs {job_id} --unit {unit}"
+        self.next = f"see its output with cluster logs {job_id} --unit {unit}"
 
 
 class ApiError(ClientError):
-    """The cluster answered with an error: RFC 9457 problem details."""
+    """The cluster returned an error with RFC 9457 problem details."""
 
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after: float = 0.0) -> None:
         self.status = status
-        #: Seconds after which the cluster would like to be asked again.
+        #: Seconds to wait before the next request, from the Retry-After header.
         self.retry_after = retry_after
         self.title = _text(problem, "title") or f"status {status}"
         self.detail = _text(problem, "detail")
-        #: Dotted path of the offending input, for example `parameters.number_count`.
+        #: Dotted path of the invalid input, for example `parameters.number_count`.
         self.field: str | None = _text(problem, "field") or None
         self.next = _text(problem, "next")
-        #: Everything the cluster said.
+        #: All problem details of the response.
         self.problem = dict(problem)
         super().__init__(self.detail or self.title)
 
@@ -149,13 +150,13 @@ class ApiError(ClientError):
 
 
 class Unauthorized(ApiError):
-    """The cluster needs a token where none was sent, or refuses the one that was."""
+    """The cluster requires a token, or rejected the token in the request."""
 
     def __init__(self, problem: Mapping[str, Any], name: str, advice: str) -> None:
-        """`name`: what people call the token that was sent; empty where there was none."""
+        """`name` describes the token, such as CLUSTER_TOKEN. It is empty if the request had no token."""
         super().__init__(401, problem)
-        refused = f"the cluster refuses {name}: it is unknown, was revoked or has expired"
-        self.args = (visible(refused, LONGEST) if name else "this cluster needs a token",)
+        refused = f"the cluster rejected {name}: the token is unknown, revoked or expired"
+        self.args = (visible(refused, LONGEST) if name else "this cluster requires a token",)
         self.next = advice
 
 

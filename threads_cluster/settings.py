@@ -1,4 +1,4 @@
-"""Where the cluster is and what opens it, by the environment. The only module of the client that reads it."""
+"""Address and token of the cluster from the environment. Only this module of the client reads environment variables."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from threads_cluster.errors import Misconfigured
 
-#: Holds the data of the local cluster of this checkout, if this is one; the cluster leaves its address there.
+#: Data directory of this checkout's local cluster, in which the cluster stores its address.
 LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
-#: Secrets in files: cluster_token. A variable wins over a file.
+#: Directory with secrets in files, such as cluster_token. Environment variables take precedence over files.
 SECRETS_FOLDER = Path("/run/secrets")
 
 
@@ -33,19 +33,21 @@ class Settings(BaseSettings):
     #: If set, every API call needs a token, and this token permits everything. Separate two by a comma while you
     #: replace one.
     cluster_token: str = ""
-    #: Folder in which `cluster login` stores tokens, in `threads-cluster`; empty: `~/.config`.
+    #: Directory in which `cluster login` stores tokens, in `threads-cluster`; empty: `~/.config`.
     xdg_config_home: str = ""
 
     def logins_file(self) -> Path | None:
-        """Where `cluster login` keeps tokens; None for a user without a folder."""
+        """Return the path of the file in which `cluster login` stores tokens, or None if the user has no home
+        directory.
+        """
         mine = home()
         folder = Path(self.xdg_config_home) if self.xdg_config_home else mine and mine / ".config"
         return folder and folder / "threads-cluster" / "tokens.json"
 
     def url(self) -> str:
-        """The API's address: stated, else the local cluster's, else the default port on this machine.
+        """Return the configured URL of the API, else the local cluster's URL, else the default port on this machine.
 
-        Misconfigured where this user may not look at the local cluster's.
+        Raises Misconfigured if this user cannot read the local cluster's address.
         """
         if self.coordinator_url:
             return self.coordinator_url.rstrip("/")
@@ -56,7 +58,10 @@ class Settings(BaseSettings):
 
 
 def of_local_cluster() -> str:
-    """Return the address of the local cluster of this checkout; empty while none is up. OSError where it is closed."""
+    """Return the URL of this checkout's local cluster, or an empty string if that cluster is not running.
+
+    Raises OSError if the file with the URL is not readable.
+    """
     left = LOCAL_FOLDER / "url"
     return left.read_text().strip() if left.is_file() else ""
 
@@ -65,12 +70,12 @@ def _closed(error: OSError) -> Misconfigured:
     refused = Misconfigured(
         f"the address of this checkout's cluster cannot be read: {error.filename}: {error.strerror}"
     )
-    refused.next = "run this as the user who started it, or set CLUSTER_URL, and CLUSTER_TOKEN where it needs a token"
+    refused.next = "run the command as the user who started the cluster, or set CLUSTER_URL and CLUSTER_TOKEN"
     return refused
 
 
 def home() -> Path | None:
-    """Return this user's folder; None where neither HOME nor the system names one."""
+    """Return the user's home directory, or None if neither HOME nor the system defines one."""
     try:
         return Path.home()
     except RuntimeError:
@@ -78,7 +83,7 @@ def home() -> Path | None:
 
 
 def variable(name: str) -> str | None:
-    """Return a variable of this environment for that of a program; None where it is not set."""
+    """Return the value of an environment variable to pass to a program, or None if the variable is not set."""
     return os.environ.get(name)
 
 

@@ -1,4 +1,4 @@
-"""Text that may reach a terminal or a log, and streams that may be closed, full or gone."""
+"""Escape text for terminals and logs, and handle output streams that are closed, full or broken."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-#: Characters of one text that people see.
+#: Maximum length of a displayed text in characters.
 LONGEST = 2000
-#: What a terminal may obey in the output of a program, else a character that it might.
+#: Group 1 matches colors and white space, which terminals keep. Other matches are characters to escape.
 _CONTROLS = re.compile(r"(\x1b\[[0-9;:]{0,32}m|[ \t\n\r])|[^ -~]")
-#: The beginning of a colour, whose end may come.
+#: Incomplete color sequence at the end of a piece of output.
 _BEGUN = re.compile(r"\x1b(\[[0-9;:]{0,32})?\Z")
 
 
 def visible(text: str, longest: int | None = None) -> str:
-    """The text on one line, with escapes such as \\x1b for what a terminal would obey: controls, bidi marks, newlines.
+    r"""Return the text on one line, with control characters, bidi marks and newlines as escapes such as \\x1b.
 
-    Beyond `longest` characters it is cut, and says so.
+    Text longer than `longest` characters is cut, and its full length is appended.
     """
     if longest is not None and len(text) > longest:
         text = f"{text[:longest]}... ({len(text)} characters)"
@@ -31,7 +31,7 @@ def visible(text: str, longest: int | None = None) -> str:
 
 
 def visible_everywhere(value: Any) -> Any:
-    """The JSON value with every text and name in it visible and cut."""
+    """Return a JSON value in which `visible` has escaped and cut every string and key."""
     if isinstance(value, str):
         return visible(value, LONGEST)
     if isinstance(value, Mapping):
@@ -40,21 +40,21 @@ def visible_everywhere(value: Any) -> Any:
 
 
 class Visible:
-    """Output of a program in pieces, for a terminal: colours, tabs and line ends stay, other controls are escaped."""
+    """Escapes a program's output for a terminal piece by piece. Colors, tabs and line ends are kept."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._held = ""
 
     def add(self, data: bytes) -> bytes:
-        """Return what can be shown of the output so far and was not."""
+        """Return the output that can be displayed now. An incomplete color sequence or character is held back."""
         text = self._held + self._decoder.decode(data)
         begun = _BEGUN.search(text)
         self._held = text[begun.start() :] if begun else ""
         return self._shown(text[: begun.start()] if begun else text)
 
     def end(self) -> bytes:
-        """Return what is left."""
+        """Return the output that was held back."""
         text, self._held = self._held + self._decoder.decode(b"", final=True), ""
         return self._shown(text)
 
@@ -63,7 +63,9 @@ class Visible:
 
 
 def prepare() -> None:
-    """Makes both streams take any text. OSError when stdout is closed; a closed stderr is as good as /dev/null."""
+    """Make stdout and stderr accept any text, and replace a closed stderr by /dev/null. Raises OSError if stdout is
+    closed.
+    """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - until the end
     if sys.stdout is None:
@@ -74,7 +76,7 @@ def prepare() -> None:
 
 
 def discard(stream: TextIO | None) -> None:
-    """Sends what the stream still holds to nowhere, so that the interpreter's last flush cannot fail."""
+    """Redirect a stream to /dev/null, so that the interpreter's last flush cannot fail."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]

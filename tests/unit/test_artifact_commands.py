@@ -74,7 +74,7 @@ def test_what_cannot_be_put_or_found_is_one_line_and_exit_code_2(run: Run, tmp_p
     (tmp_path / "one").touch()
     for arguments, part in (
         (("put", tmp_path / "work"), "the link passwd leads to /etc/passwd"),
-        (("put", tmp_path / "none"), "is no folder and no file"),
+        (("put", tmp_path / "none"), "is neither a folder nor a file"),
         (("put", tmp_path / "one", "--name", "deadbeef"), "could be the beginning of an artifact's id"),
         (("info", "nobody"), "there is no artifact nobody"),
         (("fetch", "nobody", tmp_path / "got"), "there is no artifact nobody"),

@@ -52,8 +52,8 @@ def made(path: Path) -> Path:
         (lambda root: (root / "x").symlink_to("nowhere"), "the link x leads to nowhere"),
         (lambda root: (root / "x").symlink_to(".env"), "the link x leads to .env"),
         (beside, "the link deep/x leads to up/../kept"),
-        (lambda root: os.truncate(made(root / "x"), (64 << 30) + 1), "x has over 64 GiB"),
-        (lambda root: os.mkfifo(root / "x"), "x is no file, folder or link"),
+        (lambda root: os.truncate(made(root / "x"), (64 << 30) + 1), "x is larger than 64 GiB"),
+        (lambda root: os.mkfifo(root / "x"), "x is not a file, folder or link"),
         (lambda root: (root / "a\\b").touch(), "without NUL and backslash"),
         (lambda root: os.close(os.open(os.fsencode(root) + b"/a\xff", os.O_CREAT)), "not UTF-8"),
         (lambda root: (root / ".clusterignore").write_text("[z-a]\n!"), "pattern"),
@@ -67,7 +67,7 @@ def test_what_cannot_be_put_is_named(tmp_path: Path, make: Callable[[Path], Any]
 
 
 def test_a_folder_that_is_not_there_or_a_link_itself_is_refused_or_followed_as_given(tmp_path: Path) -> None:
-    with pytest.raises(BadArgument, match="is no folder and no file"):
+    with pytest.raises(BadArgument, match="is neither a folder nor a file"):
         trees.scan(tmp_path / "none")
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a").touch()
@@ -213,7 +213,7 @@ def test_a_manifest_that_leads_elsewhere_writes_nothing(target: Path, rows: list
 @pytest.mark.parametrize("claimed", [0, len(DATA) - 1, len(DATA) + 1, 2 << 20])
 def test_a_small_file_of_another_size_than_the_manifest_says_is_refused_by_name(target: Path, claimed: int) -> None:
     served = Served(manifest_of(["f", "sub/a", claimed, FILE[1]], ["f", "sub/b", claimed, FILE[1]]), {FILE[1]: DATA})
-    with pytest.raises(UnexpectedAnswer, match=rf"sub/a has {len(DATA)} bytes, but its manifest says {claimed}"):
+    with pytest.raises(UnexpectedAnswer, match=rf"sub/a has {len(DATA)} bytes, but the manifest says {claimed}"):
         served.fetch(target)
     assert not [path for path in target.rglob("*") if path.is_file()]
 
@@ -222,7 +222,7 @@ def test_a_small_file_of_another_size_than_the_manifest_says_is_refused_by_name(
 def test_a_large_file_of_another_size_than_the_manifest_says_is_refused_by_name(target: Path, claimed: int) -> None:
     large = b"x" * (2 << 20)
     served = Served(manifest_of(["f", "a", claimed, sha_of(large)]), {sha_of(large): large})
-    with pytest.raises(UnexpectedAnswer, match=rf"a has {len(large)} bytes, but its manifest says {claimed}"):
+    with pytest.raises(UnexpectedAnswer, match=rf"a has {len(large)} bytes, but the manifest says {claimed}"):
         served.fetch(target)
     assert not list(target.iterdir())
 
@@ -238,12 +238,12 @@ def test_nothing_is_written_through_a_link_that_lies_in_the_folder(target: Path)
     target.mkdir()
     (target / "a").symlink_to("../outside")
     served = Served(manifest_of(["f", "a/x", *FILE]), {FILE[1]: DATA})
-    with pytest.raises(BadArgument, match="a is no folder there, or a link"):
+    with pytest.raises(BadArgument, match="a exists and is not a folder"):
         served.fetch(target)
     (target / "a").unlink()
     (target / "a").mkdir()
     (target / "a" / "x").symlink_to("../../outside/kept")
-    with pytest.raises(BadArgument, match="is there and is something else"):
+    with pytest.raises(BadArgument, match="exists with other contents"):
         served.fetch(target)
     (target / "a" / "x").unlink()
     (target / "a" / f".cluster-{FILE[1][:32]}.part").symlink_to("../../outside/kept")
@@ -254,7 +254,7 @@ def test_nothing_is_written_through_a_link_that_lies_in_the_folder(target: Path)
 def test_a_file_that_is_there_and_is_another_is_not_replaced(target: Path) -> None:
     target.mkdir()
     (target / "b").write_text("mine")
-    with pytest.raises(BadArgument, match="in/b is there and is something else; fetch into an empty folder"):
+    with pytest.raises(BadArgument, match="in/b exists with other contents; fetch into an empty folder"):
         Served(manifest_of(["f", "a", *FILE], ["f", "b", *FILE]), {FILE[1]: DATA}).fetch(target)
     assert [path.name for path in target.iterdir()] == ["b"] and (target / "b").read_text() == "mine"
 
@@ -263,12 +263,12 @@ def test_bytes_that_are_not_those_of_the_hash_become_no_file(target: Path) -> No
     large = os.urandom((1 << 20) + 1)
     for data in (DATA, large):
         served = Served(manifest_of(["f", "a", len(data), sha_of(data)]), {sha_of(data): data[:-1] + b"!"})
-        with pytest.raises(UnexpectedAnswer, match="are not those of its hash"):
+        with pytest.raises(UnexpectedAnswer, match="not match its hash"):
             served.fetch(target)
         assert not list(target.iterdir())
     served = Served(manifest_of(["f", "a", *FILE]), {FILE[1]: DATA})
     served.id = sha_of(b"another")
-    with pytest.raises(UnexpectedAnswer, match="not that of the artifact"):
+    with pytest.raises(UnexpectedAnswer, match="does not match the artifact"):
         served.fetch(target)
 
 
@@ -282,7 +282,7 @@ def test_names_that_differ_in_case_alone_are_refused_where_they_would_be_one_fil
     )
     with monkeypatch.context() as patched:
         patched.setattr(Target, "joins_names", lambda _: True)
-        with pytest.raises(BadArgument, match="Data and data would be one file here"):
+        with pytest.raises(BadArgument, match="Data and data would be the same file"):
             served.fetch(target)
     served.fetch(target)
     assert ((target / "Data" / "x").read_bytes(), (target / "data" / "x").read_bytes()) == (DATA, other)
@@ -297,7 +297,7 @@ def test_names_in_two_forms_are_refused_where_they_would_be_one_file(
     served = Served(manifest_of(["f", "e\u0301/x", *FILE], ["f", "\xe9/x", *FILE]), {FILE[1]: DATA})
     with monkeypatch.context() as patched:
         patched.setattr(Target, "joins_names", lambda _: True)
-        with pytest.raises(BadArgument, match="would be one file here"):
+        with pytest.raises(BadArgument, match="would be the same file"):
             served.fetch(target)
     served.fetch(target)
     assert len(list(target.iterdir())) == 2
@@ -325,11 +325,11 @@ def test_pipes_and_second_names_in_the_place_of_a_beginning_are_left_alone(targe
     part = target / f".cluster-{FILE[1][:32]}.part"
     served = Served(manifest_of(["f", "x", *FILE]), {FILE[1]: DATA})
     os.link(target.parent / "outside" / "kept", part)
-    with pytest.raises(BadArgument, match="is there and is something else"):
+    with pytest.raises(BadArgument, match="exists and is not a regular file"):
         served.fetch(target)
     part.unlink()
     os.mkfifo(part)
-    with pytest.raises(BadArgument, match="is there and is something else"):
+    with pytest.raises(BadArgument, match="exists and is not a regular file"):
         served.fetch(target)
     part.unlink()
     served.fetch(target)
@@ -362,7 +362,7 @@ def test_a_file_that_is_there_gets_the_mode_of_the_artifact(target: Path) -> Non
 def test_nothing_is_written_where_a_folder_or_link_would_find_something_else(target: Path, row: list[str]) -> None:
     target.mkdir()
     (target / "z").write_text("mine")
-    with pytest.raises(BadArgument, match="in/z is there and is something else"):
+    with pytest.raises(BadArgument, match="in/z exists with other contents"):
         Served(manifest_of(["f", "a", *FILE], row), {FILE[1]: DATA}).fetch(target)
     assert [path.name for path in target.iterdir()] == ["z"]
 

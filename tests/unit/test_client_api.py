@@ -172,10 +172,11 @@ def test_a_cluster_whose_redis_is_away_is_waited_for_from_the_first_answer_on(
 def test_a_cluster_that_breaks_off_is_not_said_to_be_gone(fake: Fake, cluster: Cluster, clock: Clock) -> None:
     heard: list[str] = []
     cluster.notify(lambda error: heard.append(str(error)))
-    ended = httpx.RemoteProtocolError("the stream ended before the job")
+    ended = httpx.RemoteProtocolError("the stream ended before the job finished")
     fake.on("GET", "/api/jobs/j1", job("running"), *[ended] * 9, job("done"))
     assert [one["state"] for one in cluster.follow("j1")][-1] == "done"
-    assert heard == ["the cluster at http://cluster.test breaks off: it restarts, or its Redis does not answer"]
+    reason = "it is restarting, or its Redis does not answer"
+    assert heard == [f"the cluster at http://cluster.test closed the connection early: {reason}"]
 
 
 def test_a_proxy_before_no_cluster_is_reported_at_once(fake: Fake, cluster: Cluster, clock: Clock) -> None:
@@ -444,5 +445,5 @@ def test_bytes_that_are_no_text_end_no_stream() -> None:
 
 def test_another_server_at_the_address_is_named(fake: Fake, cluster: Cluster) -> None:
     fake.on("GET", "/api/status", httpx.Response(404, text="<h1>File not found</h1>"))
-    with pytest.raises(errors.UnexpectedAnswer, match=r"what answers at http://.* is not a cluster.*404 Not Found"):
+    with pytest.raises(errors.UnexpectedAnswer, match=r"the server at http://.* is not a cluster.*404 Not Found"):
         cluster.status()

@@ -374,7 +374,7 @@ def test_a_missing_token_is_said_in_the_words_of_the_command(fake: Fake, run: Ru
     ran = run("status")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.splitlines() == [
-        "error: this cluster needs a token",
+        "error: this cluster requires a token",
         "next: set CLUSTER_TOKEN, or run: cluster login",
     ]
 
@@ -396,7 +396,7 @@ def test_no_cluster_is_exit_code_3_with_what_to_do(fake: Fake, run: Run) -> None
     fake.on("GET", "/api/status", httpx.ConnectError("[Errno 111] Connection refused"))
     ran = run("status", "--json")
     assert (ran.code, ran.out) == (3, "")
-    assert ran.err.startswith("error: no cluster answers at http://cluster.test (connection refused)\nnext: start one")
+    assert ran.err.startswith("error: no cluster answers at http://cluster.test (connection refused)\nnext: start a")
     fake.on("GET", "/api/status", httpx.ReadTimeout("timed out"))
     ran = run("status")
     assert ran.code == 3 and "takes too long to answer\nnext: try again" in ran.err, "one that hangs is not missing"
@@ -1301,7 +1301,7 @@ def test_who_waits_for_replicas_that_die_hears_why(fake: Fake, run: Run) -> None
     fake.on("POST", "/api/services", httpx.Response(201, json=SERVICE))
     fake.on("GET", "/api/services/chat", dead)
     ran = run("serve", "chat", "--wait")
-    assert ran.code == 1 and "3 replicas of chat died, the last: exit code 3" in ran.err
+    assert ran.code == 1 and "3 replicas of chat failed; last error: exit code 3" in ran.err
     assert "cluster service logs chat" in ran.err
 
 

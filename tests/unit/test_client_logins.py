@@ -78,7 +78,7 @@ def test_a_file_that_others_can_read_is_refused(home: Path, which: str) -> None:
         file = home / "checkout/token"
         file.write_text("t")
     file.chmod(0o640)
-    with pytest.raises(Misconfigured, match="others can read it") as refused:
+    with pytest.raises(Misconfigured, match="other users can read it") as refused:
         known()
     assert f"chmod 600 {file}" in refused.value.next
 
@@ -87,7 +87,7 @@ def test_a_file_that_is_something_else_is_named(home: Path) -> None:
     file = logins.keep(URL, "t", settings.Settings())
     for text in ("", "[]", "{"):
         file.write_text(text)
-        with pytest.raises(Misconfigured, match=r"tokens\.json holds tokens and cannot be used"):
+        with pytest.raises(Misconfigured, match=r"tokens\.json contains tokens and cannot be used"):
             known()
 
 
@@ -190,13 +190,13 @@ def test_a_one_time_link_is_printed(fake: Fake, capsys: pytest.CaptureFixture[st
 
 def test_a_refused_token_is_named_with_what_to_do(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     fake.on("GET", "/api/status", problem(401, "A token is needed", "this token is unknown"))
-    assert run(capsys, "status")[2].startswith("error: this cluster needs a token\nnext: set CLUSTER_TOKEN")
+    assert run(capsys, "status")[2].startswith("error: this cluster requires a token\nnext: set CLUSTER_TOKEN")
     file = logins.keep(URL, "secret", settings.Settings())
     code, _, err = run(capsys, "status")
     assert (code, err) == (
         2,
         (
-            f"error: the cluster refuses the token in {file}: it is unknown, was revoked or has expired\n"
+            f"error: the cluster rejected the token in {file}: the token is unknown, revoked or expired\n"
             f"next: run: cluster login {URL}\n"
         ),
     )
@@ -209,17 +209,17 @@ def test_a_refused_variable_is_named_since_a_login_would_not_win_over_it(
     settings.load.cache_clear()
     fake.on("GET", "/api/status", problem(401, "A token is needed", "this token is unknown"))
     err = run(capsys, "status")[2]
-    assert "refuses CLUSTER_TOKEN:" in err and "unset it and run: cluster login" in err and "secret" not in err
+    assert "rejected CLUSTER_TOKEN:" in err and "unset it and run: cluster login" in err and "secret" not in err
 
 
 def test_a_local_cluster_that_should_run_is_not_started_a_second_time(
     fake: Fake, capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:
     fake.on("GET", "/api/status", httpx.ConnectError("[Errno 111] Connection refused"))
-    assert "next: start one" in run(capsys, "status")[2]
+    assert "next: start a cluster" in run(capsys, "status")[2]
     (home / "checkout").mkdir()
     (home / "checkout/url").write_text(f"{URL}\n")
-    assert "next: it should run here" in run(capsys, "status")[2]
+    assert "next: the local cluster may be restarting" in run(capsys, "status")[2]
 
 
 def test_while_the_local_cluster_starts_that_is_what_is_said(home: Path) -> None:
@@ -263,7 +263,7 @@ def test_the_cluster_of_another_user_is_named_where_it_would_be_asked_and_no_tro
     monkeypatch.setattr(settings, "of_local_cluster", _closed)
     with pytest.raises(Misconfigured, match=r"/theirs/\.cluster/url: Permission denied") as refused:
         settings.Settings().url()
-    assert "as the user who started it" in refused.value.next
+    assert "as the user who started the cluster" in refused.value.next
     assert settings.Settings(coordinator_url=URL).url() == URL
     assert not logins.is_local(URL) and known() == ""
 
@@ -271,5 +271,5 @@ def test_the_cluster_of_another_user_is_named_where_it_would_be_asked_and_no_tro
 def test_a_file_of_tokens_that_cannot_be_opened_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = logins.keep(URL, "t", settings.Settings())
     monkeypatch.setattr(Path, "read_text", _closed)
-    with pytest.raises(Misconfigured, match=rf"{file} holds tokens and cannot be used: it cannot be read"):
+    with pytest.raises(Misconfigured, match=rf"{file} contains tokens and cannot be used: it cannot be read"):
         known()

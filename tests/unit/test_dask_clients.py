@@ -125,7 +125,7 @@ def test_those_of_a_service_stay() -> None:
 def test_what_names_no_scheduler_is_not_asked_further(text: str, status: int) -> None:
     with (
         answering(text, status) as port,
-        pytest.raises(NotReached, match="no address") as refused,
+        pytest.raises(NotReached, match="without an address") as refused,
         connected(of(Services(port)), 1, "kept"),
     ):
         pass

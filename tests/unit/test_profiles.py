@@ -291,7 +291,7 @@ def test_a_profile_that_is_being_collected_is_waited_for(
 ) -> None:
     profile_id = begin(bench)
     refused = run("analyze", "night")
-    assert refused[0] == 2 and "night is recording; stop it first: cluster profile stop night" in refused[2]
+    assert refused[0] == 2 and "night is still recording; stop it with: cluster profile stop night" in refused[2]
     assert run("stop", "night", "--no-wait")[1] == "night collecting\n"
     brings(profile_id)
     monkeypatch.setattr(profile_commands, "QUIET_SECONDS", 0.0)

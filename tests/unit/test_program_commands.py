@@ -739,7 +739,7 @@ def test_map_from_python_gives_values_until_one_fails(fake: Ran, cluster: api.Cl
     assert mapped.job_id == "j1" and next(mapped) == [1]
     with pytest.raises(errors.UnitFailed, match="unit 1 of job j1 failed: exit code 1"):
         next(mapped)
-    with pytest.raises(errors.BadArgument, match="move it into a module"):
+    with pytest.raises(errors.BadArgument, match="move the function into a module"):
         cluster.map(lambda: None, [1])
     with pytest.raises(errors.BadArgument, match="item 1 cannot be sent as JSON"):
         cluster.map(os.path.join, [1, {2}])

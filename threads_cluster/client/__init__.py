@@ -1,1 +1,1 @@
-"""The cluster from Python: one module for each resource of the API, and the connection below them."""
+"""Python client: one module per resource of the API, and the HTTP connection that all of them use."""

@@ -1,4 +1,4 @@
-"""Checks of the API's answers, by their declarations in threads_protocol."""
+"""Validate responses of the API against their declarations in threads_protocol."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from threads_protocol.answers.fields import Many
 
 Checked = TypeVar("Checked")
 
-#: Any object.
+#: Declaration of a response that can be any JSON object.
 Anything: TypeAlias = dict[str, Any]
 
 
 @with_config(strict=True)
 class Version(TypedDict):
-    """The part of a status that clusters of every version have."""
+    """Field of the status response that exists in every version of the cluster."""
 
     version: str
 
 
 @with_config(strict=True)
 class Event(TypedDict):
-    """An event of one job, which describes itself by these fields."""
+    """An event in a job's event stream."""
 
     state: NotRequired[str | None]
 
 
 @with_config(strict=True)
 class Trace(TypedDict):
-    """Trace of one replica, in the form that Perfetto reads. A kind's answers are declared by the kind."""
+    """Trace of one replica in the format of Perfetto. Each kind declares its own answers."""
 
     traceEvents: Many[dict[str, Any]]
 
 
 def checked(shape: Any, answer: Checked, url: str) -> Checked:
-    """Return the answer as it came. UnexpectedAnswer names the first field that differs from its declaration.
+    """Return the response unchanged, or raise UnexpectedAnswer, which names the first invalid field.
 
-    Fields that are not declared may be there: a newer cluster may send more.
+    Undeclared fields are allowed, because a newer cluster can send more fields.
     """
     if not isinstance(answer, dict):
-        raise UnexpectedAnswer(url, "the answer is no JSON object")
+        raise UnexpectedAnswer(url, "the response is not a JSON object")
     try:
         _adapter(shape).validate_python(answer, extra="ignore")
     except ValidationError as error:

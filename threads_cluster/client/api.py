@@ -1,4 +1,4 @@
-"""The cluster from Python.
+"""Python client for a cluster.
 
     from threads_cluster.client.api import Cluster
 
@@ -9,8 +9,8 @@
         cluster.wait(job["job_id"])
         print(cluster.result(job["job_id"])["result"])
 
-Answers are the API's JSON as dicts. Integers beyond 2^53 are decimal strings there: `int(text)` is exact.
-Integers of any size may be sent as they are. What goes wrong is a `threads_cluster.errors.ClientError` of one line.
+Methods return the API's JSON as dicts. Integers beyond 2^53 are decimal strings in responses: `int(text)` is exact.
+Arguments can contain integers of any size. Errors are subclasses of `threads_cluster.errors.ClientError`.
 """
 
 from __future__ import annotations
@@ -64,17 +64,18 @@ from threads_protocol.states import TERMINAL
 
 Json: TypeAlias = dict[str, Any]
 
-#: Longest a long poll may wait for one answer; the API's limit.
+#: Maximum duration of a long poll in seconds, set by the API.
 LONG_POLL_SECONDS = 30.0
-#: Seconds between two looks at a job at least, whatever the other side answers.
+#: Minimum interval in seconds between two requests for a job, however fast the server responds.
 _LEAST_STEP = 0.1
 
 
 class Cluster:
-    """A connection to a cluster; use it as a context manager, from one thread.
+    """A connection to a cluster. Use it as a context manager, from one thread.
 
-    A cluster that never answered is reported at once. One that has answered is expected back: calls try again for
-    `patience` seconds, waiting for a job for `wait_patience` seconds, so a restart of a coordinator goes unnoticed.
+    If the cluster has never responded, a call fails at once. After the first response, failing calls are retried for
+    `patience` seconds, or `wait_patience` seconds while waiting for a job, so that callers do not notice a
+    coordinator's restart.
     """
 
     def __init__(
@@ -89,8 +90,8 @@ class Cluster:
     ) -> None:
         """`url` defaults to CLUSTER_URL, then to the local cluster of this checkout.
 
-        `token` defaults to CLUSTER_TOKEN, then to what `cluster login` kept for that address, then to the local
-        cluster's own. Misconfigured when they cannot be used.
+        `token` defaults to CLUSTER_TOKEN, then to the token that `cluster login` stored for the address, then to the
+        token of the local cluster. Raises Misconfigured if the URL or the token is invalid.
         """
         stated = environment()
         place = url or stated.url()
@@ -108,48 +109,54 @@ class Cluster:
 
     @cached_property
     def artifacts(self) -> Artifacts:
-        """Folders and files that are kept in the cluster: `put`, `list`, `info`, `fetch`, `delete`."""
+        """Folders and files stored in the cluster: `put`, `list`, `info`, `fetch`, `delete`."""
         return Artifacts(self.connection, self.patience)
 
     @cached_property
     def programs(self) -> Programs:
-        """Programs that runners execute: `submit`, `units`, `fetch` and what `run` and `map` do."""
+        """Programs that runners execute: `submit`, `units`, `fetch`, and the methods behind `run` and `map`."""
         return Programs(self, self.connection)
 
     def attachment(self, job_id: str, typing: Cluster) -> Attachment:
-        """A shell beside a unit of a job; what is typed goes over another connection, from another thread."""
+        """Return a shell next to a unit of a job. Input uses the connection `typing`, from another thread."""
         return Attachment(self.connection, typing.connection, quoted(job_id))
 
     @cached_property
     def workflows(self) -> Workflows:
-        """Graphs of actions: `submit`, `validate`, `list`, `get`, `wait`, `cancel`, `retry`, `approve`, `delete`."""
+        """Workflows (graphs of actions): `submit`, `validate`, `list`, `get`, `wait`, `cancel`, `retry`, `approve`,
+        `delete`.
+        """
         return Workflows(self.connection, self)
 
     @cached_property
     def profiles(self) -> Profiles:
-        """Telemetry that workers record: `start`, `list`, `get`, `stop`, `wait`, `fetch`, `summary`, `delete`."""
+        """Telemetry recordings: `start`, `list`, `get`, `stop`, `wait`, `fetch`, `summary`, `delete`."""
         return Profiles(self.connection, self)
 
     def profile(self, name: str, **how: Any) -> Profile:
-        """A profile around a `with` block, `how` as of `profiles.start`; afterwards it has a `summary`."""
+        """Record a profile during a `with` block. `how` accepts the arguments of `profiles.start`.
+
+        Call `summary` of the profile after the block.
+        """
         return Profile(self.profiles, name, **how)
 
     @cached_property
     def services(self) -> Services:
-        """Replicas of engines that stay up: `serve`, `list`, `get`, `wait`, `scale`, `restart`, `stop`, `delete`."""
+        """Services kept running by the cluster: `serve`, `list`, `get`, `wait`, `scale`, `restart`, `stop`, `delete`."""
         return Services(self.connection, self)
 
     @cached_property
     def models(self) -> Models:
-        """Artifacts with weights and a name: `list`, `get`, `register`, `download`, `copy`, `move`, `delete`."""
+        """Named artifacts with model weights: `list`, `get`, `register`, `download`, `copy`, `move`, `delete`."""
         return Models(self.connection, self)
 
     def dask(self, workers: int = 4, *, name: str | None = None, **how: Any) -> AbstractContextManager[Any]:
-        """A client of Dask's on workers of this cluster, for a `with` block: `client.submit(function, 10).result()`.
+        """Return a context manager for a Dask client with workers in this cluster: `client.submit(function,
+        10).result()`.
 
-        They are served for the block, and deleted at its end; with `name`, those of that service are used and stay.
-        `how`: `threads` and `memory_mib` of each, `requirements`, and `timeout`, seconds until they are there (300).
-        Needs `distributed` here, of the version that the workers have, and the scope run.
+        Starts the workers and deletes them after the block. With `name`, uses the running workers of that service, and
+        keeps them. `how`: `threads` and `memory_mib` per worker, `requirements`, and `timeout`, the maximum start time
+        in seconds (300). Requires `distributed` on this machine, in the workers' version, and the scope run.
         """
         from threads_cluster.client import dask_clients
 
@@ -161,23 +168,24 @@ class Cluster:
         return Data(self.connection, self)
 
     def deploy(self, model_name: str, **how: Any) -> Json:
-        """Serve a model, as `services.deploy`; `{deployment_id, status}`."""
+        """Serve a model, like `services.deploy`, and return `{deployment_id, status}`."""
         return self.services.deploy(model_name, **how)
 
     def infer(self, deployment_id: str, prompt: str, **how: Any) -> Json:
-        """Have a model continue a text, as `services.infer`; `{text, usage, deployment_id}`."""
+        """Let a model continue a text, like `services.infer`, and return `{text, usage, deployment_id}`."""
         return self.services.infer(deployment_id, prompt, **how)
 
     def notify(self, notice: Callable[[ClientError], None], silence: Callable[[float], None] | None = None) -> None:
-        """Give `notice` the error once an outage, when calls that are tried again have not worked for 3 s.
+        """Set callbacks for outages and late responses.
 
-        `silence` is given, from another thread, for how many seconds a call goes on at most whose answer is 3 s late.
+        `notice` receives the error once per outage, when retried calls have failed for 3 s. `silence` is called from
+        another thread when a response is 3 s late. Its argument is the remaining time of the call in seconds.
         """
         self.connection.notice, self.connection.silence = notice, silence
 
     @property
     def submitted(self) -> bool:
-        """Whether this connection may have submitted something, with or without an answer."""
+        """True if this connection has sent a submission, even if no response came."""
         return self.connection.submitted
 
     def close(self) -> None:
@@ -199,14 +207,15 @@ class Cluster:
         after: Sequence[str] | None = None,
         after_any: Sequence[str] | None = None,
     ) -> Json:
-        """`{job_id, status, estimated_wait_seconds, notes}`.
+        """Submit a job, and return `{job_id, status, estimated_wait_seconds, notes}`.
 
-        At most `max_running` lanes compute it at once. It fails `timeout_seconds` after it started.
-        It starts once the jobs `after` are done and those `after_any` have ended, however; when one of `after` fails or
-        is cancelled it is skipped. Together at most 1,000 ids.
-        `hold`: where a cap of its tenant refuses it, it is queued until there is room.
-        `notify`: a URL that is sent a signed POST when it has ended; docs/webhooks.md.
-        A key is drawn when none is given, so that sending again after a broken connection never submits twice.
+        - `max_running`: the maximum number of lanes that compute the job at the same time.
+        - `timeout_seconds`: the job fails this long after it started.
+        - `after`: IDs of jobs that must succeed first. If one fails or is cancelled, this job is skipped.
+        - `after_any`: IDs of jobs that must finish first, in any state. Both lists together have at most 1,000 IDs.
+        - `hold`: queue a job that exceeds a cap of its tenant, instead of rejecting it.
+        - `notify`: a URL that receives a signed POST when the job has finished (docs/webhooks.md).
+        - `idempotency_key`: random by default, so that a retry after a broken connection never submits a second job.
         """
         return self._post(
             "submit",
@@ -246,13 +255,13 @@ class Cluster:
         timeout: float | None = None,
         **choices: Any,
     ) -> Json | Ended:
-        """Submits a job, waits for it, and gives its result; `choices` are those of `submit`.
+        """Submit a job, wait for it, and return its result. `choices` accepts the options of `submit`.
 
-        A short job costs one exchange with the cluster. TimedOut after `timeout` seconds, JobEnded when it failed or
-        was cancelled. A key is drawn as in `submit`, so a broken connection never makes a second job.
+        A short job takes one request. Raises TimedOut after `timeout` seconds, and JobEnded if the job failed or was
+        cancelled. An idempotency key, as in `submit`, prevents a second job after a broken connection.
 
-        In the place of a kind, the words of a command run as a program, with a folder of `files` around it; `choices`
-        are then the fields of `programs.Program`, and the answer is a `programs.Ended`, whatever its exit code.
+        If `kind` is a list of arguments, runs it as a program in a copy of the folder `files`. `choices` then accepts
+        the fields of `programs.Program`, and the method returns a `programs.Ended` for any exit code.
         """
         if not isinstance(kind, str):
             fields: Json = {"command": kind, "retries": 0} | choices
@@ -288,21 +297,25 @@ class Cluster:
         files: str | Path | None = ".",
         **choices: Any,
     ) -> Mapped:
-        """Call `module:function` of the folder `files` with each value, on the runners; iterate over what they return.
+        """Call `module:function` from the folder `files` on the runners with each value, and iterate over the return
+        values.
 
-        A call has a fresh interpreter; values come and go as JSON. `choices`: fields of `programs.Program`.
+        Each call runs in a new interpreter. Arguments and return values are sent as JSON. `choices` accepts the fields
+        of `programs.Program`.
         """
         return self.programs.map(function, values, files=files, **choices)
 
     def submit_batch(self, jobs: Sequence[Mapping[str, Any]]) -> list[Json]:
-        """Up to 1,000 jobs, each as the API's submit takes it; answers in the same order, `error` in those refused."""
+        """Submit up to 1,000 jobs and return one response per job, in order. Responses for rejected jobs have an
+        `error`.
+        """
         keyed = [{"idempotency_key": uuid.uuid4().hex} | wire(dict(job)) for job in jobs]
         return self._one_each(len(keyed), self._post("submit-batch", {"jobs": keyed}, shape=job_answers.SubmittedBatch))
 
     def results(self, job_ids: Sequence[str], wait_seconds: float = 0.0) -> list[Json]:
-        """States and results of up to 1,000 jobs; answers when all have ended or the time is over.
+        """Return states and results of up to 1,000 jobs, when all have finished or after `wait_seconds`.
 
-        Results that are together too large for one answer are asked for one by one.
+        Requests results one by one if they are too large for one response.
         """
         body: Json = {"job_ids": list(job_ids), "wait_seconds": wait_seconds}
         asked = self._ask("POST", "/api/results", body=body, extra_seconds=wait_seconds, shape=job_answers.ManyResults)
@@ -314,23 +327,23 @@ class Cluster:
         return several
 
     def job(self, job_id: str, wait_seconds: float = 0.0) -> Json:
-        """The job; with `wait_seconds` as soon as it has ended, or as it is when the time is over."""
+        """Return a job. With `wait_seconds`, wait up to that time until the job has finished."""
         return self._get(f"jobs/{quoted(job_id)}", wait_seconds=wait_seconds, shape=job_answers.Job)
 
     def queue(self) -> dict[str, int]:
-        """Jobs that are kept, by state."""
+        """Return the number of stored jobs by state."""
         return dict(self._get("v1/queue", shape=job_answers.QueueCounts)["tasks"])
 
     def history(self, limit: int = 50) -> list[Json]:
-        """Jobs that have ended, the latest end first; at most 500."""
+        """Return up to 500 finished jobs, the last finished first."""
         return self._get_list("v1/queue/history", "tasks", job_answers.Tasks, limit=limit)
 
     def follow(
         self, job_id: str, step: float = LONG_POLL_SECONDS, timeout: float | None = None, first: float | None = None
     ) -> Iterator[Json]:
-        """The job at most `step` seconds apart until it has ended; the last one is in its terminal state.
+        """Yield the job at most every `step` seconds until it has finished. The last item is in a terminal state.
 
-        `first`: seconds until the first one at most, where that is not `step`.
+        `first` replaces `step` for the first item. Raises TimedOut after `timeout` seconds.
         """
         until = None if timeout is None else time.monotonic() + timeout
         patience = step if first is None else first
@@ -348,18 +361,18 @@ class Cluster:
             if job["state"] in TERMINAL:
                 return
             if left <= 0:
-                raise TimedOut(f"job {job_id} is {job['state']} after {timeout:g} seconds; it goes on")
+                raise TimedOut(f"job {job_id} is {job['state']} after {timeout:g} seconds; the job continues")
             time.sleep(max(0.0, min(left, began + _LEAST_STEP - time.monotonic())))
 
     def wait(self, job_id: str, timeout: float | None = None) -> Json:
-        """The job when it has ended, well or not; TimedOut when it has not after `timeout` seconds."""
+        """Wait until a job is in any terminal state, and return it. Raises TimedOut after `timeout` seconds."""
         *_, job = self.follow(job_id, timeout=timeout)
         return job
 
     def result(self, job_id: str, *, wait_seconds: float = 0.0, partial: bool = False) -> Json:
-        """`{job_id, type, partial, units, total, result}`; ApiError with status 409 before the end.
+        """Return `{job_id, type, partial, units, total, result}`. Raises ApiError 409 while the job is unfinished.
 
-        `partial` gives what is there so far, marked, with the units it covers.
+        With `partial`, returns the merged result of the units computed so far.
         """
         return self._get(
             f"jobs/{quoted(job_id)}/result",
@@ -369,7 +382,7 @@ class Cluster:
         )
 
     def events(self, job_id: str) -> Iterator[Json]:
-        """Events of a job from its present state to its terminal one; broken connections are resumed."""
+        """Yield a job's events from its current state to its terminal state, and resume broken connections."""
         reader, enduring = Reader(), Patience(self.wait_patience)
         while True:
             try:
@@ -389,10 +402,10 @@ class Cluster:
         with self.connection.stream(f"/api/jobs/{quoted(job_id)}/events", headers) as chunks:
             for message in reader.messages(chunks):
                 yield answers.checked(answers.Event, bodies.parse(message), self.url)
-        raise httpx.RemoteProtocolError("the stream ended before the job")
+        raise httpx.RemoteProtocolError("the stream ended before the job finished")
 
     def jobs(self, *, state: str | None = None, kind: str | None = None, limit: int | None = None) -> Iterator[Json]:
-        """Jobs, newest first, page by page as they are read."""
+        """Yield jobs, newest first. Each page is requested when it is needed."""
 
         def ask(cursor: str | None, size: int) -> Json:
             return self._get("jobs", state=state, type=kind, cursor=cursor, limit=size, shape=job_answers.Jobs)
@@ -406,31 +419,33 @@ class Cluster:
         return self._post(f"jobs/{quoted(job_id)}/pause", shape=job_answers.Job)
 
     def resume(self, job_id: str, hold: bool = False) -> Json:
-        """A paused job goes on. `hold`: where a cap of its tenant refuses it, it is queued until there is room."""
+        """Resume a paused job. `hold`: queue a job that exceeds a cap of its tenant instead of rejecting the call."""
         return self._post(f"jobs/{quoted(job_id)}/resume", shape=job_answers.Job, hold=hold)
 
     def retry(self, job_id: str, hold: bool = False) -> Json:
-        """A failed or cancelled job goes on where it stopped, and what was skipped because of it waits for it again.
+        """Resume a failed or cancelled job where it stopped. Jobs that were skipped because of it wait for it again.
 
         `hold`: as in `resume`.
         """
         return self._post(f"jobs/{quoted(job_id)}/retry", shape=job_answers.Job, hold=hold)
 
     def relations(self, job_id: str) -> Json:
-        """Jobs that it comes after (`parents`), that wait for it (`children`), and that were skipped because of it."""
+        """Return a job's dependencies (`parents`), the jobs that depend on it (`children`), and jobs skipped because of
+        it.
+        """
         return self._get(f"jobs/{quoted(job_id)}/relations", shape=job_answers.Relations)
 
     def dead(self, job_id: str | None = None) -> list[Json]:
-        """Jobs with units that were given up, and each such range with its error; of one job, or of all."""
+        """Return failed ranges of units with their errors, grouped by job, for one job or for all jobs."""
         path = "dead" if job_id is None else f"jobs/{quoted(job_id)}/dead"
         return self._get_list(path, "jobs", job_answers.DeadJobs)
 
     def retry_dead(self, job_id: str, first: int, hold: bool = False) -> Json:
-        """One range that was given up, the one that begins at `first`, is tried again; the others stay."""
+        """Retry the failed range that starts at unit `first`. Other failed ranges stay failed."""
         return self._post(f"jobs/{quoted(job_id)}/dead/{first}/retry", shape=job_answers.Job, hold=hold)
 
     def delete(self, job_id: str) -> None:
-        """Forgets a job that has ended, with its result, or one that is blocked. Not while others wait for it."""
+        """Delete a blocked or finished job with its result. Fails while other jobs depend on it."""
         self._ask("DELETE", f"/api/jobs/{quoted(job_id)}", shape=None)
 
     def status(self) -> Json:
@@ -441,11 +456,11 @@ class Cluster:
         return str(self._get("status", shape=answers.Version)["version"])
 
     def metrics(self) -> list[Json]:
-        """`{name, type, help, samples}` of each metric under the names of grid-cli."""
+        """Return `{name, type, help, samples}` of each metric, under the metric names of grid-cli."""
         return self._get_list("metrics", "metrics", telemetry_answers.Metrics)
 
     def tenants(self) -> list[Json]:
-        """Return the tenants that one sees, with their weights, caps and use."""
+        """Return the tenants that the token can see, with their weights, caps and usage."""
         return self._get_list("tenants", "tenants", tenant_answers.Tenants)
 
     def tenant(self, name: str) -> Json:
@@ -464,70 +479,75 @@ class Cluster:
         max_stored_bytes: int | None = None,
         requires: Sequence[str] | None = None,
     ) -> Json:
-        """Register a tenant, or change its weight and caps; None: no cap. `max_units`: a day, by kind.
+        """Create a tenant, or change its weight and caps. A cap of None means no limit. `max_units` is per day and by
+        kind.
 
-        `requires`: labels that hosts need to compute its jobs; none: any host may; None: as it was.
+        `requires`: labels that a host needs to compute the tenant's jobs. An empty list allows all hosts, and None
+        keeps the current labels.
         """
         body: Json = {"weight": weight, "max_lanes": max_lanes, "max_jobs": max_jobs}
         daily = {"max_units": max_units, "max_gpu_seconds": max_gpu_seconds, "max_stored_bytes": max_stored_bytes}
-        body |= {cap: most for cap, most in daily.items() if most}  # which a coordinator of 0.1 does not know
+        body |= {cap: most for cap, most in daily.items() if most}  # coordinators of version 0.1 reject unknown fields
         body |= {} if requires is None else {"requires": list(requires)}
         return self._ask("PUT", f"/api/tenants/{quoted(name)}", body=body, shape=tenant_answers.Tenant)
 
     def delete_tenant(self, name: str) -> None:
-        """Forget a tenant none of whose jobs waits or runs."""
+        """Delete a tenant without queued or running jobs."""
         self._ask("DELETE", f"/api/tenants/{quoted(name)}", shape=None)
 
     def workers(self) -> list[Json]:
-        """Return the workers that live, and those lost within the hour."""
+        """Return live workers, and workers lost in the last hour."""
         return self._get_list("workers", "workers", fleet_answers.WorkerList)
 
     def hosts(self) -> list[Json]:
-        """Return the machines on which workers live, and those that were lost within the hour."""
+        """Return machines with live workers, and machines lost in the last hour."""
         return self._get_list("hosts", "hosts", host_answers.HostList)
 
     def host(self, name: str) -> Json:
-        """Return one machine with the rows of its workers."""
+        """Return one machine with its workers."""
         return self._get(f"hosts/{quoted(name)}", shape=host_answers.HostDetail)
 
     def best_host(self, config: str | Path | None = None) -> str:
-        """Return the name of the host with the least score among those of cluster.yaml and of the cluster.
+        """Return the name of the least loaded host of cluster.yaml and the cluster, by its load score.
 
-        `config`: another file than ./cluster.yaml, which need not be there. ClientError where no host is reached.
+        `config` replaces the path ./cluster.yaml, whose file is optional. Raises ClientError if no host is reachable.
         """
         from threads_cluster.ssh import hosts
 
         return hosts.best(self.hosts, None if config is None else Path(config))
 
     def stream(self, seconds: int = 600) -> Json:
-        """`{from, to, lanes, spans, ...}`: which lane computed which job when, at most of the last hour.
+        """Return which lane computed which job when, as `{from, to, lanes, spans, ...}`, for up to the last hour.
 
-        Over 20,000 spans are joined, within `resolution_seconds`.
+        More than 20,000 spans are merged within `resolution_seconds`.
         """
         stream = self._get("stream", shape=telemetry_answers.Spans, seconds=seconds, spans=20_000)
         if any(span["lane"] >= len(stream["lanes"]) for span in stream["spans"]):
-            raise UnexpectedAnswer(self.url, "a span is of a lane that is not listed")
+            raise UnexpectedAnswer(self.url, "a span refers to an unknown lane")
         if any(span["units"] is None and span["job_id"] is not None for span in stream["spans"]):
             raise UnexpectedAnswer(self.url, "a span of a job has no units")
         return stream
 
     def drain(self, worker: str, on: bool = True) -> Json:
-        """Let a worker finish what it holds and take nothing new; `on=False` lets it work again."""
+        """Let a worker finish its leases and accept no new ones. `on=False` ends draining."""
         return self._post(f"workers/{quoted(worker)}/drain", {"on": on}, shape=fleet_answers.Drained)
 
     def usage(self, tenant: str | None = None, days: int = 30) -> list[Json]:
-        """Return usage by tenant and day, newest first: with scope admin that of all tenants, else one's own."""
+        """Return usage by tenant and day, newest first: of all tenants with the scope admin, else of the token's
+        tenant.
+        """
         return self._get_list("usage", "usage", usage_answers.TenantUsages, tenant=tenant, days=days)
 
     def audit(self, after: int | None = None, limit: int = 100) -> Json:
-        """`{lines, head, dropped, exported}`: entries of the audit log after a number, else the last ones.
+        """Return entries of the audit log after a sequence number, or the last entries: `{lines, head, dropped,
+        exported}`.
 
-        Each line is the text of a JSON object, which `threads_cluster.cli.audit` verifies.
+        Each line is a JSON object as text, which `threads_cluster.cli.audit` verifies.
         """
         return self._get("audit", after=after, limit=limit, shape=audit_answers.AuditPart)
 
     def ask(self, job_id: str, question: str, **choice: Any) -> Json:
-        """Ask a worker something about a job, such as `trace` of a thread job; return its answer when it is there."""
+        """Ask a worker about a job, such as for the `trace` of a thread job, and return the answer."""
         answer = self._get(f"jobs/{quoted(job_id)}/{quoted(question)}.json", **choice)
         if answer.keys() != {"job_id", "status"}:
             return answer
@@ -539,21 +559,24 @@ class Cluster:
         return later
 
     def mark(self, kind: str, name: str) -> Json:
-        """`{up_to, ranges, ...}`: what finished jobs of a kind proved together, such as collatz verified."""
+        """Return the range that finished jobs of a kind proved together, such as collatz verified: `{up_to, ranges,
+        ...}`.
+        """
         return self._get(f"kinds/{quoted(kind)}/marks/{quoted(name)}", shape=job_answers.Mark)
 
     def kinds(self) -> list[Json]:
-        """`{type, summary, schema, example, limits}` of each kind of job."""
+        """Return `{type, summary, schema, example, limits}` of each kind of job."""
         return self._get_list("job-types", "kinds", job_answers.Kinds)
 
-    # -- who is let in ----------------------------------------------------------------------------------------------
+    # -- access
+    # -------------------------------------------------------------------------------------------------------------
 
     def session(self) -> Json:
-        """Who asks: `{tenant, token_id, token_name, scopes, by_cookie, token_needed}`."""
+        """Return the token's owner and scopes: `{tenant, token_id, token_name, scopes, by_cookie, token_needed}`."""
         return self._ask("GET", "/api/session", access_answers.Session)
 
     def tokens(self) -> list[Json]:
-        """API tokens, without their secrets; needs the scope admin."""
+        """Return all API tokens without their secrets. Requires the scope admin."""
         return self._get_list("tokens", "tokens", access_answers.TokenList)
 
     def create_token(
@@ -565,25 +588,26 @@ class Cluster:
         ttl_seconds: int | None = None,
         labels: Sequence[str] = (),
     ) -> Json:
-        """`{token, id, name, tenant, scopes, expires, labels}`; the token is in this answer and nowhere else.
+        """Create an API token: `{token, id, name, tenant, scopes, expires, labels}`. Only this response contains the
+        token.
 
-        `labels`: of the host of a worker, or of an invitation's host; tenants may require them.
+        `labels` describe the host of a worker, or the host of an invitation. Tenants can require labels.
         """
         body: Json = {"name": name, "scopes": list(scopes), "tenant": tenant, "ttl_seconds": ttl_seconds}
         body |= {"labels": list(labels)} if labels else {}
-        # A second attempt would make a second token.
+        # No retry, because a second attempt would create a second token.
         return self._ask("POST", "/api/tokens", access_answers.CreatedToken, body=body, patience=0)
 
     def revoke_token(self, token_id: str) -> None:
-        """End a token; needs the scope admin."""
+        """Revoke an API token. Requires the scope admin."""
         self._ask("DELETE", f"/api/tokens/{quoted(token_id)}", None)
 
     def secrets(self, tenant: str | None = None) -> list[Json]:
-        """Secrets of one's tenant, without their values; needs the scope run, for another tenant admin."""
+        """Return the secrets of a tenant without their values. Requires the scope run, or admin for another tenant."""
         return self._get_list("secrets", "secrets", secret_answers.SecretList, tenant=tenant)
 
     def put_secret(self, name: str, value: str, *, tenant: str | None = None) -> Json:
-        """Set a secret; returns it without its value, which the cluster never shows again."""
+        """Set a secret, and return it without its value. The API never returns the value."""
         body = {"value": value}
         return self._ask("PUT", f"/api/secrets/{quoted(name)}", secret_answers.Secret, body=body, tenant=tenant)
 
@@ -592,11 +616,11 @@ class Cluster:
         self._ask("DELETE", f"/api/secrets/{quoted(name)}", None, tenant=tenant)
 
     def schedules(self, *, tenant: str | None = None) -> list[Json]:
-        """Schedules of one's tenant, by name."""
+        """Return the schedules of a tenant, sorted by name."""
         return self._get_list("schedules", "schedules", schedule_answers.ScheduleList, tenant=tenant)
 
     def schedule(self, name: str, *, tenant: str | None = None) -> Json:
-        """One schedule, with its job and its `next_runs`."""
+        """Return one schedule with its job and its `next_runs`."""
         return self._get(f"schedules/{quoted(name)}", shape=schedule_answers.Schedule, tenant=tenant)
 
     def add_schedule(
@@ -611,61 +635,63 @@ class Cluster:
         overlap: bool = False,
         catch_up: str | None = None,
     ) -> Json:
-        """Have a job submitted again and again, `job` as for `submit_batch`, or a workflow, its text.
+        """Create a schedule for a job or a workflow, and return it with its `next_runs`.
 
-        Returns the schedule with its `next_runs`.
+        `job` has the fields of a job in `submit_batch`. `workflow` is the text of a workflow.
         """
         if (job is None) == (workflow is None):
-            raise BadArgument("a schedule needs a job or a workflow, one of both")
+            raise BadArgument("a schedule needs either a job or a workflow")
         what: Json = {"workflow": workflow} if job is None else {"job": wire(dict(job))}
         given = {"every_seconds": every_seconds, "cron": cron, "timezone": timezone, "catch_up": catch_up}
         chosen = {field: value for field, value in given.items() if value is not None}
         body = {"name": name, "overlap": overlap, **what, **chosen}
-        # A second attempt would find the schedule of the first.
+        # No retry, because a second attempt would fail on the schedule that the first attempt created.
         return self._ask("POST", "/api/schedules", schedule_answers.Schedule, body=body, patience=0)
 
     def pause_schedule(self, name: str, *, tenant: str | None = None) -> Json:
-        """Let it run no more until it is resumed."""
+        """Pause a schedule until it is resumed."""
         return self._ask("POST", f"/api/schedules/{quoted(name)}/pause", schedule_answers.Schedule, tenant=tenant)
 
     def resume_schedule(self, name: str, *, tenant: str | None = None) -> Json:
-        """Let a paused one run again."""
+        """Resume a paused schedule."""
         return self._ask("POST", f"/api/schedules/{quoted(name)}/resume", schedule_answers.Schedule, tenant=tenant)
 
     def run_schedule(self, name: str, *, tenant: str | None = None) -> str:
-        """Submit its job or workflow now, beside its times; the id of that."""
-        # A second attempt would submit a second one.
+        """Submit the job or workflow of a schedule now, and return the ID of the job or workflow."""
+        # No retry, because a second attempt would submit a second job.
         path = f"/api/schedules/{quoted(name)}/run"
         started = self._ask("POST", path, schedule_answers.Started, patience=0, tenant=tenant)
         return str(started["job_id"] or started.get("workflow_id"))
 
     def delete_schedule(self, name: str, *, tenant: str | None = None) -> None:
-        """Delete a schedule; what it has submitted goes on."""
+        """Delete a schedule. Jobs that it submitted continue."""
         self._ask("DELETE", f"/api/schedules/{quoted(name)}", None, tenant=tenant)
 
     def webhooks(self, state: str | None = None, limit: int = 100, *, tenant: str | None = None) -> Json:
-        """`{deliveries, counts}`: deliveries of webhooks, the latest first, of all states or one."""
+        """Return `{deliveries, counts}` of webhooks, the latest first, optionally in one state."""
         return self._get("webhooks", shape=webhook_answers.DeliveryList, state=state, limit=limit, tenant=tenant)
 
     def retry_webhook(self, delivery_id: str, *, tenant: str | None = None) -> Json:
-        """Try a delivery at once, one that was given up anew; returns it."""
+        """Retry a webhook delivery now, even one that was given up, and return it."""
         path = f"/api/webhooks/{quoted(delivery_id)}/retry"
         return self._ask("POST", path, webhook_answers.Delivery, tenant=tenant)
 
     def webhook_key(self, *, tenant: str | None = None) -> str:
-        """The key with which webhooks are signed, as receivers take it; needs the scope submit, and is audited."""
+        """Return the key that signs webhooks. Requires the scope submit, and the audit log records the call."""
         return str(self._get("webhooks/key", shape=webhook_answers.SigningKey, tenant=tenant)["key"])
 
     def test_webhook(self, url: str) -> Json:
-        """`{delivered, status, error, seconds}` of a message of the type webhook.test, sent to a URL once."""
+        """Send one message of the type webhook.test to a URL, and return `{delivered, status, error, seconds}`."""
         return self._ask("POST", "/api/webhooks/test", webhook_answers.Tried, body={"url": url}, extra_seconds=20.0)
 
     def rotate_secrets(self) -> Json:
-        """`{key, rotated, unreadable}`: encrypts all secrets with the first of SECRETS_KEY; needs the scope admin."""
+        """Encrypt all secrets with the first key of SECRETS_KEY: `{key, rotated, unreadable}`. Requires the scope
+        admin.
+        """
         return self._ask("POST", "/api/rotate-secrets", secret_answers.Rotated)
 
     def login_code(self) -> Json:
-        """`{code, path, seconds}`: logs a browser in once, as this token."""
+        """Create a code that logs in one browser once with this token: `{code, path, seconds}`."""
         return self._ask("POST", "/api/login-codes", access_answers.LoginCode, patience=0)
 
     def _get(self, path: str, wait_seconds: float = 0.0, **query: Any) -> Json:
@@ -681,19 +707,19 @@ class Cluster:
         return self._ask("POST", f"/api/{path}", body=body, shape=shape, **query)
 
     def _ask(self, method: str, path: str, shape: Any = answers.Anything, **how: Any) -> Json:
-        """The answer, once it is as the shape says; None: any will do."""
+        """Return the response after validating it against `shape`. None skips validation."""
         answer: Json = self.connection.ask(method, path, shape, **({"patience": self.patience} | how))
         return answer
 
     def _one_each(self, wanted: int, answer: Json) -> list[Json]:
         several: list[Json] = answer["answers"]
         if len(several) != wanted:
-            raise UnexpectedAnswer(self.url, f"{len(several)} answers to {wanted} questions")
+            raise UnexpectedAnswer(self.url, f"it returned {len(several)} answers for {wanted} requests")
         return several
 
 
 def environment() -> settings.Settings:
-    """The settings. Misconfigured names the variable; its value stays unsaid."""
+    """Return the settings. Raises Misconfigured, which names the invalid variable but not its value."""
     try:
         return settings.load()
     except ValidationError as error:
@@ -703,7 +729,7 @@ def environment() -> settings.Settings:
 
 
 def submission(kind: str, parameters: Mapping[str, Any] | None, *, idempotency_key: str | None, **choices: Any) -> Json:
-    """The body of a submit: integers as they travel, nothing that was not chosen, always a key."""
+    """Build the body of a submission: exact integers, only the options that are set, and always an idempotency key."""
     if idempotency_key == "":
         raise BadArgument("must not be empty", "idempotency_key")
     choices |= {name: _ids(choices[name], name) for name in ("after", "after_any") if choices.get(name) is not None}
@@ -713,16 +739,17 @@ def submission(kind: str, parameters: Mapping[str, Any] | None, *, idempotency_k
 
 
 def _ids(several: Any, name: str) -> list[str] | None:
-    """The ids of jobs as a list; None for none. BadArgument for one text, whose letters are no jobs."""
+    """Return job IDs as a list, or None if there are none. Raises BadArgument for a single string."""
     if isinstance(several, str):
-        raise BadArgument("must be a list of ids of jobs", name)
+        raise BadArgument("must be a list of job IDs", name)
     return list(several) or None
 
 
 def wire(value: Any) -> Any:
-    """The value as JSON keeps it exactly: integers beyond 2^53 as decimal strings, at any depth.
+    """Return a value whose integers beyond 2^53 are decimal strings, at any depth, because JSON would round the
+    integers.
 
-    BadArgument when it is nested too deeply, or an integer in it has more than 100,000 digits.
+    Raises BadArgument if the value is nested too deeply or an integer has more than 100,000 digits.
     """
     try:
         return _wired(value)

@@ -1,4 +1,4 @@
-"""Artifacts from Python: `Cluster().artifacts.put("folder")` sends only what the cluster lacks."""
+"""Upload and download artifacts. `Cluster().artifacts.put("folder")` sends only files that the cluster lacks."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from threads_protocol.manifest import Entry
 from threads_protocol.uploads import Upload
 
 Json: TypeAlias = dict[str, Any]
-#: Is given the bytes that are done and those that there are, now and then.
+#: Callback that receives the number of transferred bytes and the total number of bytes.
 Progress: TypeAlias = Callable[[int, int], None]
 
-#: A whole id, which needs no look at what it stands for.
+#: A full artifact ID, which needs no lookup.
 _ID = re.compile(r"[0-9a-f]{64}")
-#: Artifacts whose paths are kept in memory.
+#: Maximum number of artifacts whose file lists are cached in memory.
 _KNOWN = 4
 
 
@@ -41,21 +41,22 @@ def _silent(_done: int, _total: int) -> None:
 
 
 class Artifacts:
-    """Artifacts of the tenant whose token the connection has."""
+    """Artifacts of the tenant to which the connection's token belongs."""
 
     def __init__(self, connection: Connection, patience: float) -> None:
         self._connection = connection
         self._patience = patience
-        #: Files of the artifacts that were last looked into, by their paths.
+        #: Files of recently used artifacts by artifact ID and path.
         self._known: dict[str, dict[str, Entry]] = {}
 
     def put(
         self, path: str | Path, *, name: str | None = None, exclude: Sequence[str] = (), progress: Progress = _silent
     ) -> Json:
-        """`{artifact, new, sent_files, sent_bytes, manifest_bytes}`: uploads a folder or a file.
+        """Upload a folder or a file, and return `{artifact, new, sent_files, sent_bytes, manifest_bytes}`.
 
-        `name` points to it from now on. `exclude`: patterns of .gitignore beside those of .clusterignore. `progress`
-        is told of bytes that are sent. BadArgument for what cannot be put, such as a link that leads out of the folder.
+        The artifact `name` then points to the upload. `exclude` adds .gitignore patterns to those in .clusterignore.
+        `progress` is called with the number of sent bytes. Raises BadArgument for an unsupported file, such as a link
+        that points outside the folder.
         """
         tree = trees.scan(Path(path), exclude)
         sent: dict[str, int] = {}
@@ -75,7 +76,7 @@ class Artifacts:
         raise AssertionError
 
     def list(self) -> Iterator[Json]:
-        """Artifacts, newest first, page by page as they are read."""
+        """Yield artifacts, newest first. Each page is requested when it is needed."""
 
         def ask(cursor: str | None, size: int) -> Json:
             return self._ask("GET", "/api/artifacts", artifact_answers.ArtifactList, cursor=cursor, limit=size)
@@ -83,18 +84,22 @@ class Artifacts:
         return pages(self._connection.url, ask, "artifacts")
 
     def info(self, artifact: str) -> Json:
-        """One artifact, by its id, the first digits of it, or its name."""
+        """Return one artifact by its ID, a prefix of its ID, or its name."""
         return self._ask("GET", f"/api/artifacts/{_step(artifact)}", artifact_answers.Artifact)
 
     def files(self, artifact: str) -> Sequence[Entry]:
-        """Its paths. UnsafeArtifact when one leads out of a folder; UnexpectedAnswer when it is another's manifest."""
+        """Return the entries of an artifact's manifest.
+
+        Raises UnsafeArtifact if a path points outside the folder, and UnexpectedAnswer if the manifest is another
+        artifact's.
+        """
         return self._entries(artifact if _ID.fullmatch(artifact) else self.info(artifact)["artifact_id"])
 
     def fetch(self, artifact: str, folder: str | Path, *, progress: Progress = _silent) -> Json:
-        """`{artifact, fetched_files, fetched_bytes}`: downloads into a folder what is not there yet, verified.
+        """Download missing files into a folder and verify them; return `{artifact, fetched_files, fetched_bytes}`.
 
-        A fetch that was broken off goes on where it stopped. BadArgument, before anything is written, when something
-        else is in the place of a file; nothing is ever written outside the folder.
+        An interrupted download resumes. Raises BadArgument before writing if a path of the artifact exists with other
+        contents. Files are never written outside the folder.
         """
         row = self.info(artifact)
         return {"artifact": row} | self._fetch_into(folder, self._entries(row["artifact_id"]), progress)
@@ -102,9 +107,10 @@ class Artifacts:
     def fetch_part(
         self, artifact_id: str, folder: str | Path, rename: Callable[[str], str | None], *, replace: bool = False
     ) -> Json:
-        """`{fetched_files, fetched_bytes}`: as `fetch`, of the paths that `rename` gives a name below the folder.
+        """Download selected paths of an artifact into a folder; return `{fetched_files, fetched_bytes}`.
 
-        `replace`: what is in the place of a file gives way to it. A link that leads to what is not fetched is left out.
+        `rename` returns the new path below the folder, or None to omit the path. With `replace`, existing files are
+        overwritten. Links to omitted paths are omitted too.
         """
         named = {entry.path: (rename(entry.path), entry) for entry in self._entries(artifact_id)}
         entries = [
@@ -116,7 +122,7 @@ class Artifacts:
         return self._fetch_into(folder, sound, _silent, replace=replace)
 
     def entry(self, artifact_id: str, path: str) -> Entry | None:
-        """Return the file at a path of an artifact; None where there is none."""
+        """Return the entry of a file in an artifact, or None if the artifact has no such file."""
         if artifact_id not in self._known:
             if len(self._known) >= _KNOWN:
                 self._known.pop(next(iter(self._known)))
@@ -124,11 +130,11 @@ class Artifacts:
         return self._known[artifact_id].get(path)
 
     def part(self, sha: str, first: int, length: int) -> bytes:
-        """Return bytes of a file; fewer where it ends before."""
+        """Return up to `length` bytes of a file from the offset `first`."""
         return b"".join(self.pieces(sha, first, length))
 
     def pieces(self, sha: str, first: int, length: int) -> Iterator[bytes]:
-        """Yield bytes of a file from `first` on; broken connections are resumed. They are not verified."""
+        """Yield unverified bytes of a file from the offset `first`, and resume broken connections."""
         enduring = Patience(self._patience)
         while length > 0:
             try:
@@ -162,7 +168,7 @@ class Artifacts:
                     target.make_folder(entry.path)
                 elif entry.is_file and entry.path not in there:
                     target.set_mode(entry)
-            for entry in entries:  # at last, so that nothing is written through one
+            for entry in entries:  # Links last, so that no file is written through a link.
                 if entry.kind == "l":
                     target.make_link(entry)
         except OSError as error:
@@ -199,7 +205,7 @@ class Artifacts:
         path = f"/api/artifacts/{quoted(artifact_id)}/manifest"
         text = self._connection.ask_octets("GET", path, patience=self._patience, extra_seconds=uploads.STORING_SECONDS)
         if hashlib.sha256(text).hexdigest() != artifact_id:
-            raise UnexpectedAnswer(self._connection.url, "the manifest is not that of the artifact")
+            raise UnexpectedAnswer(self._connection.url, "the manifest does not match the artifact")
         return trees.parsed(text)
 
     def _fetch(self, target: Target, lacking: Sequence[Entry], progress: Progress) -> None:
@@ -221,7 +227,7 @@ class Artifacts:
                 target.copy(first, entry)
 
     def _bundles(self, shas: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """Yield the bytes of small files, verified."""
+        """Yield the hash and the verified bytes of each small file."""
         left = list(shas)
         while left:
             body = self._connection.ask_octets(
@@ -234,15 +240,15 @@ class Artifacts:
             try:
                 files = bundles.unpack(body)
             except MalformedText:
-                why = "the bytes of a file are not those of its hash"
+                why = "the contents of a file do not match its hash"
                 raise UnexpectedAnswer(self._connection.url, why) from None
             if not files or list(files) != left[: len(files)]:
-                raise UnexpectedAnswer(self._connection.url, "it sends other files than were asked for")
+                raise UnexpectedAnswer(self._connection.url, "it sent files that were not requested")
             yield from files.items()
             left = left[len(files) :]
 
     def _download(self, target: Target, entry: Entry) -> Iterator[int]:
-        """Fetch one large file from where it was broken off; yield the bytes of each step."""
+        """Download one large file, resuming an interrupted download, and yield the number of bytes of each step."""
         with target.part(entry) as part:
             made, there = hashlib.sha256(), 0
             while piece := part.read(1 << 20):
@@ -258,9 +264,7 @@ class Artifacts:
         if there != entry.size or made.hexdigest() != entry.sha:
             target.drop_part(entry)
             self._check_size(entry, there)
-            raise UnexpectedAnswer(
-                self._connection.url, f"the bytes of {visible(entry.path)} are not those of its hash"
-            )
+            raise UnexpectedAnswer(self._connection.url, f"the contents of {visible(entry.path)} do not match its hash")
         target.finish(entry)
 
     def _rest(self, entry: Entry, there: int) -> Generator[bytes]:
@@ -278,13 +282,13 @@ class Artifacts:
                             return
             except (httpx.TransportError, ApiError) as error:
                 if isinstance(error, ApiError) and error.status == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
-                    return  # the file ends here
+                    return  # the file ends at this offset
                 before = -1
                 self._connection.endure(error, enduring)
 
     def _check_size(self, entry: Entry, found: int) -> None:
         if found != entry.size:
-            sizes = f"{visible(entry.path)} has {found} bytes, but its manifest says {entry.size}"
+            sizes = f"{visible(entry.path)} has {found} bytes, but the manifest says {entry.size}"
             raise UnexpectedAnswer(self._connection.url, sizes)
 
     def _ask(self, method: str, path: str, shape: Any = answers.Anything, **how: Any) -> Json:
@@ -297,7 +301,7 @@ def _step(artifact: str) -> str:
 
 
 class _Calls:
-    """Calls of uploads, by one connection."""
+    """The calls of an upload, sent over one connection."""
 
     def __init__(self, ask: Callable[..., Json]) -> None:
         self._ask = ask
@@ -310,7 +314,7 @@ class _Calls:
 
 
 def _leads_along(link: Entry, path: str, rename: Callable[[str], str | None]) -> bool:
-    """Return True where a link that gets another path leads to what gets one in the same way."""
+    """Return True if a renamed link still points to the renamed version of its target."""
     led = trees.led_to(link)
     return rename(led) == trees.led_to(dataclasses.replace(link, path=path))
 
@@ -319,4 +323,4 @@ def _check_case(target: Target, entries: Sequence[Entry]) -> None:
     pair = trees.colliding(entries)
     if pair and target.joins_names():
         one, other = map(visible, pair)
-        raise BadArgument(f"{one} and {other} would be one file here, where such names are equal; fetch it elsewhere")
+        raise BadArgument(f"{one} and {other} would be the same file on this disk; fetch them to another one")

@@ -1,4 +1,4 @@
-"""A shell beside a running unit over HTTP. Each call may be repeated: bytes have places."""
+"""A shell next to a running unit, over HTTP. Byte offsets make each call safe to repeat."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from threads_protocol.answers import attachments as attachment_answers
 
 Json: TypeAlias = dict[str, Any]
 
-#: Bytes of one call at most.
+#: Maximum number of input bytes in one call.
 MOST_BYTES = 16 << 10
-#: Seconds for which calls are tried again; without any for 30 s the cluster ends the shell.
+#: Seconds for which failing calls are retried. The cluster closes a shell after 30 seconds without calls.
 PATIENCE = 25.0
 _STREAMS: dict[str, Stream] = {"o": "stdout", "e": "stderr"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terminal:
-    """A terminal as a shell must know it."""
+    """Size and type of the user's terminal."""
 
     rows: int
     columns: int
@@ -34,23 +34,23 @@ class Terminal:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """Output of a shell, and how it stands."""
+    """Output and state of a shell."""
 
-    #: asked, running or ended.
+    #: One of asked, running and ended.
     state: str
     exit: int | None
     reason: str
     worker: str
-    #: State of the unit while the shell is asked for.
+    #: State of the unit while the shell is waiting to start.
     unit_state: str
     upto: int
     pieces: list[tuple[Stream, bytes]]
 
 
 class Attachment:
-    """One shell. Its id is chosen here, so that a call that was lost may be made again.
+    """One shell. The client chooses its ID, so that a failed call can be repeated.
 
-    `reading` and `typing` are connections for a thread each; the job's id is as in a path.
+    `reading` and `typing` are the connections of two threads. `job_id` is already quoted for use in a path.
     """
 
     def __init__(self, reading: Connection, typing: Connection, job_id: str) -> None:
@@ -59,14 +59,14 @@ class Attachment:
         self._typed = 0
 
     def ask(self, unit: int, command: Sequence[str] | None, terminal: Terminal | None) -> Json:
-        """Ask for the shell; return the row, with the unit's state."""
+        """Request the shell, and return its record, which includes the unit's state."""
         stated = {"rows": terminal.rows, "columns": terminal.columns, "name": terminal.name} if terminal else None
         body = {"unit": unit, "command": list(command) if command else None, "terminal": stated}
         row: Json = self._reading.ask("PUT", self._path, attachment_answers.Attachment, patience=PATIENCE, body=body)
         return row
 
     def read(self, after: int, wait_seconds: float) -> Shown:
-        """Return what it wrote after a place; waits where there is nothing."""
+        """Return the output after a byte offset, waiting up to `wait_seconds` for new output."""
         row: Json = self._reading.ask(
             "GET",
             f"{self._path}/output",
@@ -79,13 +79,13 @@ class Attachment:
         try:
             pieces = [(_STREAMS[stream], base64.b64decode(text, validate=True)) for stream, text in row["chunks"]]
         except (KeyError, ValueError, binascii.Error):
-            raise UnexpectedAnswer(self._reading.url, "the output of a shell is not as it should be") from None
+            raise UnexpectedAnswer(self._reading.url, "the output of the shell is invalid") from None
         if row["upto"] != after + sum(len(data) for _, data in pieces):
             raise UnexpectedAnswer(self._reading.url, "bytes of a shell's output are missing")
         return Shown(pieces=pieces, **{name: row[name] for name in _SHOWN})
 
     def write(self, data: bytes, *, closed: bool = False, size: tuple[int, int] | None = None) -> bool:
-        """Type bytes, and say how large the terminal is; False: the shell has ended."""
+        """Send input and the terminal's size to the shell. Return False if the shell has exited."""
         sizes = {"rows": size[0], "columns": size[1]} if size else {}
         while True:
             now = data[:MOST_BYTES]
@@ -108,7 +108,7 @@ class Attachment:
                 return True
 
     def leave(self, *, typing: bool = False) -> None:
-        """End the shell; `typing`: from the thread that types."""
+        """Close the shell. `typing`: use the connection of the thread that sends input."""
         (self._typing if typing else self._reading).ask("DELETE", self._path, patience=2.0)
 
 

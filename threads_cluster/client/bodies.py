@@ -1,4 +1,4 @@
-"""Bodies of answers, read within bounds of size and time, and JSON of nothing but numbers that are numbers."""
+"""Read response bodies with limits on size and time, and parse JSON strictly."""
 
 from __future__ import annotations
 
@@ -11,42 +11,46 @@ from typing import Any, NoReturn
 
 import httpx
 
-#: Bytes of one answer at most, unpacked.
+#: Maximum size of a decompressed response in bytes.
 LARGEST = 128 << 20
-#: Bytes a second that an answer must bring at least, once its time is over.
+#: Minimum transfer rate in bytes per second after the time limit of a response.
 LEAST_RATE = 64 << 10
 _PIECE = 1 << 20
 
 
 class BadBody(ValueError):
-    """The body is too large, packed in an unknown way, or no JSON; says what."""
+    """The body is too large, has an unknown encoding, or is not valid JSON."""
 
 
 def read(answer: httpx.Response, seconds: float) -> bytes:
-    """The whole body, unpacked. BadBody over LARGEST bytes; ReadTimeout when it drips in.
+    """Return the whole decompressed body. Raises BadBody above LARGEST bytes, and ReadTimeout if the transfer is too
+    slow.
 
-    It may take `seconds`, and longer as long as it comes at LEAST_RATE.
+    The transfer can exceed `seconds` while its rate is at least LEAST_RATE.
     """
     began = time.monotonic()
     body = bytearray()
     for piece in unpacked(answer):
         body += piece
         if len(body) > LARGEST:
-            raise BadBody(f"the answer has over {LARGEST >> 20} MiB")
+            raise BadBody(f"the response is larger than {LARGEST >> 20} MiB")
         if time.monotonic() - began > seconds + len(body) / LEAST_RATE:
-            raise httpx.ReadTimeout("the answer comes too slowly")
+            raise httpx.ReadTimeout("the response is too slow")
     return bytes(body)
 
 
 def unpacked(answer: httpx.Response) -> Iterator[bytes]:
-    """The body in pieces of bounded size: httpx would unpack a whole chunk at once, a thousandfold."""
-    if answer.is_stream_consumed:  # by a transport in memory
+    """Yield the decompressed body in pieces of limited size.
+
+    httpx decompresses a whole chunk at once, which can be a thousand times as large.
+    """
+    if answer.is_stream_consumed:  # an in-memory transport has read the body
         return iter([answer.content])
     encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding == "gzip":
         return _gunzipped(answer.iter_raw())
     if encoding not in ("", "identity"):
-        raise BadBody(f"the answer is packed as {encoding}, which was not asked for")
+        raise BadBody(f"the response has the content encoding {encoding}, which was not requested")
     return answer.iter_raw()
 
 
@@ -59,22 +63,22 @@ def _gunzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 yield unpacker.decompress(left, _PIECE)
                 left = unpacker.unconsumed_tail
     except zlib.error as error:
-        raise BadBody(f"the answer is no gzip: {error}") from None
+        raise BadBody(f"the response is not valid gzip: {error}") from None
 
 
 def parse(body: bytes | str, parse_int: Callable[[str], Any] = int) -> Any:
-    """The JSON value. BadBody for anything else, also NaN, infinities and what overflows to one."""
+    """Return the parsed JSON value. Raises BadBody for invalid JSON, NaN, infinities and numbers that overflow."""
     decoder = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=parse_int)
     try:
         return decoder.decode(body if isinstance(body, str) else body.decode())
     except RecursionError:
-        raise BadBody("JSON that is nested too deeply") from None
+        raise BadBody("JSON is nested too deeply") from None
     except ValueError as error:
         raise BadBody(f"not valid JSON: {error}") from None
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _finite(text: str) -> float:

@@ -1,4 +1,4 @@
-"""One keep-alive HTTP connection to a cluster: asks, comes back after a restart, turns problems into errors."""
+"""Keep-alive HTTP connection to a cluster, with retries during restarts and API problems as exceptions."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from threads_cluster.errors import (
 )
 from threads_cluster.terminal import visible
 
-#: Answers of a proxy or a coordinator that say "not now".
+#: Status codes that mean that a proxy or a coordinator is temporarily unavailable.
 BUSY = frozenset({429, 502, 503, 504})
-#: Seconds between two attempts at most.
+#: Maximum pause in seconds between two attempts.
 LONGEST_PAUSE = 2.0
-#: Calls that have not worked for this many seconds are worth a word to whoever waits.
+#: Seconds of failing calls after which the user is notified.
 NOTICE_SECONDS = 3.0
-#: Seconds of silence that break an open answer.
+#: Read timeout in seconds of an open stream or download.
 _QUIET_SECONDS = 60.0
 _OCTETS = "application/octet-stream"
-#: Addresses that are kept.
+#: Maximum number of cached URLs.
 _ADDRESSES = 64
-#: What a body or a stream can fail with on its way; worth another attempt.
+#: Errors during a transfer after which the client tries again.
 _BROKEN = (httpx.TransportError, ApiError)
-#: Statuses that a cluster never answers without problem details; another server does.
+#: Status codes that a cluster always sends with problem details; without details, another server sent the response.
 FOREIGN = frozenset({404, 405, 501})
-#: Calls after which a job goes on, or more of them.
+#: Paths of calls that submit or continue jobs.
 _SUBMITS = re.compile(r"/api/(submit|submit-batch|workflows|(jobs|workflows)/[^/]+/(.+/)?retry|schedules/[^/]+/run)")
 
 
 class Patience:
-    """Counts how long nothing has worked; pauses a little longer each time, gives up after `seconds`."""
+    """Retry policy: growing pauses between attempts, and an error after `seconds` without success."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -64,13 +64,13 @@ class Patience:
         self._noticed = False
 
     def notices(self) -> bool:
-        """Whether nothing has worked for NOTICE_SECONDS; true once, until something succeeds."""
+        """Return True once per outage, when calls have failed for NOTICE_SECONDS."""
         due = not self._noticed and time.monotonic() - self._began >= NOTICE_SECONDS
         self._noticed = self._noticed or due
         return due
 
     def failed(self, error: Exception, pause: float = 0.0) -> None:
-        """Pauses; raises the error instead when the pause would pass the limit."""
+        """Sleep before the next attempt, or raise the error if the pause would exceed the limit."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         pause = max(pause, self._pause * random.uniform(0.5, 1.0))
@@ -81,30 +81,30 @@ class Patience:
 
 
 class Connection:
-    """Not for several threads at once. Misconfigured when no request could be made with this address or token."""
+    """Connection to one cluster, used by one thread at a time. Raises Misconfigured for an invalid address or token."""
 
     def __init__(
         self, url: str, credential: Credential, timeout: float, transport: httpx.BaseTransport | None = None
     ) -> None:
         stated = address(url)
         self._credential = credential
-        #: For people: without a name and password that it may hold.
+        #: URL for display, without a user name and password.
         self.url = shown_address(url)
         self.timeout = timeout
-        #: Is given the error once when calls that are repeated have not worked for NOTICE_SECONDS.
+        #: Callback that receives the error once, when repeated calls have failed for NOTICE_SECONDS.
         self.notice: Callable[[ClientError], None] | None = None
-        #: Is given for how many seconds a call goes on at most, NOTICE_SECONDS after its answer could have come; from
-        #: another thread.
+        #: Callback for a response that is NOTICE_SECONDS late. Its argument is the remaining time in seconds. It is
+        #: called from another thread.
         self.silence: Callable[[float], None] | None = None
-        #: Set by the first answer, a problem such as "Redis is away" included: only a cluster that has answered is
-        #: worth waiting for.
+        #: True after the first response, even an error such as "Redis is away". Calls are retried only on a cluster
+        #: that has responded.
         self.answered = False
-        #: Set by the first call that may have submitted something, with or without an answer.
+        #: True after the first call that can have submitted a job, even if its response was lost.
         self.submitted = False
         headers = {"User-Agent": "cluster-client", "Accept": "application/json", "Accept-Encoding": "gzip"}
         if credential.token:
             headers["Authorization"] = f"Bearer {sendable(credential)}"
-        # trust_env off: a proxy set for the internet must not catch calls to this machine.
+        # trust_env is off, so that an internet proxy in the environment does not receive calls to this machine.
         self._transport = transport or httpx.HTTPTransport(verify=trust(self.url), trust_env=False)
         self.http = httpx.Client(base_url=stated, headers=headers, transport=self._transport, trust_env=False)
         self._headers = dict(self.http.headers)
@@ -112,9 +112,9 @@ class Connection:
         self._addresses: dict[tuple[str, str], httpx.URL] = {}
 
     def ask(self, method: str, path: str, shape: Any = None, *, patience: float, **how: Any) -> Any:
-        """Return the JSON answer, None when there is no body; arguments and errors as those of `ask_octets`.
+        """Return the JSON response, or None for an empty body. Arguments and errors are the same as for `ask_octets`.
 
-        `shape`: the declaration that the answer must have; None: any.
+        `shape` is the declaration that validates the response. None skips validation.
         """
         answer = self._parsed(self.ask_octets(method, path, patience=patience, **how))
         return answer if shape is None else answers.checked(shape, answer, self.url)
@@ -138,15 +138,15 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         **query: Any,
     ) -> bytes:
-        """Return the answer as it is. Only for what may be sent twice.
+        """Return the response body. Use only for requests that are safe to repeat.
 
-        `extra_seconds` is what the answer may take longer because it waits for something. `octets`: the body, as it is,
-        of this `kind`.
+        `extra_seconds` extends the timeout for calls that wait on the server. `octets` is a binary request body with
+        the content type `kind`.
         """
         enduring = Patience(patience)
         timeout = httpx.Timeout(self.timeout + extra_seconds, connect=min(self.timeout, 5.0))
         request: dict[str, Any] = {"params": present(query), "headers": dict(headers or {}), "timeout": timeout}
-        # Tells proxies that they may send it again too; a key in the body is the one that counts.
+        # For proxies, which can then retry the request. The cluster uses the key in the body.
         request["headers"] |= {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {}
         if octets is not None:
             request["content"] = octets
@@ -165,7 +165,9 @@ class Connection:
 
     @contextmanager
     def _watched(self, extra_seconds: float, left: float) -> Iterator[None]:
-        """Tell `silence` when what is within takes too long, and `left`: a call that hangs looks like work."""
+        """Call `silence` with the remaining seconds `left` if the enclosed call is late, so that a hanging call is
+        noticed.
+        """
         if self.silence is None:
             yield
             return
@@ -179,7 +181,7 @@ class Connection:
 
     @contextmanager
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
-        """The bytes of an open answer of events; silence of a minute breaks it. NothingMore where none come (204)."""
+        """Yield the bytes of an event stream. Fails after a minute of silence. Raises NothingMore on status 204."""
         timeout = httpx.Timeout(self.timeout, read=_QUIET_SECONDS)
         request: dict[str, Any] = {"headers": {"Accept-Encoding": "identity", **headers}, "timeout": timeout}
         with ExitStack() as opening:
@@ -191,13 +193,13 @@ class Connection:
                 raise NothingMore(self.url)
             kind = answer.headers.get("Content-Type", "")
             if not kind.startswith("text/event-stream"):
-                raise UnexpectedAnswer(self.url, f"the answer is no stream of events but {kind or 'of no type'}")
+                raise UnexpectedAnswer(self.url, f"the response is not an event stream but {kind or 'without a type'}")
             self.answered = True
             yield bodies.unpacked(answer)
 
     @contextmanager
     def download(self, path: str, start: int = 0) -> Iterator[Iterator[bytes]]:
-        """The bytes of a file from `start` on; silence of a minute breaks it."""
+        """Yield the bytes of a file from the offset `start`. The download fails after a minute of silence."""
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
         with self._open(
             "GET", path, headers=headers, timeout=httpx.Timeout(self.timeout, read=_QUIET_SECONDS)
@@ -205,13 +207,13 @@ class Connection:
             wanted = httpx.codes.PARTIAL_CONTENT if start else httpx.codes.OK
             if answer.status_code != wanted:
                 self._read_problem(answer, bodies.read(answer, self.timeout))
-                raise UnexpectedAnswer(self.url, f"it says {status_line(answer)} to a part of a file")
+                raise UnexpectedAnswer(self.url, f"it returned {status_line(answer)} for a range of a file")
             self.answered = True
             yield bodies.unpacked(answer)
 
     @contextmanager
     def _open(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
-        """An answer whose body is not read yet. What httpx has no transport error for becomes an error of ours."""
+        """Yield a response whose body is unread. Converts httpx errors, except transport errors, to client errors."""
         try:
             answer = self._begun(method, path, **request)
             try:
@@ -220,7 +222,7 @@ class Connection:
                 answer.close()
         except bodies.BadBody as error:
             raise UnexpectedAnswer(self.url, str(error)) from None
-        except (httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:  # also a name that DNS cannot hold
+        except (httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:  # or an invalid DNS name
             raise Unreachable(self.url, str(error)) from error
 
     def _begun(
@@ -233,9 +235,9 @@ class Connection:
         params: Mapping[str, Any] | None = None,
         content: bytes | None = None,
     ) -> httpx.Response:
-        """An answer whose body is not read yet, of the transport itself where httpx would add nothing to the request.
+        """Return a response whose body is unread. Bypasses httpx.Client if it would add nothing to the request.
 
-        What else httpx does for each, such as to look through cookies, takes a third of a short call.
+        The other work of httpx.Client, such as its cookie search, takes a third of the time of a short call.
         """
         if self.has_user or self.http.cookies or self.http.is_closed:
             made = self.http.build_request(
@@ -252,12 +254,12 @@ class Connection:
         )
         answer = self._transport.handle_request(request)
         answer.request = request
-        if "Set-Cookie" in answer.headers:  # of a proxy that keeps a client at one coordinator
+        if "Set-Cookie" in answer.headers:  # from a proxy with sticky sessions
             self.http.cookies.extract_cookies(answer)
         return answer
 
     def _address(self, path: str, params: Mapping[str, Any] | None) -> httpx.URL:
-        """The whole address of a path and its query; those of the last calls are kept, since making one takes long."""
+        """Return the full URL of a path and query. Recent URLs are cached because building a URL is slow."""
         known = path, str(params)
         if known not in self._addresses:
             if len(self._addresses) >= _ADDRESSES:
@@ -266,7 +268,7 @@ class Connection:
         return self._addresses[known]
 
     def endure(self, error: httpx.TransportError | ApiError, enduring: Patience) -> None:
-        """Pauses before the next attempt, or raises what the caller shall see."""
+        """Sleep before the next attempt, or raise the error that the caller receives."""
         if isinstance(error, ApiError):
             worth_it = error.status == httpx.codes.TOO_MANY_REQUESTS or (self.answered and error.status in BUSY)
             seen: ClientError = error
@@ -281,14 +283,14 @@ class Connection:
         enduring.failed(seen, error.retry_after if isinstance(error, ApiError) else 0.0)
 
     def _seen(self, error: httpx.TransportError) -> ClientError:
-        """Return what people are told of a call without an answer."""
+        """Convert a transport error to the client error that users see."""
         if isinstance(error, httpx.ReadTimeout):
             return TooSlow(self.url)
         if isinstance(error, httpx.RemoteProtocolError) and self.answered:
             return BrokenOff(self.url)
         seen = Unreachable(self.url, reason(error))
         if is_local(self.url):
-            seen.next = "it should run here, and may just be starting again; see ./deploy-cluster.sh status"
+            seen.next = "the local cluster may be restarting; see ./deploy-cluster.sh status"
         elif is_starting(self.url):
             seen.next = STARTING
         return seen
@@ -307,7 +309,7 @@ class Connection:
             raise UnexpectedAnswer(self.url, elsewhere(answer))
         details = problem(answer, body)
         if answer.status_code in FOREIGN and details is None:
-            raise UnexpectedAnswer(self.url, f"it says {status_line(answer)}")
+            raise UnexpectedAnswer(self.url, f"it returned {status_line(answer)}")
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             raise Unauthorized(details or {}, self._credential.name, self._credential.next)
         after = answer.headers.get("Retry-After", "")
@@ -316,7 +318,7 @@ class Connection:
 
 
 def address(url: str) -> httpx.URL:
-    """The address of a cluster, http:// unless it says otherwise. Misconfigured when it is none."""
+    """Parse the address of a cluster, by default as http://. Raises Misconfigured if the address is invalid."""
     text = url if "://" in url or url.endswith(":") else f"http://{url}"
     try:
         parsed = httpx.URL(text)
@@ -325,24 +327,26 @@ def address(url: str) -> httpx.URL:
         raise _no_address(text, str(error)) from None
     plain = parsed.scheme in ("http", "https") and not parsed.query and not parsed.fragment
     if not plain or not parsed.host or not 0 < (parsed.port or 80) < 65536:
-        raise _no_address(text, "it has the form http://host:port")
+        raise _no_address(text, "it must have the form http://host:port")
     return parsed
 
 
 def shown_address(url: str) -> str:
-    """The address of a cluster without a name and password that it may hold. Misconfigured when it is none."""
+    """Return the address of a cluster without its user name and password. Raises Misconfigured if the address is
+    invalid.
+    """
     return str(address(url).copy_with(userinfo=b"")).rstrip("/")
 
 
 def _no_address(text: str, reason: str) -> Misconfigured:
     shown = re.sub("//[^/]*@", "//...@", visible(text, 100))
-    error = Misconfigured(f"{shown} is no address of a cluster: {reason[:1].lower()}{reason[1:]}")
-    error.next = "say where the cluster is with --url or CLUSTER_URL, such as http://127.0.0.1:3000"
+    error = Misconfigured(f"{shown} is not an address of a cluster: {reason[:1].lower()}{reason[1:]}")
+    error.next = "set the address with --url or CLUSTER_URL, for example http://127.0.0.1:3000"
     return error
 
 
 def sendable(credential: Credential) -> str:
-    """The token. Misconfigured, without a part of it in the message, when no header can hold it."""
+    """Return the token. Raises Misconfigured, without quoting the token, if an HTTP header cannot contain it."""
     wrong = re.search(r"[^\x21-\x7e]", credential.token)
     if wrong is None:
         return credential.token
@@ -351,39 +355,41 @@ def sendable(credential: Credential) -> str:
 
 
 def encoded(body: Any) -> bytes:
-    """The body as JSON. BadArgument for what JSON cannot hold: NaN, half characters, objects of other types."""
+    """Serialize a body as JSON. Raises BadArgument for NaN, lone surrogates and objects of other types."""
     try:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     except UnicodeEncodeError:
-        raise BadArgument("the job holds text that is not valid Unicode") from None
+        raise BadArgument("the job contains text that is not valid Unicode") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise BadArgument(f"the job cannot be sent as JSON: {error}") from None
 
 
 def elsewhere(answer: httpx.Response) -> str:
-    """Describe a redirect. It is never followed: the token is for the stated address alone."""
+    """Describe a redirect, which the client never follows because the token is only for the configured address."""
     target = visible(answer.headers.get("Location", ""), 200)
-    return f"it answers {answer.status_code}{f' and sends to {target}' if target else ''}"
+    return f"it returned {answer.status_code}{f', a redirect to {target}' if target else ''}"
 
 
 def trust(url: str) -> ssl.SSLContext:
-    """The system's certificates for https; an empty store else, since loading one takes 30 ms."""
+    """Return the system's certificates for an https address, else an empty store, because loading certificates takes 30
+    ms.
+    """
     return ssl.create_default_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def present(query: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the parameters that were not given."""
+    """Return the query without unset parameters."""
     return {name: value for name, value in query.items() if value not in (None, "")}
 
 
 def has_details(answer: httpx.Response) -> bool:
-    """Return True for problem details by their type: a cluster sends them, a proxy before none at all does not."""
+    """Return True for a response with problem details, which clusters send and most proxies do not."""
     kind: str = answer.headers.get("Content-Type", "")
     return kind.partition(";")[0].strip().lower() == "application/problem+json"
 
 
 def problem(answer: httpx.Response, body: bytes) -> dict[str, Any] | None:
-    """Return the problem details; None for an answer that has none, such as a proxy's page."""
+    """Return the problem details of a response, or None if it has none, such as a proxy's error page."""
     try:
         details = bodies.parse(body)
     except bodies.BadBody:
@@ -392,12 +398,12 @@ def problem(answer: httpx.Response, body: bytes) -> dict[str, Any] | None:
 
 
 def status_line(answer: httpx.Response) -> str:
-    """Return the status as people know it, as 404 Not Found."""
+    """Return the status line, such as 404 Not Found."""
     return f"{answer.status_code} {answer.reason_phrase}".strip()
 
 
 def reason(error: Exception) -> str:
-    """In few words why nothing came back."""
+    """Describe a transport error in a few words."""
     if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout):
         return "it takes too long to answer"
     text = visible(re.sub(r"^\[Errno -?[0-9]+\] ", "", str(error)), 200)

@@ -1,4 +1,4 @@
-"""Clients of Dask's on workers that the cluster keeps up: `Cluster().dask()`."""
+"""Dask clients whose workers run in the cluster: `Cluster().dask()`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Json: TypeAlias = dict[str, Any]
 
 #: Name of the engine.
 ENGINE = "dask"
-#: Seconds for which one waits for one answer of the replica that leads, and between two looks.
+#: Timeout of a request to the leading replica, and interval between two requests, in seconds.
 _ANSWER_SECONDS, STEP_SECONDS = 5.0, 0.25
 _UNAVAILABLE = 503
 _MOST_ADDRESS = 200
 
 
 class NotReached(ClientError):
-    """The scheduler cannot be reached from here."""
+    """The Dask scheduler is unreachable from this machine."""
 
     exit_code = 3
 
@@ -44,7 +44,7 @@ def connected(
     memory_mib: int = 0,
     requirements: Mapping[str, Any] | None = None,
 ) -> Iterator[Any]:
-    """Yield a client that has its workers. Errors: BadArgument, TimedOut, NotReached, and those of `services`."""
+    """Yield a Dask client with its workers. Raises BadArgument, TimedOut, NotReached, and the errors of `services`."""
     dask, until = _distributed(), time.monotonic() + timeout
     with contextlib.ExitStack() as held:
         if name is None:
@@ -62,12 +62,12 @@ def connected(
 
 def _count(workers: int) -> int:
     if type(workers) is not int or workers < 1:
-        raise BadArgument(f"must be a number of at least 1; got {workers!r}", "workers")
+        raise BadArgument(f"must be at least 1; got {workers!r}", "workers")
     return workers
 
 
 def _distributed() -> Any:
-    """Return the package, which not every client has."""
+    """Import `distributed`, an optional dependency of the client."""
     try:
         return importlib.import_module("distributed")
     except ImportError:
@@ -78,7 +78,7 @@ def _distributed() -> Any:
 
 @contextlib.contextmanager
 def _client(dask: Any, cluster: Cluster, name: str, until: float) -> Iterator[Any]:
-    """Yield a client of the scheduler of a service, in whichever replica it is now."""
+    """Yield a client of a service's Dask scheduler, which runs in the leading replica."""
     found = _access(cluster, name, until)
     certificate, key = found["certificate"], found["private_key"]
     security = dask.security.Security(
@@ -93,7 +93,7 @@ def _client(dask: Any, cluster: Cluster, name: str, until: float) -> Iterator[An
 
 
 def _access(cluster: Cluster, name: str, until: float) -> Json:
-    """Return where the replica that leads answers, once one does."""
+    """Return the address and certificate of the leading replica. Waits until one leads."""
     while True:
         try:
             return cluster.services.access(name)
@@ -101,12 +101,12 @@ def _access(cluster: Cluster, name: str, until: float) -> Json:
             if error.status != _UNAVAILABLE:
                 raise
             if time.monotonic() > until:
-                raise TimedOut(f"no replica of {name} leads yet: {error}") from None
+                raise TimedOut(f"no replica of {name} is leading yet: {error}") from None
         time.sleep(STEP_SECONDS)
 
 
 def _address(found: Mapping[str, Any]) -> str:
-    """Return the address of the scheduler, as its replica tells it."""
+    """Return the scheduler's address, which the leading replica publishes over HTTP."""
     host = f"[{found['address']}]" if ":" in found["address"] else found["address"]
     try:
         with httpx.Client(trust_env=False, timeout=_ANSWER_SECONDS) as http:
@@ -115,24 +115,24 @@ def _address(found: Mapping[str, Any]) -> str:
         raise _not_reached(found, error) from None
     text = answer.text[:_MOST_ADDRESS]
     if not text.startswith("tls://"):
-        raise _not_reached(found, ValueError(f"it answers {answer.status_code} and no address"))
+        raise _not_reached(found, ValueError(f"it returned {answer.status_code} without an address"))
     return text
 
 
 def _not_reached(found: Mapping[str, Any], error: Exception) -> NotReached:
     where = f"{found['address']}:{found['port']}"
     refused = NotReached(f"the scheduler at {where} cannot be reached: {str(error) or type(error).__name__}")
-    refused.next = "runners answer on SERVICE_ADDRESS: set it to an address that this machine reaches"
+    refused.next = "set SERVICE_ADDRESS of the runners to an address that this machine can reach"
     return refused
 
 
 def _check_python(client: Any) -> None:
-    """Raise BadArgument where functions would not arrive as they are sent: they travel as this Python's own code."""
+    """Raise BadArgument if workers have another Python version, because functions are sent as Python bytecode."""
     own = sys.version_info[:2]
     if other := sorted(_versions(client) - {own}):
         words = ", ".join(".".join(map(str, each)) for each in other)
-        detail = f"the workers have Python {words}, and this is {own[0]}.{own[1]}: functions cannot travel between them"
-        raise BadArgument(detail)
+        versions = f"the workers have Python {words}, but this machine has Python {own[0]}.{own[1]}"
+        raise BadArgument(f"{versions}: functions cannot be sent between versions")
 
 
 def _versions(client: Any) -> set[tuple[int, int]]:

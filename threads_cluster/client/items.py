@@ -1,4 +1,4 @@
-"""Items of the units of a program: read from a file or a range; sent in the job or, where that is full, as a file."""
+"""Read a program's items from files or ranges, and decide whether a job can contain the items itself."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from threads_cluster.errors import BadArgument
 from threads_cluster.terminal import visible
 from threads_protocol import numbers
 
-#: Bytes of JSON, and values, that a job holds itself: less than the API's bounds, as the program has its part in them.
+#: Maximum size in JSON bytes and maximum number of values of the items in a job. Below the API's limits, because the
+#: program's other parameters count too.
 INLINE_BYTES, INLINE_VALUES = 30 << 10, 10_000
-#: Units of a job at most.
+#: Maximum number of units of a job.
 MOST = 100_000
-#: Bytes of one item as JSON: it becomes a variable of the program's environment.
+#: Maximum size of one item in JSON bytes. Each item becomes an environment variable of its program.
 ITEM_BYTES = 100_000
 _RANGE = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})")
 _JSON_LINES = frozenset({".jsonl", ".ndjson"})
@@ -34,16 +35,16 @@ def read(sources: Sequence[str]) -> list[Any]:
 
 
 def _read_one(text: str) -> list[Any]:
-    """Return the items of A..B (whole numbers, both ends included), of a file, or of stdin for -.
+    """Return the items of a range A..B (both ends included), of a file, or of stdin for `-`.
 
-    A .json file holds a list. A .jsonl or .ndjson file holds one JSON value per line. In other files each line is a
-    text, even a blank one, so that units are numbered like lines. Raises BadArgument if there are no items or more than
-    a job can have units, or if the file cannot be read.
+    A .json file contains a list. A .jsonl or .ndjson file contains one JSON value per line. In other files each line is
+    a text, even a blank one, so that units are numbered like lines. Raises BadArgument if there are no items or more
+    than a job can have units, or if the file cannot be read.
     """
     match = _RANGE.fullmatch(text)
     found = _range(int(match[1]), int(match[2])) if match else list(_from_file(text))
     if not found:
-        raise BadArgument(f"{visible(text, 200)} holds no items")
+        raise BadArgument(f"{visible(text, 200)} contains no items")
     return found
 
 
@@ -67,7 +68,7 @@ def _from_file(name: str) -> Iterator[Any]:
                 text = line.rstrip("\r\n")
                 yield _json_line(text, f"{shown}, line {number}") if suffix in _JSON_LINES else text
     except UnicodeDecodeError:
-        raise BadArgument(f"{shown} is no UTF-8 text") from None
+        raise BadArgument(f"{shown} is not UTF-8 text") from None
     except OSError as error:
         raise BadArgument(f"{shown} cannot be read: {error.strerror}") from None
 
@@ -75,13 +76,13 @@ def _from_file(name: str) -> Iterator[Any]:
 def _listed(text: str, shown: str) -> list[Any]:
     value = _value(text, shown)
     if not isinstance(value, list):
-        raise BadArgument(f"{shown} holds no JSON list; a file of a JSON value a line is called .jsonl")
+        raise BadArgument(f"{shown} does not contain a JSON list; name a file with one JSON value per line .jsonl")
     return value
 
 
 def _json_line(text: str, place: str) -> Any:
     if not text.strip():
-        error = BadArgument(f"{place} is blank, and each line must hold a JSON value")
+        error = BadArgument(f"{place} is blank; each line must contain a JSON value")
         error.next = 'remove the line, or write null or ""'
         raise error
     return _value(text, place)
@@ -101,7 +102,10 @@ def _too_many(count: int) -> BadArgument:
 
 
 def lines(items: Iterable[Any]) -> list[bytes]:
-    """Return each item as a line of JSON. BadArgument for what JSON cannot hold, and for too many or too long ones."""
+    """Return each item as a line of JSON. Raises BadArgument if an item is not valid JSON or is too long.
+
+    Also raises BadArgument if there are no items, or too many.
+    """
     encoded: list[bytes] = []
     for number, item in enumerate(items):
         if number >= MOST:
@@ -112,8 +116,8 @@ def lines(items: Iterable[Any]) -> list[bytes]:
             raise BadArgument(f"item {number} cannot be sent as JSON: {error}") from None
         if len(line) > ITEM_BYTES:
             raise BadArgument(
-                f"item {number} has {len(line):,} bytes, and an item has at most {ITEM_BYTES:,}; put it into a file of "
-                "the folder, and make its path the item"
+                f"item {number} has {len(line):,} bytes; the limit is {ITEM_BYTES:,}. Store the value in a file of "
+                "the folder, and use its path as the item"
             )
         encoded.append(line)
     if not encoded:
@@ -122,14 +126,14 @@ def lines(items: Iterable[Any]) -> list[bytes]:
 
 
 def fit(encoded: Sequence[bytes], items: Sequence[Any]) -> bool:
-    """Return True where a job can hold the items itself, every integer as it is."""
+    """Return True if a job can contain the items without changing an integer."""
     size = sum(map(len, encoded)) + len(encoded) + 1
     values = len(encoded) + sum(line.count(each) for line in encoded for each in (b",", b"]", b"}"))
     return size <= INLINE_BYTES and values <= INLINE_VALUES and not any(map(_is_large, items))
 
 
 def _is_large(value: Any) -> bool:
-    """Return True for what holds an integer that would travel in a job as a text."""
+    """Return True if a value contains an integer that a job would store as text."""
     if isinstance(value, dict):
         return any(map(_is_large, value.values()))
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Tokens that `cluster login` keeps: one file for this user alone, by the address of each cluster."""
+"""Tokens that `cluster login` stores in a private file, by the address of the cluster."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from threads_cluster.errors import Misconfigured
 
 @dataclass(frozen=True)
 class Credential:
-    """A token, what people call it, and what to do when a cluster refuses it, or needs one where there is none."""
+    """A token, its description, and advice for the case that a cluster rejects it or requires one."""
 
     token: str
-    #: Such as CLUSTER_TOKEN, or the file; empty without a token.
+    #: Description of the token, such as CLUSTER_TOKEN or the path of its file. Empty without a token.
     name: str
     next: str
 
 
 NONE = Credential("", "", "set CLUSTER_TOKEN, or run: cluster login")
-#: What to do while the local cluster of this checkout starts: nobody has its address and its token before it is ready.
+#: Advice while this checkout's local cluster is starting, because its address and token are not yet available.
 STARTING = "the local cluster of this checkout is starting: try again when its terminal says Ready"
 _RESTART = "start the local cluster again, which makes a new token: ./deploy-cluster.sh stop, then local"
 
 
 def credential_for(address: str, stated: settings.Settings) -> Credential:
-    """Return what opens the cluster at this address: CLUSTER_TOKEN, else a login, else the local cluster's own token.
+    """Return the token for a cluster: CLUSTER_TOKEN, else a stored login, else the token of the local cluster.
 
-    NONE when there is none. Misconfigured for a file that others can read. A token is for its own address alone.
+    Returns NONE if there is no token. Raises Misconfigured if other users can read the token file. A stored token is
+    used only for its own address.
     """
     if stated.cluster_token:
         return Credential(
@@ -47,17 +48,17 @@ def credential_for(address: str, stated: settings.Settings) -> Credential:
 
 
 def given(token: str) -> Credential:
-    """Return a token that a program gave; it may be empty."""
-    return Credential(token, "the token that was given", NONE.next) if token else NONE
+    """Return a credential for a token that the caller passed, which can be empty."""
+    return Credential(token, "the token argument", NONE.next) if token else NONE
 
 
 def keep(address: str, token: str, stated: settings.Settings) -> Path:
-    """Keep a token for this address, and return the file."""
+    """Store a token for an address, and return the path of the file."""
     return _write(_place(stated), _kept(stated) | {address: token})
 
 
 def forget(address: str, stated: settings.Settings) -> bool:
-    """Forget the token of this address; False when there is none."""
+    """Delete the token of an address. Return False if there is none."""
     known = _kept(stated)
     if known.pop(address, None) is None:
         return False
@@ -66,19 +67,19 @@ def forget(address: str, stated: settings.Settings) -> bool:
 
 
 def is_local(address: str) -> bool:
-    """Return True for the address that the local cluster of this checkout wrote when it was up, until it stops."""
+    """Return True if an address is the one of this checkout's running local cluster."""
     try:
         return settings.of_local_cluster() == address
-    except OSError:  # another user's
+    except OSError:  # owned by another user
         return False
 
 
 def is_starting(address: str) -> bool:
-    """Return True for an address of this machine while the local cluster of this checkout starts, or stops."""
+    """Return True if an address is on this machine and this checkout's local cluster is starting or stopping."""
     held, up = settings.LOCAL_FOLDER / "lock", settings.LOCAL_FOLDER / "url"
     try:
         return _LOOPBACK.search(address) is not None and held.is_file() and not up.is_file() and _is_locked(held)
-    except OSError:  # another user's
+    except OSError:  # owned by another user
         return False
 
 
@@ -86,7 +87,7 @@ _LOOPBACK = re.compile(r"://(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?/?$")
 
 
 def _is_locked(file: Path) -> bool:
-    """Return True where a process holds the lock on a file, as whoever starts a local cluster does."""
+    """Return True if a process has locked a file. The process that starts a local cluster locks its file."""
     try:
         import fcntl
 
@@ -100,7 +101,7 @@ def _is_locked(file: Path) -> bool:
 
 
 def _local(address: str) -> str:
-    """Return the token of the local cluster of this checkout, when that is who is asked."""
+    """Return the token of this checkout's local cluster if the address belongs to that cluster."""
     file = settings.LOCAL_FOLDER / "token"
     if not is_local(address) or not file.is_file():
         return ""
@@ -111,14 +112,14 @@ def _local(address: str) -> str:
 def _place(stated: settings.Settings) -> Path:
     file = stated.logins_file()
     if file is None:
-        error = Misconfigured("there is no folder in which a token could be kept: this user has no home")
-        error.next = "set HOME or XDG_CONFIG_HOME to a folder of yours; or keep no token, and set CLUSTER_TOKEN"
+        error = Misconfigured("the token cannot be stored because this user has no home directory")
+        error.next = "set HOME or XDG_CONFIG_HOME to a directory, or set CLUSTER_TOKEN instead of logging in"
         raise error
     return file
 
 
 def _kept(stated: settings.Settings) -> dict[str, str]:
-    """Return the tokens that are kept, by address. Misconfigured for a file that cannot be used."""
+    """Return the stored tokens by address. Raises Misconfigured if the file is not usable."""
     file = stated.logins_file()
     if file is None:
         return {}
@@ -136,11 +137,11 @@ def _read(file: Path) -> dict[str, str]:
         known = json.loads(file.read_text())
         return {str(address): str(token) for address, token in known.items()}
     except (ValueError, AttributeError):
-        raise _unusable(file, "it is not what cluster login writes", f"remove it: rm {file}") from None
+        raise _unusable(file, "it was not written by cluster login", f"remove it: rm {file}") from None
 
 
 def _write(file: Path, known: dict[str, str]) -> Path:
-    """Replace the file, readable by its owner alone from the first byte on."""
+    """Replace the file atomically. Only its owner can read it at any time."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = file.with_suffix(".new")
@@ -155,10 +156,10 @@ def _write(file: Path, known: dict[str, str]) -> Path:
 
 def _check_private(file: Path) -> None:
     if file.stat().st_mode & 0o077:
-        raise _unusable(file, "others can read it", f"revoke its tokens if that is so; then: chmod 600 {file}")
+        raise _unusable(file, "other users can read it", f"revoke its tokens if they were read; then: chmod 600 {file}")
 
 
 def _unusable(file: Path, why: str, advice: str) -> Misconfigured:
-    error = Misconfigured(f"{file} holds tokens and cannot be used: {why}")
+    error = Misconfigured(f"{file} contains tokens and cannot be used: {why}")
     error.next = advice
     return error

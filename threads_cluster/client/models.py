@@ -1,11 +1,9 @@
-"""Models and data from Python: what lies at places of the cluster, and the workflows that bring it there.
+"""Models and chunks of data, and the workflows that move them between locations.
 
-cluster.models.download("qwen", "hf://Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf")
-cluster.models.copy("qwen", "node1:disk")
-cluster.services.serve("chat", "llamacpp", model="qwen")
+cluster.models.download("qwen", "hf://Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf") cluster.models.copy("qwen",
+"node1:disk") cluster.services.serve("chat", "llamacpp", model="qwen")
 
-begun = cluster.data.create("s3://bucket/prompts", device="node1:disk")
-cluster.workflows.wait(begun["task_id"])
+begun = cluster.data.create("s3://bucket/prompts", device="node1:disk") cluster.workflows.wait(begun["task_id"])
 cluster.artifacts.fetch(begun["chunk_id"], "prompts")
 """
 
@@ -21,18 +19,18 @@ from threads_protocol.answers import models as answers
 
 
 class _Placed(Resource):
-    """Artifacts that lie at places: disk (the cluster's store), HOST:disk, HOST:dram. A move is a workflow."""
+    """Artifacts with locations: disk (the cluster's store), HOST:disk or HOST:dram. A workflow executes each move."""
 
-    #: Shape of a page and of a row, and the field of a page that has the rows.
+    #: Declarations of a page and of a record, and the page's field with the records.
     _page: ClassVar[type[Any]]
     _row: ClassVar[type[Any]]
     _rows: ClassVar[str]
-    #: Pattern of a name, and what is said of one that has another.
+    #: Pattern of valid names, and the error message for other names.
     _name: ClassVar[re.Pattern[str]]
     _rule: ClassVar[str]
 
     def list(self) -> Rows:
-        """Rows by name, each with its `locations` and its `bytes`."""
+        """Return the records by name, each with its `locations` and its `bytes`."""
 
         def ask(cursor: str | None, _size: int) -> Json:
             return self._ask("GET", "", self._page, cursor=cursor)
@@ -40,7 +38,7 @@ class _Placed(Resource):
         return list(pages(self._cluster.url, ask, self._rows))
 
     def get(self, name: str) -> Json:
-        """One of them, as `list` has it. ApiError 404 where it is not there."""
+        """Return one record, as in `list`. Raises ApiError 404 if it does not exist."""
         return self._ask("GET", self._below(name), self._row)
 
     def _begin(self, name: str, verb: str, body: Json) -> Json:
@@ -53,7 +51,9 @@ class _Placed(Resource):
 
 
 class Models(_Placed):
-    """Models: artifacts with a name and weights, or whose source is registered. `weights` has their paths."""
+    """Models: named artifacts with weights, or names with a registered source. `weights` lists the paths of the weight
+    files.
+    """
 
     path = "/api/v1/models"
     _page, _row, _rows = answers.ModelPage, answers.Model, "models"
@@ -61,7 +61,7 @@ class Models(_Placed):
     _rule = "name: must be 1 to 64 of a-z, 0-9, ., _ and -, a letter or digit first"
 
     def register(self, name: str, source: str, *, kind: str = "llm") -> Json:
-        """Note where a model comes from, and return it: `https://...`, `hf://ORG/REPO[@REVISION][/FILE]`, `s3://...`."""
+        """Register the source of a model, and return it: `https://...`, `hf://ORG/REPO[@REVISION][/FILE]`, `s3://...`."""
         self._below(name)
         body = {"model_name": name, "type": kind, "source": source}
         return self._ask("POST", "", answers.Model, body=body)
@@ -75,30 +75,33 @@ class Models(_Placed):
         sha256: str | None = None,
         secrets: Sequence[str] = (),
     ) -> Json:
-        """Have a runner download a model; return `{task_id}`, the workflow that does. Needs the scope run.
+        """Download a model on a runner, and return `{task_id}`, the ID of the workflow. Requires the scope run.
 
-        `source`: unless given, as it was registered. `sha256`: of its one file. `to`: where it will lie besides the
-        cluster's store; a host's own runner downloads it. What breaks off goes on where it stopped.
+        `source` defaults to the registered source. `sha256` is the hash of the model's only file. `to` is a location to
+        which the model is copied in addition to the cluster's store. A host's own runner downloads to that host. An
+        interrupted download resumes.
         """
         fields = {"source": source, "target_device": to, "sha256": sha256, "secrets": [*secrets] or None}
         return self._begin(name, "download", {field: value for field, value in fields.items() if value is not None})
 
     def copy(self, name: str, to: str, *, source: str = "disk") -> Json:
-        """Bring a model to another place as well; return `{task_id}`."""
+        """Copy a model to another location, and return `{task_id}`."""
         return self._begin(name, "copy", {"source_device": source, "target_device": to})
 
     def move(self, name: str, to: str, *, source: str = "disk", keep_source: bool = False) -> Json:
-        """Bring a model to another place, and let it leave the one before; return `{task_id}`."""
+        """Move a model to another location, and return `{task_id}`."""
         fields = {"source_device": source, "target_device": to, "keep_source": keep_source}
         return self._begin(name, "move", fields)
 
     def delete(self, name: str, *, at: str | None = None) -> None:
-        """Delete a model, or let it lie `at` a place no more. ApiError 409 while one serves it."""
+        """Delete a model, or only its copy at the location `at`. Raises ApiError 409 while a service uses it."""
         self._ask("DELETE", self._below(name), None, device=at)
 
 
 class Data(_Placed):
-    """Chunks of data: artifacts that a source was read into, or that a model answered. `references` counts users."""
+    """Chunks of data: artifacts read from a source or written by a model. `references` is the number of users of a
+    chunk.
+    """
 
     path = "/api/v1/data"
     _page, _row, _rows = answers.ChunkList, answers.Chunk, "chunks"
@@ -106,18 +109,20 @@ class Data(_Placed):
     _rule = "chunk: must be chunk- and 12 digits 0-9, a-f"
 
     def create(self, source: str, *, device: str = "disk", secrets: Sequence[str] = ()) -> Json:
-        """Have a runner read a source (`https://...`, `s3://...`); `{chunk_id, task_id}`. Needs the scope run."""
+        """Read a source (`https://...`, `s3://...`) on a runner into a chunk: `{chunk_id, task_id}`. Requires the scope
+        run.
+        """
         body: Json = {"source": source, "device": device, **({"secrets": [*secrets]} if secrets else {})}
         return self._ask("POST", "", answers.ChunkBegun, body=body)
 
     def move(self, chunk: str, to: str) -> Json:
-        """Move a chunk to one location outside the cluster's store; return `{task_id}`, a workflow."""
+        """Move a chunk to one location outside the cluster's store, and return `{task_id}`, the ID of the workflow."""
         return self._begin(chunk, "move", {"target_device": to})
 
     def transfer(self, chunk: str, to: str) -> Json:
-        """Bring a chunk to another host, as `move` does; `{task_id}`, a workflow."""
+        """Copy a chunk to another host, like `move`, and return `{task_id}`, the ID of the workflow."""
         return self._begin(chunk, "transfer", {"target_device": to})
 
     def delete(self, chunk: str) -> None:
-        """Delete a chunk; jobs that have it keep its files until they go."""
+        """Delete a chunk. Jobs that use it keep its files until those jobs are deleted."""
         self._ask("DELETE", self._below(chunk), None)

@@ -1,4 +1,4 @@
-"""Output of a unit, written once and in order: first as it comes live, then the rest of what the cluster kept."""
+"""Write a unit's output in order and without duplicates: the live stream, then the rest from the stored log."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Literal, TypeAlias
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
 
-#: Bytes of the beginning that a log keeps of a program that wrote too much; a line that says how much follows them.
+#: Size in bytes of the start of a truncated log. A line with the number of dropped bytes follows.
 FIRST_BYTES = 1 << 20
-#: Logs of fewer bytes are whole.
+#: Minimum size in bytes of a truncated log. Smaller logs are complete.
 LEAST_CUT_BYTES = 8 << 20
-#: Bytes from which on it is known whether a log is that of the program whose output was shown.
+#: Number of bytes to compare, to detect whether a log belongs to the same run as the displayed output.
 COMPARED_BYTES = 64 << 10
 _DROPPED = re.compile(rb"\n\[([0-9]{1,18}) bytes were dropped here\]\n")
-#: Bytes at FIRST_BYTES that may hold that line.
+#: Maximum length in bytes of the line with the number of dropped bytes.
 DROPPED_LINE_BYTES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """Some output that was sent live."""
+    """A piece of live output."""
 
-    #: The same for all that one start of the program wrote.
+    #: ID of one start of the program.
     run: str
-    #: Place in all that it wrote on both streams.
+    #: Byte offset in the program's output on both streams.
     offset: int
     stream: Stream
     data: bytes
@@ -34,38 +34,38 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """Bytes in the middle that a log does not keep, and the length of the line that says so."""
+    """Number of bytes that a log lacks in its middle, and length of the line with that number."""
 
     dropped: int
     line: int
 
 
 class Shown:
-    """Keeps how much of a unit's output was shown, so that nothing is shown twice or out of order.
+    """Tracks how much of a unit's output was displayed, so that output is in order and without duplicates.
 
-    `skips`: output behind a gap is shown at once, else only when what is before it has been.
+    With `skips`, output after a gap is displayed at once. Otherwise it waits for the missing output.
     """
 
     def __init__(self, write: Callable[[Stream, bytes], None], *, skips: bool = False) -> None:
         self._write, self._skips = write, skips
-        #: Bytes of both streams that were shown, or skipped.
+        #: Number of displayed or skipped bytes of both streams.
         self.place = 0
-        #: The first of them, at most COMPARED_BYTES.
+        #: The first displayed bytes, up to COMPARED_BYTES.
         self.head = b""
         self.run = ""
-        #: Bytes that were skipped.
+        #: Number of skipped bytes.
         self.skipped = 0
-        #: Something came that was not shown, since what is before it had not come.
+        #: True if output was held back because earlier output is missing.
         self.waits = False
 
     def begins_again(self, piece: Piece) -> bool:
-        """Tell whether a piece is of another run of the program than what was shown."""
+        """Return True if a piece belongs to another run of the program than the displayed output."""
         return bool(self.run) and piece.run != self.run
 
     def add(self, piece: Piece) -> None:
-        """Show what is new of a piece; another run of the program is shown from its start.
+        """Display the new part of a piece, or the whole piece if it belongs to another run of the program.
 
-        What a resumed connection sends again is left out.
+        Bytes that a resumed connection repeats are omitted.
         """
         if self.begins_again(piece):
             self.forget()
@@ -80,7 +80,7 @@ class Shown:
         self.show(piece.stream, piece.data[max(0, -ahead) :])
 
     def show(self, stream: Stream, data: bytes) -> None:
-        """Show the bytes that come next."""
+        """Display the next bytes of the output."""
         if data:
             if self.place == len(self.head) < COMPARED_BYTES:
                 self.head = (self.head + data)[:COMPARED_BYTES]
@@ -88,23 +88,23 @@ class Shown:
             self._write(stream, data)
 
     def forget(self) -> None:
-        """Begin again: another run of the program has other output."""
+        """Reset, because another run of the program has other output."""
         self.place, self.head, self.waits, self.skipped = 0, b"", False, 0
 
 
 def cut_of(line: bytes, size: int) -> Cut | None:
-    """Return what a log of `size` bytes lacks, by its bytes at FIRST_BYTES; None for one that is whole."""
+    """Parse the line at FIRST_BYTES of a log of `size` bytes. Return None if the log is complete."""
     match = _DROPPED.match(line) if size >= LEAST_CUT_BYTES else None
     return Cut(dropped=int(match[1]), line=match.end()) if match else None
 
 
 def written(size: int, cut: Cut | None) -> int:
-    """Return how many bytes the program wrote whose log has `size` bytes."""
+    """Return how many bytes the program wrote, from the size of its log."""
     return size if cut is None else size - cut.line + cut.dropped
 
 
 def ranges(place: int, size: int, cut: Cut | None) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a log, as (first, behind the last), that come after the first `place` bytes of the output."""
+    """Yield (start, stop) ranges of a log that contain the output after the first `place` bytes."""
     if cut is None:
         yield place, size
         return
@@ -115,12 +115,12 @@ def ranges(place: int, size: int, cut: Cut | None) -> Iterator[tuple[int, int]]:
 
 
 def lost(place: int, cut: Cut | None) -> int:
-    """Return how many bytes that come after the first `place` ones no log has."""
+    """Return how many bytes after the first `place` bytes are missing from the log."""
     return 0 if cut is None else min(cut.dropped, max(0, FIRST_BYTES + cut.dropped - place))
 
 
 def parted(first: int, data: bytes, errors: Sequence[tuple[int, int]]) -> Iterator[tuple[Stream, bytes]]:
-    """Yield the bytes of a log from `first` on by their stream; `errors`: (first, length) of stderr, in order."""
+    """Split bytes of a log that start at `first` by stream. `errors` lists (first, length) of stderr, in order."""
     at, end = first, first + len(data)
     for start, length in errors:
         if start >= end:

@@ -1,4 +1,4 @@
-"""Profiles from Python: `Cluster().profiles`, and the telemetry of a block.
+"""Profiles (telemetry recordings): `Cluster().profiles`, and a context manager that records a block.
 
 with cluster.profile("night") as profile:
     cluster.run("collatz", {"start_number": 1, "number_count": 10**12})
@@ -17,12 +17,12 @@ from threads_cluster.client.resource import Json, Resource, Rows, polled, quoted
 from threads_cluster.errors import BadArgument
 from threads_protocol.answers import profiles as answers
 
-#: Seconds that workers have to bring what they recorded, once a profile is stopped.
+#: Time limit in seconds for workers to upload their recordings after a profile stops.
 _COLLECTED_SECONDS = 300.0
 
 
 class Profiles(Resource):
-    """Profiles of one connection."""
+    """Profiles that one connection can access."""
 
     path = "/api/profiles"
 
@@ -35,38 +35,38 @@ class Profiles(Resource):
         hosts: Sequence[str] = (),
         job: str | None = None,
     ) -> Json:
-        """Have workers record the telemetry of their hosts and GPUs from now on; returns the profile.
+        """Start recording telemetry of hosts and GPUs, and return the profile.
 
-        `hz`: samples a second, 1 to 100. `seconds`: after which it stops by itself. `hosts`: none for all. `job`: with
-        whose end it stops.
+        `hz`: samples per second, 1 to 100. `seconds`: maximum duration. `hosts`: hosts to record, all by default.
+        `job`: the profile stops when this job finishes.
         """
         given = {"hz": hz, "seconds": seconds, "hosts": list(hosts) or None, "job_id": job}
         body = {"name": name, **{field: value for field, value in given.items() if value is not None}}
-        # A second attempt would find the profile of the first.
+        # No retry, because a second attempt would fail on the profile that the first attempt created.
         return self._ask("POST", "", answers.Profile, body=body, patience=0)
 
     def list(self, *, tenant: str | None = None) -> Rows:
-        """Profiles of one's tenant, newest first."""
+        """Return the tenant's profiles, newest first."""
         return self._read_list("profiles", answers.ProfileList, tenant=tenant)
 
     def get(self, name: str, *, tenant: str | None = None) -> Json:
-        """One profile with its `recordings`: how far each is."""
+        """Return one profile with the progress of its `recordings`."""
         return self._ask("GET", f"/{_quoted(name)}", answers.Profile, tenant=tenant)
 
     def stop(self, name: str, *, tenant: str | None = None) -> Json:
-        """Stop recording; workers bring what they recorded in the next seconds."""
+        """Stop recording. Workers upload their recordings in the next seconds."""
         return self._ask("POST", f"/{_quoted(name)}/stop", answers.Profile, tenant=tenant)
 
     def recover(self, name: str, *, tenant: str | None = None) -> Json:
-        """Collect once more what workers have of a profile that is done."""
+        """Collect the workers' recordings of a finished profile again."""
         return self._ask("POST", f"/{_quoted(name)}/recover", answers.Profile, tenant=tenant)
 
     def delete(self, name: str, *, tenant: str | None = None) -> None:
-        """Delete a profile with what was recorded."""
+        """Delete a profile and its recordings."""
         self._ask("DELETE", f"/{_quoted(name)}", None, tenant=tenant)
 
     def follow(self, name: str, timeout: float = _COLLECTED_SECONDS, *, tenant: str | None = None) -> Iterator[Json]:
-        """The profile as it is, again and again until it is done; TimedOut after `timeout` seconds."""
+        """Yield the profile repeatedly until it is done. Raises TimedOut after `timeout` seconds."""
 
         def read() -> Json:
             return self.get(name, tenant=tenant)
@@ -74,7 +74,7 @@ class Profiles(Resource):
         return polled(read, lambda profile: bool(profile["state"] == "done"), f"profile {name}", timeout)
 
     def wait(self, name: str, timeout: float = _COLLECTED_SECONDS) -> Json:
-        """The profile once it is done, errors as `follow`."""
+        """Wait until a profile is done, and return it. Raises the errors of `follow`."""
         *_, profile = self.follow(name, timeout)
         return profile
 
@@ -82,16 +82,16 @@ class Profiles(Resource):
         """Download the recordings of a profile into a folder. Raises BadArgument if it is not done, or has none."""
         profile = self.get(name)
         if profile["state"] == "recording":
-            raise BadArgument(f"profile {name} is recording; stop it first: cluster profile stop {name}")
+            raise BadArgument(f"profile {name} is still recording; stop it with: cluster profile stop {name}")
         if profile["state"] != "done":
-            raise BadArgument(f"profile {name} is {profile['state']}; see the progress: cluster profile status {name}")
+            raise BadArgument(f"profile {name} is {profile['state']}; see cluster profile status {name}")
         if not profile["artifact_id"]:
-            raise BadArgument(f"no worker has brought a recording of {name}: cluster profile recover {name}")
+            raise BadArgument(f"no worker has uploaded a recording of {name}; try: cluster profile recover {name}")
         self._cluster.artifacts.fetch(profile["artifact_id"], folder)
         return profile
 
     def summary(self, name: str) -> Json:
-        """Return the summary of a finished profile, made by `profiling.profile_analysis`. Errors as `fetch`."""
+        """Return the summary of a finished profile from `profiling.profile_analysis`. Raises the errors of `fetch`."""
         from threads_cluster.profiling import profile_analysis
 
         with TemporaryDirectory() as folder:
@@ -104,7 +104,7 @@ def _quoted(name: str) -> str:
 
 
 class Profile:
-    """A profile around a block: it starts at its begin and stops at its end, whatever happens in between."""
+    """Context manager that starts a profile, and stops it after the block even if the block raises."""
 
     def __init__(self, profiles: Profiles, name: str, **how: Any) -> None:
         self._profiles, self.name, self._how = profiles, name, how
@@ -117,10 +117,12 @@ class Profile:
         self._profiles.stop(self.name)
 
     def status(self) -> Json:
-        """The profile as it is now."""
+        """Return the current state of the profile."""
         return self._profiles.get(self.name)
 
     def summary(self, timeout: float = _COLLECTED_SECONDS) -> Json:
-        """Wait until workers have brought what they recorded, and analyse that. TimedOut after `timeout` seconds."""
+        """Wait until workers have uploaded their recordings, and return a summary. Raises TimedOut after `timeout`
+        seconds.
+        """
         self._profiles.wait(self.name, timeout)
         return self._profiles.summary(self.name)

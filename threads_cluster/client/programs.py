@@ -1,4 +1,4 @@
-"""Programs from Python: any command on the cluster's runners, with its files, its output and what it leaves.
+"""Run commands on the cluster's runners with their files, and read their output and output files.
 
 with Cluster() as cluster:
     print(cluster.run(["python3", "train.py"], files=".").stdout)
@@ -49,23 +49,23 @@ if TYPE_CHECKING:
 Json: TypeAlias = dict[str, Any]
 
 KIND = "command"
-#: Units of one page.
+#: Maximum number of units on one page.
 PAGE = 1000
-#: States of a unit that will not be tried again.
+#: States of a unit that is not retried.
 ENDED = frozenset({"done", "dead"})
-#: How often files that went between their upload and the submission are put again.
+#: Number of uploads of files that were deleted before the job was submitted.
 _ATTEMPTS = 3
-#: Bytes of a list of the parts of a log that are stderr.
+#: Maximum size in bytes of a list of stderr ranges in a log.
 _LARGEST_STREAMS = 16 << 20
-#: Bytes at the end of a log in which its last line is looked for.
+#: Number of bytes at the end of a log in which its last line is searched.
 _LINE_BYTES = 500
-#: Seconds between two looks at units that are waited for: at first, and at most.
+#: Initial and maximum interval in seconds between two requests for unfinished units.
 _FIRST_STEP, _LONGEST_STEP = 0.1, 2.0
-#: Exit code of a program that took too long, as that of the command `timeout`; of one that the cluster failed to run.
+#: Exit codes of a program that timed out (like the command `timeout`), and of a program that the cluster failed to run.
 TIMED_OUT, NOT_RUN = 124, 125
 
-#: Program that a runner executes for `map`. The item and the value are JSON, and nothing is pickled. Runners of an
-#: earlier version have the JSON in CLUSTER_ITEM.
+#: Program that a runner executes for `map`. Item and return value are JSON, without pickle. Older runners pass the JSON
+#: in CLUSTER_ITEM.
 _CALL = """
 import importlib, json, os, sys
 name, _, path = sys.argv[1].partition(":")
@@ -82,25 +82,25 @@ _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A command and how it is run; what is not given is the cluster's choice."""
+    """A command and its options. The cluster chooses the values of unset options."""
 
-    #: Words, which no shell sees, or one text for /bin/sh -c. {unit} and {item} in words are filled in, except in
-    #: {"literal": TEXT}.
+    #: Arguments without a shell, or one text for /bin/sh -c. {unit} and {item} are replaced, except in {"literal":
+    #: TEXT}.
     command: Sequence[str | Mapping[str, str]] | str
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Sequence[str] = ()
-    #: Globs of files that are kept, relative to the program's folder.
+    #: Glob patterns of output files, relative to the program's folder.
     outputs: Sequence[str] = ()
     timeout_seconds: float | None = None
     stop_signal_seconds: float | None = None
     grace_seconds: float | None = None
-    #: Further attempts of a unit that fails.
+    #: Maximum number of retries of a failed unit.
     retries: int | None = None
-    #: Most units that a slot takes at once.
+    #: Maximum number of units per lease of a slot.
     batch: int | None = None
-    #: Name of a folder on the runner that stays between attempts and jobs.
+    #: Name of a folder on the runner that is kept between attempts and jobs.
     workspace: str | None = None
-    #: A file of requirements among the files; `python3` is then that of an environment with them.
+    #: A requirements file among the files. `python3` then belongs to an environment with these packages.
     python: str | None = None
     gpus: int | None = None
     gpu_memory_mib: int | None = None
@@ -114,7 +114,7 @@ class Program:
         """Return the parameters of a job, without files and units."""
         command = self.command if isinstance(self.command, str) else [_argument(word) for word in self.command]
         if not command:
-            raise BadArgument("there is no command to run")
+            raise BadArgument("the command is empty")
         plain = ("timeout_seconds", "stop_signal_seconds", "grace_seconds", "batch", "workspace")
         several = {"env": dict(self.env), "secrets": list(self.secrets), "outputs": list(self.outputs)}
         return {
@@ -134,14 +134,15 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A program that has ended."""
+    """Result of a finished program."""
 
     job_id: str
-    #: As a shell has it: 128 and its number for a signal; 124 for a timeout, 125 where the cluster could not run it.
+    #: Exit code as in a shell: 128 plus the signal number, 124 for a timeout, 125 if the cluster could not run the
+    #: program.
     exit: int
-    #: Why it was ended, such as timeout or memory; empty where it ended by itself.
+    #: Why the cluster stopped the program, such as timeout or memory. Empty if the program exited by itself.
     reason: str
-    #: What the cluster kept of its output: of much the first and the last megabytes.
+    #: Output that the cluster stored. Of a large output, only the first and the last megabytes are stored.
     stdout: bytes
     stderr: bytes
     seconds: float | None
@@ -149,7 +150,7 @@ class Ended:
 
 
 class Programs:
-    """Programs of the tenant whose token the connection has."""
+    """Programs of the tenant to which the connection's token belongs."""
 
     def __init__(self, cluster: Cluster, connection: Connection) -> None:
         self._cluster = cluster
@@ -169,10 +170,10 @@ class Programs:
         sent: Callable[[Json], None] | None = None,
         **choices: Any,
     ) -> Json:
-        """Put the files, and submit one unit, `count` of them, or one for each of `values`; the answer of `submit`.
+        """Upload the files, submit one unit, `count` units or one unit per value, and return the response of `submit`.
 
-        `sent` is given what `artifacts.put` answers. `choices`: those of `Cluster.submit`. What was put for an earlier
-        submission from the same folder goes when nothing holds it any more.
+        `sent` is called with the response of `artifacts.put`. `choices` accepts the options of `Cluster.submit`. The
+        upload replaces the previous upload from the same folder, which is deleted when no job uses it.
         """
         parameters = program.parameters() | ({} if count is None else {"count": count})
         listed = None if values is None else list(values)
@@ -195,7 +196,7 @@ class Programs:
         raise AssertionError
 
     def _undo(self, parameters: Json, choices: Json) -> None:
-        """Cancel the job of a submission whose answer did not come."""
+        """Cancel the job of a submission whose response was not received."""
         with suppress(ClientError):
             self._cluster.cancel(self._cluster.submit(KIND, parameters, **choices)["job_id"])
 
@@ -226,9 +227,9 @@ class Programs:
     # -- run and map ------------------------------------------------------------------------------------------------
 
     def run(self, program: Program, *, files: str | Path | None = None, timeout: float | None = None) -> Ended:
-        """Run a program to its end. JobEnded when it was cancelled; TimedOut after `timeout` seconds, while it goes on.
+        """Run a program until it exits. Raises JobEnded if it was cancelled, and TimedOut after `timeout` seconds.
 
-        A program that fails is an `Ended` as any other.
+        Returns an `Ended` for failed programs too. After a timeout the program continues.
         """
         job_id = self.submit(program, files=files)["job_id"]
         job = self._cluster.wait(job_id, timeout=timeout)
@@ -255,9 +256,10 @@ class Programs:
         files: str | Path | None = ".",
         **choices: Any,
     ) -> Mapped:
-        """Call `module:function` of the files with each value on the runners; iterate over what they return, in order.
+        """Call `module:function` on the runners with each value, and iterate over the return values in order.
 
-        Values come and go as JSON. `choices`: fields of `Program`. UnitFailed at the first value whose call failed.
+        Arguments and return values are sent as JSON. `choices` accepts the fields of `Program`. Raises UnitFailed at
+        the first value whose call failed.
         """
         fields: Json = {"command": call_command(function), "retries": 0} | choices
         program = Program(**fields)
@@ -266,7 +268,7 @@ class Programs:
     # -- units ------------------------------------------------------------------------------------------------------
 
     def unit(self, job_id: str, number: int) -> Json:
-        """Return one unit. BadArgument where the job has no such unit."""
+        """Return one unit. Raises BadArgument if the job has no unit with that number."""
         page = self._page(job_id, number, 1, None)
         if not page["units"]:
             raise BadArgument(f"job {job_id} has the units 0..{int(page['total']) - 1}")
@@ -274,7 +276,7 @@ class Programs:
         return row
 
     def units(self, job_id: str, *, state: str | None = None, first: int = 0) -> Iterator[Json]:
-        """Units from a number on, or those of them in a state, page by page as they are read."""
+        """Yield the units from number `first`, optionally in one state. Requests each page when it is needed."""
         while True:
             rows = self._page(job_id, first, PAGE, state)["units"]
             yield from rows
@@ -283,7 +285,7 @@ class Programs:
             first = rows[-1]["unit"] + 1
 
     def counts(self, job_id: str) -> dict[str, int]:
-        """Return how many units of a job are in each state."""
+        """Return the number of units of a job by state."""
         counts: dict[str, int] = self._page(job_id, 0, 1, None)["counts"]
         return counts
 
@@ -292,11 +294,11 @@ class Programs:
         page: Json = self._ask(f"/api/jobs/{quoted(job_id)}/units", job_answers.Units, **query)
         numbers = [row["unit"] for row in page["units"]]
         if numbers != sorted(set(numbers)) or (numbers and numbers[0] < first):
-            raise UnexpectedAnswer(self._cluster.url, "its list of units is out of order")
+            raise UnexpectedAnswer(self._cluster.url, "the list of units is out of order")
         return page
 
     def finished(self, job_id: str) -> Iterator[Json]:
-        """Units in their order, each as soon as it will not be tried again; JobEnded where the job ends before it."""
+        """Yield units in order, each when it is final. Raises JobEnded if the job finishes without the next unit."""
         first, step = 0, _FIRST_STEP
         while True:
             job = next(self._cluster.follow(job_id, first=0.0))
@@ -315,7 +317,7 @@ class Programs:
                 step = min(2 * step, _LONGEST_STEP)
 
     def value(self, row: Mapping[str, Any]) -> Any:
-        """Return what a unit wrote to CLUSTER_RESULT; None where it wrote nothing."""
+        """Return the JSON value that a unit wrote to CLUSTER_RESULT, or None."""
         if row.get("value") != {"artifact": True}:
             return row.get("value")
         text = self._small(row, f"values/{row['unit']}.json", 2 << 20)
@@ -324,9 +326,9 @@ class Programs:
     # -- output -----------------------------------------------------------------------------------------------------
 
     def follow(self, job_id: str, unit: int, tick: Callable[[], None]) -> Iterator[Piece]:
-        """Output of a unit as it comes, to the unit's end; broken connections are resumed.
+        """Yield the output of a running unit until the unit finishes, and resume broken connections.
 
-        `tick` is called now and then meanwhile, and may raise.
+        `tick` is called when data arrives. It can raise an exception.
         """
         reader, enduring = Reader(), Patience(self._cluster.wait_patience)
         path = f"/api/jobs/{quoted(job_id)}/logs/{unit}/follow"
@@ -340,7 +342,7 @@ class Programs:
                             return
                         if "data" in event:
                             yield self._piece(event)
-                raise httpx.RemoteProtocolError("the stream ended before the unit")
+                raise httpx.RemoteProtocolError("the stream ended before the unit finished")
             except NothingMore:
                 return
             except (httpx.TransportError, ApiError) as error:
@@ -355,15 +357,15 @@ class Programs:
         try:
             data = base64.b64decode(event["data"], validate=True)
         except (binascii.Error, ValueError):
-            raise UnexpectedAnswer(self._cluster.url, "some output is no base64") from None
+            raise UnexpectedAnswer(self._cluster.url, "the output is not valid base64") from None
         run = f"{event['attempt']}:{event['run']}"
         return Piece(run=run, offset=event["offset"], stream=event["stream"], data=data)
 
     def show_rest(self, row: Mapping[str, Any], shown: Shown) -> tuple[bool, int]:
-        """Show what the cluster keeps of a unit's output and has not been shown.
+        """Display the stored output of a unit that was not displayed yet.
 
-        Returns False where what was shown is of another run of the program, and this one was shown whole; and how many
-        bytes of it nobody has.
+        Returns True if the displayed output belongs to the same run of the program. Otherwise the stored output was
+        displayed from its start. Also returns the number of bytes that are lost.
         """
         log = self._file(row, f"logs/{row['unit']}")
         if log is None:
@@ -387,7 +389,7 @@ class Programs:
         return same, lost
 
     def last_line(self, row: Mapping[str, Any]) -> str:
-        """Return the last line that a unit wrote, such as that of a traceback; empty where it wrote nothing."""
+        """Return the last line of a unit's output, such as a traceback's last line, or an empty string."""
         log = self._file(row, f"logs/{row['unit']}")
         if log is None:
             return ""
@@ -399,12 +401,13 @@ class Programs:
         text = self._small(row, f"logs/{row['unit']}.streams", _LARGEST_STREAMS)
         return [] if text is None else [(first, length) for first, length in json.loads(text)]
 
-    # -- what units leave -------------------------------------------------------------------------------------------
+    # -- output files
+    # --------------------------------------------------------------------------------------------------------
 
     def fetch_unit(self, row: Mapping[str, Any], folder: str | Path, *, replace: bool = False) -> Json:
-        """`{fetched_files, fetched_bytes}`: download what one unit left into a folder, each file under its own path.
+        """Download the output files of one unit into a folder under their own paths: `{fetched_files, fetched_bytes}`.
 
-        `replace`: over what is there, as a program that ran here would write it.
+        With `replace`, overwrites existing files, as a local run of the program would.
         """
         prefix = f"outputs/{row['unit']}/"
         if not row.get("artifact"):
@@ -417,10 +420,12 @@ class Programs:
         )
 
     def fetch(self, job_id: str, folder: str | Path, *, flat: bool = False) -> Json:
-        """`{units, fetched_files, fetched_bytes}`: download what all units left so far, each into a folder of its own.
+        """Download the output files of all finished units, one folder per unit: `{units, fetched_files,
+        fetched_bytes}`.
 
-        The file `a/b` of unit 3 becomes `3/a/b`; a value that is too large for the list of units `values/3.json`.
-        `flat`: it becomes `a/b`; BadArgument where two units left a file of one name.
+        The file `a/b` of unit 3 becomes `3/a/b`. A value that is too large for the list of units becomes
+        `values/3.json`. With `flat`, the file becomes `a/b`. Raises BadArgument if two units have a file of the same
+        name.
         """
         total, paths = {"units": 0, "fetched_files": 0, "fetched_bytes": 0}, _Paths(flat=flat)
         for artifact, several in _by_artifact(self.units(job_id)):
@@ -450,7 +455,7 @@ class Programs:
 
 
 class Mapped(Iterator[Any]):
-    """Iterator over what a function returned for each value, in order; it waits for them. `job_id` names the job."""
+    """Iterator over the return values of a function, in order. Waits for each value. `job_id` is the job's ID."""
 
     def __init__(self, programs: Programs, job_id: str) -> None:
         self.job_id = job_id
@@ -466,11 +471,11 @@ class Mapped(Iterator[Any]):
 
 
 class _Paths:
-    """Says where the files of some units of an artifact go."""
+    """Maps paths in the artifact of several units to paths on disk."""
 
     def __init__(self, *, flat: bool) -> None:
         self.units: set[str] = set()
-        #: Units that left something.
+        #: Units that have output files.
         self.seen: set[str] = set()
         self._flat = flat
         self._owners: dict[str, str] = {}
@@ -489,13 +494,13 @@ class _Paths:
         owner = self._owners.setdefault(path, unit)
         if owner != unit:
             error = BadArgument(f"units {owner} and {unit} both left {visible(path, 200)}")
-            error.next = "fetch each unit into a folder of its own, without --flat"
+            error.next = "fetch each unit into a separate folder, without --flat"
             raise error
         return path
 
 
 def exit_code(row: Mapping[str, Any]) -> int:
-    """Return the exit code of a unit's program, as a shell has it."""
+    """Return the exit code of a unit's program, as in a shell."""
     if row["state"] == "done":
         return 0
     if row.get("reason") == "timeout":
@@ -507,7 +512,7 @@ def exit_code(row: Mapping[str, Any]) -> int:
 
 
 def failure(row: Mapping[str, Any]) -> str:
-    """Return in few words why a unit failed."""
+    """Describe in a few words why a unit failed."""
     said, code, reason = row.get("error") or "", row.get("exit"), row.get("reason") or ""
     if said:
         return str(said)
@@ -515,28 +520,28 @@ def failure(row: Mapping[str, Any]) -> str:
 
 
 def _argument(word: Any) -> Any:
-    """Return a word of a command: an object, which is a literal, or a text."""
+    """Convert a command argument to JSON: a mapping is a literal, other values become text."""
     return dict(word) if isinstance(word, Mapping) else str(word)
 
 
 def call_command(function: str | Callable[..., Any]) -> list[str]:
-    """Return the command that calls a function with the item of its unit. BadArgument as `function_name`."""
+    """Return the command that calls a function with its unit's item. Raises the errors of `function_name`."""
     return ["python3", "-c", _CALL, function_name(function)]
 
 
 def function_name(function: str | Callable[..., Any]) -> str:
-    """Return module:function. BadArgument for what a runner could not import."""
+    """Return module:function. Raises BadArgument if a runner cannot import the function."""
     if not isinstance(function, str):
         function = f"{function.__module__}:{function.__qualname__}"
         if "<" in function or function.startswith("__main__:"):
-            raise BadArgument(f"{function} cannot be imported elsewhere; move it into a module: module:function")
+            raise BadArgument(f"{function} cannot be imported on a runner; move the function into a module")
     if not _FUNCTION.fullmatch(function):
-        raise BadArgument(f"a function is named module:function, as in mymodule:count; got {function!r}")
+        raise BadArgument(f"the function must have the form module:function, as in mymodule:count; got {function!r}")
     return function
 
 
 def _name(what: str, folder: Path) -> str:
-    """Return the name under which the files of a folder of this machine are put."""
+    """Return the artifact name for the uploads of a folder on this machine."""
     place = folder.resolve()
     plain = re.sub("[^a-z0-9]+", "-", place.name.lower())[:40].strip("-") or "folder"
     digest = hashlib.sha256(f"{socket.gethostname()}:{place}".encode(errors="surrogateescape")).hexdigest()
@@ -544,13 +549,13 @@ def _name(what: str, folder: Path) -> str:
 
 
 def _has_gone(error: ApiError) -> bool:
-    """Return True where files that were put went before a job held them."""
+    """Return True if an upload was deleted before a job used it."""
     fields = ("parameters.files", "parameters.items_artifact")
     return error.status in (httpx.codes.NOT_FOUND, httpx.codes.CONFLICT) and error.field in fields
 
 
 def _leading(rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[bool]:
-    """Yield True for each unit that ended and before which all have."""
+    """Yield for each unit whether the unit and all units before it are final."""
     ended = True
     for at, row in enumerate(rows):
         ended = ended and row["unit"] == first + at and row["state"] in ENDED
@@ -558,7 +563,7 @@ def _leading(rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[bool]:
 
 
 def _by_artifact(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[int]]]:
-    """Yield each artifact of some units with these: what was leased together has one."""
+    """Group units by artifact. Units of one lease share an artifact."""
     units: dict[str, list[int]] = {}
     for row in rows:
         if row.get("artifact"):

@@ -1,4 +1,4 @@
-"""Parts of the API that have a path of their own, such as services: calls whose answers are checked, and lists."""
+"""Base class and helpers for resources of the API, such as services: validated calls, pages and polling."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 Json: TypeAlias = dict[str, Any]
 Rows: TypeAlias = list[Json]
 
-#: Seconds between two looks at a row, at least, and over the time that an answer took.
+#: Minimum interval in seconds between two polls, and the pause relative to the response time.
 STEP_SECONDS, _REST = 0.5, 4.0
-#: Rows of one page at most.
+#: Maximum number of records per page.
 _PAGE = 100
-#: Pages without a row that may follow each other; each looked through thousands.
+#: Maximum number of consecutive empty pages. The server examines thousands of records for each page.
 _EMPTY_PAGES = 1000
 
 
 class Patient(Protocol):
-    """Cluster, as far as these parts use it."""
+    """The attributes of Cluster that resources use."""
 
     url: str
     patience: float
@@ -36,9 +36,9 @@ class Patient(Protocol):
 
 
 class Resource:
-    """One part of the API, of the tenant whose token the connection has."""
+    """One resource of the API, for the tenant to which the connection's token belongs."""
 
-    #: Its path.
+    #: Path of the resource.
     path: ClassVar[str]
 
     def __init__(self, connection: Connection, cluster: Patient) -> None:
@@ -46,21 +46,24 @@ class Resource:
         self._cluster = cluster
 
     def _ask(self, method: str, below: str, shape: Any, **how: Any) -> Json:
-        """Return the answer to a request below the path, once it is as the shape says; None: any will do."""
+        """Send a request below the resource's path, and return the response after validating it against `shape`.
+
+        A `shape` of None skips validation.
+        """
         how = {"patience": self._cluster.patience} | how
         answer: Json = self._connection.ask(method, f"{self.path}{below}", shape, **how)
         return answer
 
     def _read_list(self, field: str, shape: Any, **query: Any) -> Rows:
-        """Return a field of the answer to a request of the path itself: the list that this part is."""
+        """Request the resource's path, and return the list in one field of the response."""
         rows: Rows = self._ask("GET", "", shape, **query)[field]
         return rows
 
 
 def pages(url: str, ask: Callable[[Any, int], Json], rows: str, most: int | None = None) -> Iterator[Json]:
-    """Yield the rows of a list page by page; `ask` returns one, given its cursor and the most rows that it may have.
+    """Yield the records of a paginated list. `ask` requests one page by its cursor and maximum size.
 
-    UnexpectedAnswer for a list that never ends.
+    Raises UnexpectedAnswer if the list never ends.
     """
     left, cursor, empty = most, None, 0
     while left is None or left > 0:
@@ -70,7 +73,7 @@ def pages(url: str, ask: Callable[[Any, int], Json], rows: str, most: int | None
         left = None if left is None else left - len(page[rows])
         empty = 0 if page[rows] else empty + 1
         if (cursor and page.get("cursor") == cursor) or empty > _EMPTY_PAGES:
-            raise UnexpectedAnswer(url, f"its list of {rows} never ends")
+            raise UnexpectedAnswer(url, f"the list of {rows} never ends")
         cursor = page.get("cursor")
         if not cursor:
             return
@@ -79,7 +82,7 @@ def pages(url: str, ask: Callable[[Any, int], Json], rows: str, most: int | None
 def polled(
     read: Callable[[], Json], is_done: Callable[[Json], bool], what: str, timeout: float | None
 ) -> Iterator[Json]:
-    """Yield a row as it is, again and again until it is done; TimedOut after `timeout` seconds."""
+    """Yield a record repeatedly until it is done. Raises TimedOut after `timeout` seconds."""
     until = None if timeout is None else time.monotonic() + timeout
     while True:
         began = time.monotonic()
@@ -89,12 +92,12 @@ def polled(
             return
         pause = max(STEP_SECONDS, _REST * (time.monotonic() - began))
         if until is not None and time.monotonic() + pause > until:
-            raise TimedOut(f"{what} is {row['state']} after {timeout:g} seconds; it goes on")
+            raise TimedOut(f"{what} is {row['state']} after {timeout:g} seconds; it continues to run")
         time.sleep(pause)
 
 
 def quoted(name: str, what: str = "id") -> str:
-    """Return a name as one step of a path. BadArgument for those that would name another path."""
+    """Quote a name for use as a single path segment. Raises BadArgument for empty names, "." and ".."."""
     if name in ("", ".", ".."):
-        raise BadArgument(f"no {what} can be {name!r}" if name else f"the {what} is empty")
+        raise BadArgument(f"the {what} cannot be {name!r}" if name else f"the {what} is empty")
     return parse.quote(name, safe="", errors="surrogateescape")

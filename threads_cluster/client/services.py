@@ -1,7 +1,6 @@
-"""Services from Python: `Cluster().services`.
+"""Services: `Cluster().services`.
 
-cluster.services.serve("chat", "llamacpp", model="tiny", parameters={"context": 2048})
-cluster.services.wait("chat")
+cluster.services.serve("chat", "llamacpp", model="tiny", parameters={"context": 2048}) cluster.services.wait("chat")
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from threads_cluster.client.resource import Json, Resource, Rows, polled, quoted
 from threads_cluster.errors import ClientError
 from threads_protocol.answers import services as service_answers
 
-#: Deaths in a row after which nobody waits any longer.
+#: Number of consecutive replica failures after which `wait` gives up.
 _DEATHS = 3
 
 
 class Died(ClientError):
-    """Replicas of a service die again and again."""
+    """Replicas of a service fail repeatedly."""
 
     exit_code = 1
 
 
 class Services(Resource):
-    """Services of one connection."""
+    """Services that one connection can access."""
 
     path = "/api/services"
 
@@ -39,9 +38,10 @@ class Services(Resource):
         requirements: Mapping[str, Any] | None = None,
         **choices: Any,
     ) -> Json:
-        """Keep replicas of an engine up, and return the service. `model`: an artifact by id or name.
+        """Create a service, which keeps replicas of an engine running, and return it. `model` is an artifact's ID or
+        name.
 
-        Without an engine: one for the model's files. `choices`: `force` (also where the weights are more than any
+        The default engine depends on the model's files. `choices`: `force` (allow weights that are larger than each
         runner's memory), `max_concurrent_requests`, `request_timeout_seconds`, `start_timeout_seconds`, `idle_seconds`,
         `autoscale` (`min`, `max`, `target`), `priority`.
         """
@@ -49,19 +49,19 @@ class Services(Resource):
         body |= {"requirements": dict(requirements or {})}
         choices |= {"model": model, "replicas": replicas}
         body |= {field: value for field, value in choices.items() if value is not None}
-        # A second attempt would find the name taken.
+        # No retry, because a second attempt would fail on the name that the first attempt used.
         return self._ask("POST", "", service_answers.Service, body=body, patience=0)
 
     def list(self, *, tenant: str | None = None) -> list[Json]:
-        """Services by name, each with its replicas under `running`."""
+        """Return the services by name, each with its replicas under `running`."""
         return self._read_list("services", service_answers.ServiceList, tenant=tenant)
 
     def get(self, name: str, *, tenant: str | None = None) -> Json:
-        """One service, with what was asked for."""
+        """Return one service with its specification."""
         return self._ask("GET", f"/{_quoted(name)}", service_answers.Service, tenant=tenant)
 
     def scale(self, name: str, replicas: int, *, tenant: str | None = None) -> Json:
-        """Keep another number of replicas; starts a service that was stopped."""
+        """Change the number of replicas. Starts a stopped service."""
         path = f"/{_quoted(name)}/scale"
         return self._ask("POST", path, service_answers.Service, body={"replicas": replicas}, tenant=tenant)
 
@@ -70,15 +70,15 @@ class Services(Resource):
         return self._ask("POST", f"/{_quoted(name)}/restart", service_answers.Service, tenant=tenant, patience=0)
 
     def stop(self, name: str, *, tenant: str | None = None) -> Json:
-        """End all replicas until it is scaled or restarted."""
+        """Stop all replicas until the service is scaled or restarted."""
         return self._ask("POST", f"/{_quoted(name)}/stop", service_answers.Service, tenant=tenant)
 
     def delete(self, name: str, *, tenant: str | None = None) -> None:
-        """Delete a service; its replicas end when their requests are answered."""
+        """Delete a service. Its replicas stop after they have answered their requests."""
         self._ask("DELETE", f"/{_quoted(name)}", None, tenant=tenant)
 
     def engines(self) -> Rows:
-        """Engines by name: `engine`, `summary`, `routes`, `large`, `packages`, `parameters` (a JSON Schema)."""
+        """Return the engines: `engine`, `summary`, `routes`, `large`, `packages`, `parameters` (a JSON Schema)."""
         answer = self._connection.ask(
             "GET", "/api/engines", service_answers.EngineList, patience=self._cluster.patience
         )
@@ -86,22 +86,22 @@ class Services(Resource):
         return rows
 
     def access(self, name: str, *, tenant: str | None = None) -> Json:
-        """`{job_id, address, port, certificate, private_key}` of the replica that leads; of Dask alone."""
+        """Return `{job_id, address, port, certificate, private_key}` of the leading replica. Only Dask has one."""
         return self._ask("POST", f"/{_quoted(name)}/access", service_answers.Access, tenant=tenant)
 
     def open(self, name: str, *, tenant: str | None = None) -> Json:
-        """`{url, seconds}`: a link to a service's page for browsers, such as Dask's dashboard."""
+        """Return a browser link to a service's page, such as Dask's dashboard: `{url, seconds}`."""
         return self._ask("POST", f"/{_quoted(name)}/open", service_answers.PageLink, tenant=tenant)
 
     def deploy(self, model_name: str, **how: Any) -> Json:
-        """`{deployment_id, status}`: serve a model under the words of POST /api/llm/models/deploy."""
+        """Serve a model with the parameters of POST /api/llm/models/deploy, and return `{deployment_id, status}`."""
         body = {"model_name": model_name, **how}
         path = "/api/llm/models/deploy"
         answer: Json = self._connection.ask("POST", path, service_answers.Deployed, body=body, patience=0)
         return answer
 
     def infer(self, deployment_id: str, prompt: str, *, timeout: float = 300.0, **how: Any) -> Json:
-        """`{text, usage, deployment_id}`: have a model continue a text.
+        """Let a model continue a text, and return `{text, usage, deployment_id}`.
 
         `how`: `max_tokens`, `temperature`, `stop_sequences`.
         """
@@ -113,9 +113,9 @@ class Services(Resource):
         return answer
 
     def follow(self, name: str, timeout: float | None = None) -> Iterator[Json]:
-        """The service again and again, until as many replicas are ready as are wanted.
+        """Yield the service repeatedly until all desired replicas are ready.
 
-        TimedOut after `timeout` seconds; Died when three replicas died one after the other.
+        Raises TimedOut after `timeout` seconds, and Died after three consecutive replica failures.
         """
 
         def read() -> Json:
@@ -125,15 +125,15 @@ class Services(Resource):
             if row["ready"] >= row["replicas"] and row["running"]:
                 return True
             if row["failures"] >= _DEATHS and not row["ready"]:
-                error = Died(f"{row['failures']} replicas of {name} died, the last: {row['last_failure']}")
-                error.next = f"cluster service logs {name}; it goes on trying until: cluster service stop {name}"
+                error = Died(f"{row['failures']} replicas of {name} failed; last error: {row['last_failure']}")
+                error.next = f"see cluster service logs {name}; stop further attempts with cluster service stop {name}"
                 raise error
             return False
 
         return polled(read, is_done, f"service {name}", timeout)
 
     def wait(self, name: str, timeout: float | None = None) -> Json:
-        """The service once as many replicas are ready as are wanted. Errors as `follow`."""
+        """Wait until all desired replicas of a service are ready, and return it. Raises the errors of `follow`."""
         *_, row = self.follow(name, timeout)
         return row
 

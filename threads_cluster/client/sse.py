@@ -1,4 +1,4 @@
-"""Server-sent events, read by hand: https://html.spec.whatwg.org/multipage/server-sent-events.html"""
+"""Parser for server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html"""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from threads_cluster.client.bodies import BadBody
 
-#: Bytes of one message at most.
+#: Maximum size of one message in characters.
 LARGEST = 1 << 20
 
 
 @dataclass
 class Reader:
-    """Turns the bytes of a stream into messages; remembers the last id for a resume."""
+    """Converts the bytes of a stream to messages, and stores the last event ID for resuming."""
 
     last_id: str = ""
     _id: str = ""
@@ -21,9 +21,9 @@ class Reader:
     _size: int = 0
 
     def messages(self, chunks: Iterable[bytes]) -> Iterator[str]:
-        """The `data` of each complete message; a message cut off by the end of the stream is dropped.
+        """Yield the `data` of each complete message. An incomplete last message is dropped.
 
-        BadBody when a message has over LARGEST bytes.
+        Raises BadBody if a message is larger than LARGEST.
         """
         self._data.clear()
         self._id, self._size = self.last_id, 0
@@ -43,22 +43,22 @@ class Reader:
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
-        elif name == "id" and value.isascii() and value.isprintable():  # it goes back in a header
+        elif name == "id" and value.isascii() and value.isprintable():  # the client sends the ID back in a header
             self._id = value
         return None
 
 
 def bounded(size: int) -> int:
-    """The size of what was read of a message. BadBody over LARGEST bytes."""
+    """Return the size, or raise BadBody if it exceeds LARGEST."""
     if size > LARGEST:
-        raise BadBody(f"an event has over {LARGEST >> 20} MiB")
+        raise BadBody(f"an event is larger than {LARGEST >> 20} MiB")
     return size
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Complete lines; what is no UTF-8 in them becomes U+FFFD, as the standard has it.
+    """Yield complete lines. Invalid UTF-8 becomes U+FFFD, as the standard requires.
 
-    Not `str.splitlines`: it also cuts at U+2028 and its like, which JSON may hold.
+    `str.splitlines` would also split at U+2028 and similar characters, which JSON can contain.
     """
     rest = b""
     for chunk in chunks:

@@ -1,6 +1,6 @@
-"""Folders as manifests: which files of a folder are put, and where those of a manifest may be written.
+"""Build manifests from folders, and validate manifests before their files are written.
 
-The form of a manifest is that of docs/artifacts.md: JSON lines, one path a line, sorted by its bytes.
+docs/artifacts.md defines the manifest format: JSON lines, one path per line, sorted by bytes.
 """
 
 from __future__ import annotations
@@ -24,27 +24,30 @@ from threads_protocol.errors import MalformedText
 from threads_protocol.folders import Tree
 from threads_protocol.manifest import MAX_FILE, Entry
 
-#: Left out of every folder, as lines of .gitignore; the folder's .clusterignore adds to them, and may take back.
+#: Patterns that are always excluded, in .gitignore syntax. A folder's .clusterignore can add patterns or negate these.
 EXCLUDED = (".git", "__pycache__", ".venv", "node_modules", ".env", ".cluster", ".cluster-*.part")
 IGNORE_FILE = ".clusterignore"
-#: A folder whose own file of this name says no more than this is left out of those around it.
+#: A .clusterignore with only this pattern excludes its folder from every upload of a parent folder.
 _ALL = b"*"
 _PIECE = 1 << 20
 
 
 class UnsafeArtifact(ClientError):
-    """A manifest that is no manifest, or leads out of its folder; nothing was written."""
+    """A manifest is invalid, or a path in it points outside the folder. No file was written."""
 
 
-# -- a folder that is put ----------------------------------------------------------------------------------------------
+# -- upload
+# --------------------------------------------------------------------------------------------------------------
 
 
 def scan(path: Path, exclude: Sequence[str] = ()) -> Tree:
-    """Read a folder, or one file. BadArgument for what cannot be put, such as a link that leads out of the folder."""
+    """Read a folder or one file. Raises BadArgument for an unsupported file, such as a link that points outside the
+    folder.
+    """
     if path.is_file() and not path.is_symlink():
         return Tree(root=path.parent, entries=[_file(path.parent, path.name)])
     if not path.is_dir():
-        raise BadArgument(f"{visible(str(path))} is no folder and no file")
+        raise BadArgument(f"{visible(str(path))} is neither a folder nor a file")
     try:
         entries = sorted(_walk(path, _ignoring(path, exclude)), key=lambda entry: entry.path.encode())
     except UnicodeEncodeError as error:
@@ -55,31 +58,31 @@ def scan(path: Path, exclude: Sequence[str] = ()) -> Tree:
     for entry in entries:
         if entry.kind == "l" and ends[entry.path] is None:
             where = f"the link {visible(entry.path)} leads to {visible(entry.target)}"
-            raise BadArgument(f"{where}, which is not put with it; exclude it with --exclude, or replace it by a copy")
+            raise BadArgument(f"{where}, which is not uploaded; use --exclude, or replace the link with a copy")
     return Tree(root=path, entries=entries)
 
 
 def listed(root: Path, paths: Iterable[str]) -> Tree:
-    """Read these files of a folder. BadArgument for one that cannot be read."""
+    """Read selected files of a folder. Raises BadArgument if a file cannot be read."""
     return Tree(root=root, entries=sorted((_file(root, path) for path in paths), key=lambda each: each.path.encode()))
 
 
 def _ignoring(folder: Path, exclude: Sequence[str]) -> Any:
-    import pathspec  # 20 ms that other commands need not wait for
+    import pathspec  # importing it takes 20 ms, which other commands save
 
     lines = [*EXCLUDED]
-    if _leaves_all_out(folder, "."):  # of the folders around it
+    if _leaves_all_out(folder, "."):  # the pattern `*` applies only to uploads of parent folders
         lines.append(IGNORE_FILE)
     elif (folder / IGNORE_FILE).is_file():
         lines += (folder / IGNORE_FILE).read_text(errors="replace").splitlines()
     try:
         return pathspec.GitIgnoreSpec.from_lines([*lines, *exclude])
     except (ValueError, re.error) as error:
-        raise BadArgument(f"a pattern of {IGNORE_FILE} or --exclude cannot be understood: {error}") from None
+        raise BadArgument(f"a pattern of {IGNORE_FILE} or --exclude is invalid: {error}") from None
 
 
 def _walk(root: Path, ignored: Any) -> Iterator[Entry]:
-    """Yield the entries of a folder, in any order; an empty folder is an entry itself."""
+    """Yield the entries of a folder in any order. An empty folder is an entry."""
     left = [""]
     while left:
         folder = left.pop()
@@ -97,11 +100,11 @@ def _walk(root: Path, ignored: Any) -> Iterator[Entry]:
             elif stat.S_ISREG(mode):
                 yield _file(root, path)
             else:
-                raise BadArgument(f"{visible(path)} is no file, folder or link; exclude it with --exclude")
+                raise BadArgument(f"{visible(path)} is not a file, folder or link; exclude it with --exclude")
 
 
 def _leaves_all_out(root: Path, folder: str) -> bool:
-    """Tell whether a folder says that it is never part of one that is put, as `leave_out` has it say."""
+    """Return True if a folder's .clusterignore excludes the folder from uploads of its parents, as `leave_out` does."""
     try:
         return (root / folder / IGNORE_FILE).read_bytes()[: len(_ALL) + 1].strip() == _ALL
     except OSError:
@@ -109,7 +112,7 @@ def _leaves_all_out(root: Path, folder: str) -> bool:
 
 
 def leave_out(folder: Path) -> None:
-    """Have a folder, where it is there, left out when one around it is put."""
+    """Exclude an existing folder from uploads of its parents."""
     with suppress(OSError):
         (folder / IGNORE_FILE).write_bytes(_ALL + b"\n")
 
@@ -119,7 +122,7 @@ def _is_ignored(ignored: Any, path: str, mode: int) -> bool:
 
 
 def opened(root: Path, path: str) -> BinaryIO:
-    """Open a file below a folder, and nothing else in its place. BadArgument when it cannot be read."""
+    """Open a regular file below a folder. Raises BadArgument if the path is not a readable file."""
     try:
         return folders.open_file(root, path)
     except OSError as error:
@@ -134,7 +137,7 @@ def _file(root: Path, path: str) -> Entry:
             made.update(piece)
             size += len(piece)
     if max(about.st_size, size) > MAX_FILE:
-        raise BadArgument(f"{visible(path)} has over {MAX_FILE >> 30} GiB; exclude it with --exclude, or divide it")
+        raise BadArgument(f"{visible(path)} is larger than {MAX_FILE >> 30} GiB; split it, or use --exclude")
     return Entry(kind="x" if about.st_mode & 0o100 else "f", path=_sound(path), size=size, sha=made.hexdigest())
 
 
@@ -153,22 +156,23 @@ def _sound(path: str) -> str:
     return path
 
 
-# -- a manifest that is fetched ----------------------------------------------------------------------------------------
+# -- download
+# ------------------------------------------------------------------------------------------------------------
 
 
 def parsed(text: bytes) -> list[Entry]:
-    """Return the entries of a manifest. UnsafeArtifact when it is none, or a path of it leads elsewhere."""
+    """Parse a manifest. Raises UnsafeArtifact if it is invalid or a path points outside the folder."""
     if not text.startswith(f"{manifest.HEAD}\n".encode()):
-        raise UnsafeArtifact("the manifest of this artifact is of another version; update the client")
+        raise UnsafeArtifact("the manifest of this artifact has an unknown version; update the client")
     try:
         return manifest.entries(text)
     except MalformedText as error:
-        raise UnsafeArtifact(f"the manifest of this artifact is wrong: {error}") from None
+        raise UnsafeArtifact(f"the manifest of this artifact is invalid: {error}") from None
 
 
 def colliding(entries: Iterable[Entry]) -> tuple[str, str] | None:
-    """Return two paths, or beginnings of paths, that differ in the case or the form of letters alone; None without."""
-    # In this order those with equal beginnings are neighbours, however these are written.
+    """Return two paths or path prefixes that differ only in letter case or Unicode form, or None."""
+    # Paths with equal prefixes are adjacent in this order, regardless of case and Unicode form.
     rows = sorted((_folded(entry.path), entry.path) for entry in entries)
     for (one, path), (other, after) in pairwise(rows):
         folded = zip(one.split("\0"), other.split("\0"), strict=False)
@@ -182,12 +186,12 @@ def colliding(entries: Iterable[Entry]) -> tuple[str, str] | None:
 
 
 def _folded(path: str) -> str:
-    """Return a path as file systems compare it that know neither case nor the form of a letter."""
+    """Return a path as case-insensitive and normalizing file systems compare it."""
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", path).casefold()).replace("/", "\0")
 
 
 def led_to(link: Entry) -> str:
-    """Return the path that a link leads to, relative to the tree; it begins with .. when that is outside."""
+    """Return the path to which a link points, relative to the tree. Paths outside the tree start with ".."."""
     if posixpath.isabs(link.target):
         return ".."
     return posixpath.normpath(posixpath.join(posixpath.dirname(link.path), link.target))

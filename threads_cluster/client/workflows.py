@@ -1,7 +1,6 @@
-"""Workflows from Python: `Cluster().workflows`.
+"""Workflows: `Cluster().workflows`.
 
-workflow = cluster.workflows.submit(Path("sweep.yaml").read_bytes())
-cluster.workflows.wait(workflow["workflow_id"])
+workflow = cluster.workflows.submit(Path("sweep.yaml").read_bytes()) cluster.workflows.wait(workflow["workflow_id"])
 """
 
 from __future__ import annotations
@@ -14,37 +13,37 @@ from threads_cluster.client.resource import Json, Resource, pages, polled, quote
 from threads_cluster.errors import BadArgument
 from threads_protocol.answers import workflows as answers
 
-#: Text of a workflow as YAML or JSON, or the same as a mapping.
+#: A workflow as YAML or JSON text, or as a mapping.
 Text: TypeAlias = str | bytes | Mapping[str, Any]
 
-#: States of a workflow that has ended, well or not.
+#: Final states of a workflow.
 TERMINAL = frozenset({"done", "failed", "cancelled"})
-#: Seconds that validating a large text may take.
+#: Extra time in seconds for validating a large workflow.
 _LONG = 30.0
 _YAML = "application/yaml"
 
 
 class Workflows(Resource):
-    """Workflows of one connection."""
+    """Workflows that one connection can access."""
 
     path = "/api/workflows"
 
     def submit(self, text: Text, *, notify: str | None = None) -> Json:
-        """Submit a workflow and return it without its actions. ApiError 422: its `problem` has all problems.
+        """Submit a workflow, and return it without its actions. ApiError 422 lists all problems in its `problem`.
 
-        `notify`: a URL that is sent a signed POST when it has ended; it overrules that of the text.
+        `notify` is a URL that receives a signed POST when the workflow finishes. It overrides the URL in the text.
         """
         if notify is not None and not (notify.isascii() and notify.isprintable()):
-            raise BadArgument("notify: has characters that no URL has; write them with %")
+            raise BadArgument("notify: has characters that are invalid in a URL; percent-encode them")
         headers = {} if notify is None else {"Notify": notify}
         return self._send("", answers.Workflow, text, headers)
 
     def validate(self, text: Text) -> Json:
-        """`{valid, name, actions, edges, layers, problems, notes, more}`; submits nothing."""
+        """Validate a workflow without submitting it: `{valid, name, actions, edges, layers, problems, notes, more}`."""
         return self._send("/validate", answers.Validation, text, {})
 
     def list(self, limit: int | None = None) -> Iterator[Json]:
-        """Workflows, newest first, page by page as they are read."""
+        """Yield workflows, newest first. Each page is requested when it is needed."""
 
         def ask(cursor: str | None, size: int) -> Json:
             return self._ask("GET", "", answers.Workflows, cursor=cursor, limit=size)
@@ -52,16 +51,16 @@ class Workflows(Resource):
         return pages(self._cluster.url, ask, "workflows", limit)
 
     def get(self, workflow: str, *, patience: float | None = None) -> Json:
-        """The workflow with its actions, each after those that it waits for."""
+        """Return a workflow with its actions, each after its dependencies."""
         how = {} if patience is None else {"patience": patience}
         return self._ask("GET", f"/{quoted(workflow)}", answers.Course, **how)
 
     def action(self, workflow: str, action: str) -> Json:
-        """One action with its parameters, and of a foreach its jobs."""
+        """Return one action with its parameters. An action with `foreach` includes its jobs."""
         return self._ask("GET", f"/{quoted(workflow)}/actions/{quoted(action)}", answers.ActionDetail)
 
     def follow(self, workflow: str, timeout: float | None = None) -> Iterator[Json]:
-        """The workflow as it is, again and again until it has ended; TimedOut after `timeout` seconds."""
+        """Yield the workflow repeatedly until it has finished. Raises TimedOut after `timeout` seconds."""
 
         def read() -> Json:
             return self.get(workflow, patience=self._cluster.wait_patience)
@@ -69,24 +68,28 @@ class Workflows(Resource):
         return polled(read, lambda course: course["state"] in TERMINAL, f"workflow {workflow}", timeout)
 
     def wait(self, workflow: str, timeout: float | None = None) -> Json:
-        """The workflow with its actions when it has ended, well or not. Errors as `follow`."""
+        """Wait until a workflow has finished in any state, and return it with its actions. Raises the errors of
+        `follow`.
+        """
         *_, course = self.follow(workflow, timeout)
         return course
 
     def cancel(self, workflow: str) -> Json:
-        """Cancel a workflow, and its jobs that have not ended."""
+        """Cancel a workflow and its unfinished jobs."""
         return self._ask("POST", f"/{quoted(workflow)}/cancel", answers.Workflow)
 
     def retry(self, workflow: str) -> Json:
-        """Let a workflow that failed or was cancelled go on; what is done stays. `notes`: what begins anew."""
+        """Resume a failed or cancelled workflow. Finished actions are kept. `notes` lists actions that start from the
+        beginning.
+        """
         return self._ask("POST", f"/{quoted(workflow)}/retry", answers.Retried)
 
     def approve(self, workflow: str, action: str) -> Json:
-        """Let an action that waits for a person be done."""
+        """Approve an action that waits for a person."""
         return self._ask("POST", f"/{quoted(workflow)}/actions/{quoted(action)}/approve", answers.Workflow)
 
     def delete(self, workflow: str) -> None:
-        """Forget a workflow that has ended; its jobs stay."""
+        """Delete a finished workflow. Its jobs are kept."""
         self._ask("DELETE", f"/{quoted(workflow)}", None)
 
     def _send(self, below: str, shape: Any, text: Text, headers: Mapping[str, str]) -> Json:

@@ -1,4 +1,4 @@
-"""Files of an artifact on this machine's disk: written below one folder, and never through a link out of it."""
+"""Write the files of an artifact below one folder, never through a symbolic link that points outside it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from threads_protocol.manifest import Entry
 
 _PIECE = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-#: To open a pipe that appears in the place of a file waits for nobody.
+#: Non-blocking, because a pipe in the place of the file would block.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Target:
-    """A folder that an artifact is written into. Each step of a path is opened by itself, and no link is followed.
+    """A folder into which an artifact is written. Opens each segment of a path separately, and follows no links.
 
-    `replace`: files and links that are in the place of others give way to them.
+    With `replace`, existing files and links are overwritten.
     """
 
     def __init__(self, folder: Path, *, replace: bool = False) -> None:
@@ -43,13 +43,13 @@ class Target:
         os.close(self._root)
 
     def avoid(self, entries: Iterable[Entry]) -> None:
-        """Give beginnings of files names that are none of these."""
+        """Choose a suffix for partial files that does not collide with the entries."""
         names = {entry.path.rpartition("/")[2] for entry in entries}
         while any(name.startswith(".cluster-") and name.endswith(f".{self._suffix}") for name in names):
             self._suffix += "t"
 
     def joins_names(self) -> bool:
-        """Return True when names that differ in the case or the form of letters alone are one file here."""
+        """Return True if this file system treats names as equal that differ only in letter case or Unicode form."""
         name = f".cluster-é-{secrets.token_hex(8)}"
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
         os.close(os.open(name, flags, 0o600, dir_fd=self._root))
@@ -66,7 +66,7 @@ class Target:
         return True
 
     def check_place(self, entry: Entry) -> None:
-        """Return when a folder or a link can be made. BadArgument when something else is in its place."""
+        """Raise BadArgument if another object exists in the place of a folder or a link."""
         with self._parent(entry.path, create=False) as place:
             if place is None:
                 return
@@ -79,10 +79,10 @@ class Target:
                 return
             if self._replace and entry.kind == "l" and not stat.S_ISDIR(mode):
                 return
-        raise BadArgument(f"{self._shown(entry.path)} is there and is something else; fetch into an empty folder")
+        raise BadArgument(f"{self._shown(entry.path)} exists with other contents; fetch into an empty folder")
 
     def has(self, entry: Entry) -> bool:
-        """Return True when the file is there. BadArgument when something else is in its place."""
+        """Return True if the file exists with the right contents. Raises BadArgument if another object exists there."""
         with self._parent(entry.path, create=False) as place:
             if place is None:
                 return False
@@ -95,10 +95,10 @@ class Target:
                 return True
             if self._replace and not stat.S_ISDIR(about.st_mode):
                 return False
-        raise BadArgument(f"{self._shown(entry.path)} is there and is something else; fetch into an empty folder")
+        raise BadArgument(f"{self._shown(entry.path)} exists with other contents; fetch into an empty folder")
 
     def write(self, entry: Entry, data: bytes) -> None:
-        """Write a whole file, whose bytes were verified."""
+        """Write a whole file from verified bytes."""
         with self.part(entry) as part:
             part.truncate(0)
             part.seek(0)
@@ -107,21 +107,21 @@ class Target:
 
     @contextmanager
     def part(self, entry: Entry) -> Iterator[BinaryIO]:
-        """Yield the beginning of a file that was fetched before, open for more."""
+        """Open the partial file of an interrupted download for appending."""
         with self._parent(entry.path, create=True) as place:
             assert place
             parent, _ = place
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
             number = os.open(self._part_name(entry), flags, 0o644, dir_fd=parent)
             about = os.fstat(number)
-            if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:  # another name of it may be anywhere
+            if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:  # a file with other hard links
                 os.close(number)
-                raise BadArgument(f"{self._shown(self._part_name(entry))} is there and is something else; remove it")
+                raise BadArgument(f"{self._shown(self._part_name(entry))} exists and is not a regular file; remove it")
             with os.fdopen(number, "r+b") as opened:
                 yield opened
 
     def finish(self, entry: Entry) -> None:
-        """Give a file that is whole its name and mode."""
+        """Give a complete file its final name and mode."""
         with self._parent(entry.path, create=True) as place:
             assert place
             parent, name = place
@@ -129,7 +129,7 @@ class Target:
             os.replace(self._part_name(entry), name, src_dir_fd=parent, dst_dir_fd=parent)
 
     def set_mode(self, entry: Entry) -> None:
-        """Let a file that was there be executed, or not."""
+        """Set or clear the executable bit of an existing file."""
         with self._parent(entry.path, create=False) as place:
             assert place
             parent, name = place
@@ -138,13 +138,13 @@ class Target:
                 _set_mode(parent, name, 0o755 if entry.kind == "x" else 0o644)
 
     def drop_part(self, entry: Entry) -> None:
-        """Forget the beginning of a file."""
+        """Delete a partial file."""
         with self._parent(entry.path, create=True) as place, contextlib.suppress(FileNotFoundError):
             assert place
             os.unlink(self._part_name(entry), dir_fd=place[0])
 
     def copy(self, source: Entry, entry: Entry) -> None:
-        """Write a file that is there under another path."""
+        """Copy a file that was already written under another path."""
         with self._parent(source.path, create=False) as place, self.part(entry) as part:
             assert place
             parent, name = place
@@ -155,12 +155,12 @@ class Target:
         self.finish(entry)
 
     def make_folder(self, path: str) -> None:
-        """Make a folder, and those that it is in."""
+        """Create a folder and its parents."""
         with self._parent(f"{path}/.", create=True):
             pass
 
     def make_link(self, entry: Entry) -> None:
-        """Make a link. BadArgument when something else is in its place."""
+        """Create a symbolic link. Raises BadArgument if another object is in its place."""
         with self._parent(entry.path, create=True) as place:
             assert place
             parent, name = place
@@ -171,11 +171,11 @@ class Target:
                 os.symlink(entry.target, name, dir_fd=parent)
             except FileExistsError:
                 if not _is_link_to(parent, name, entry.target):
-                    raise BadArgument(f"{self._shown(entry.path)} is there and is something else") from None
+                    raise BadArgument(f"{self._shown(entry.path)} exists with other contents") from None
 
     @contextmanager
     def _parent(self, path: str, *, create: bool) -> Iterator[tuple[int, str] | None]:
-        """Yield the opened folder that a path is in, and its last part; None where that folder is not there."""
+        """Yield the open parent folder of a path and the path's last segment, or None if the parent does not exist."""
         *folders, name = path.split("/")
         opened = os.dup(self._root)
         try:
@@ -198,8 +198,8 @@ class Target:
             return os.open(name, _FOLDER, dir_fd=parent)
         except FileNotFoundError:
             return None
-        except OSError:  # a link, or a file
-            raise BadArgument(f"{self._shown(path)}: {visible(name)} is no folder there, or a link") from None
+        except OSError:  # a link or a file
+            raise BadArgument(f"{self._shown(path)}: {visible(name)} exists and is not a folder") from None
 
     def _digest(self, parent: int, name: str) -> str:
         made = hashlib.sha256()
@@ -216,7 +216,7 @@ class Target:
 
 
 def _set_mode(parent: int, name: str, mode: int) -> None:
-    """Set the mode of a file, and of nothing that a link in its place leads to."""
+    """Set the mode of a file without following a link in its place."""
     opened = os.open(name, _FILE, dir_fd=parent)
     try:
         os.fchmod(opened, mode)
