@@ -1,1 +1,1 @@
-"""Workflows: graphs of actions, validated as a whole, submitted as jobs, and seen through by the leader."""
+"""Workflows: graphs of actions that are validated at submission and executed by the leader."""

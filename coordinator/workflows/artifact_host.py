@@ -1,4 +1,7 @@
-"""Artifacts of a tenant, for actions that the cluster carries out itself. Each call may be repeated."""
+"""Publish and delete artifacts for workflow actions that run in the coordinator.
+
+Each method is idempotent, so a new leader can repeat a call.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from jobs.store.files import PART_BYTES
 from threads_protocol import manifest
 from threads_protocol.manifest import Entry
 
-#: File that holds a value.
+#: Name of the file that contains a published JSON value.
 VALUE_FILE = "value.json"
 
 
@@ -25,7 +28,9 @@ class ArtifactHost:
         self._actor = actor
 
     def publish(self, name: str, artifact: str | None, value: Any) -> str:
-        """Let a name point to an artifact, or to a new one with a value as JSON; return its id."""
+        """Point a name to an existing artifact, or to a new artifact that contains `value` as JSON; return the artifact
+        ID.
+        """
         tenant = self._actor.tenant
         if artifact is None:
             text = self._store_value(value)
@@ -35,17 +40,17 @@ class ArtifactHost:
         return row.id
 
     def delete(self, artifact: str) -> None:
-        """Delete an artifact by its id or name; nothing where there is none."""
+        """Delete an artifact by ID or name. Do nothing if it does not exist."""
         try:
             self._trees.delete(self._actor.tenant, artifact, self._actor)
         except errors.NotFound:
             return
 
     def _store_value(self, value: Any) -> bytes:
-        """Store a value as a file, and return the manifest of the tree that has it alone."""
+        """Store a value as a JSON file and return the manifest of a tree that contains only this file."""
         data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
         if len(data) > PART_BYTES:
-            raise errors.TooLarge(f"value: has {len(data)} bytes as JSON; at most {PART_BYTES}", field="value")
+            raise errors.TooLarge(f"value: has {len(data)} bytes as JSON; the maximum is {PART_BYTES}", field="value")
         sha = hashlib.sha256(data).hexdigest()
         self._trees.transfers.put_part(self._actor.tenant, sha, len(data), 0, data)
         return manifest.serialize([Entry(kind="f", path=VALUE_FILE, size=len(data), sha=sha)])

@@ -1,4 +1,7 @@
-"""Census of the workflows, for metrics: taken by the leader some at a time, and stored once it has gone through all."""
+"""Counts of workflows by state for the metrics.
+
+Each round of the leader counts some pages; the counts are published after the last page.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,22 @@ from dataclasses import dataclass, field
 from coordinator.workflows.planning import State
 from jobs.store.workflows import Glance, Workflows
 
-#: Workflows that are read at once, and seconds that one round spends at most.
+#: Number of workflows read per page, and maximum duration of one round in seconds.
 PAGE, ROUND_SECONDS = 1000, 0.2
-#: States of actions whose jobs run, or wait for nothing that the leader does.
+#: Job states in which a workflow makes progress or waits for an event that does not depend on the leader.
 _AT_WORK = frozenset({"queued", "running", "finishing", "cancelling", "paused", "blocked"})
 _GOES_ON = frozenset({State.RUNNING, State.CANCELLING})
 
 
 @dataclass
 class _Counts:
-    """Counts of those that were read so far."""
+    """Counts of the workflows read so far."""
 
     states: Counter[str] = field(default_factory=Counter)
-    #: Milliseconds since 1970 from which on a workflow that goes on has had no job at work; 0: there is none.
+    #: Time in milliseconds since 1970 since when an active workflow has had no working job; 0 if there is no such
+    #: workflow.
     idle: int = 0
-    #: Where the next page begins.
+    #: Cursor of the next page.
     after: tuple[int, str] | None = None
 
     def add(self, one: Glance) -> None:
@@ -33,14 +37,14 @@ class _Counts:
 
 
 class Census:
-    """Counts workflows by state, and finds the one that has stood still for longest."""
+    """Counts workflows by state and finds the active workflow that has been idle longest."""
 
     def __init__(self, store: Workflows) -> None:
         self._store = store
         self._tally = _Counts()
 
     def run_once(self) -> None:
-        """Go on counting; store the counts when all are counted."""
+        """Continue counting, and publish the counts after the last page."""
         until = time.monotonic() + ROUND_SECONDS
         while self._count():
             if time.monotonic() > until:
@@ -50,7 +54,7 @@ class Census:
         self._store.publish({**states, "idle": tally.idle, "at": self._store.now_ms()})
 
     def _count(self) -> bool:
-        """Count a page; False: it was the last."""
+        """Count one page of workflows; return False after the last page."""
         page = self._store.page(None, self._tally.after, PAGE)
         for one in self._store.glances([name for _, name in page]):
             self._tally.add(one)

@@ -1,4 +1,4 @@
-"""Jobs of workflows that are done: what they left is read in pipelines, and kept within a bound of bytes."""
+"""Cache of the results of finished jobs. It reads jobs in pipelines and has a maximum size in bytes."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import NamedTuple
 from coordinator.workflows.documents.references import Unfilled
 from jobs.store.workflows import DoneHead, DoneJob, Workflows
 
-#: Bytes that one reference reads at most: in memory they become many times as many.
+#: Maximum size in bytes of the results that one reference reads. Parsed values need several times as much memory.
 MAX_READ = 8 << 20
-#: Units of a program whose values and artifacts one action may be given.
+#: Maximum number of a program's units whose values and artifacts one reference reads.
 MAX_UNITS = 10_000
-#: Bytes that are kept of what was read last, and those that a job takes beside its texts.
+#: Maximum size of the cache in bytes, and overhead in bytes counted for each cached job.
 MAX_BYTES, _JOB_BYTES = 32 << 20, 500
-#: Jobs that are read in one round trip, and seconds of reading after which others have their turn.
+#: Number of jobs read per round trip, and seconds of reading after which other workflows get their turn.
 TOGETHER, BATCH_SECONDS = 500, 0.25
-#: Turns after which a reading is interrupted no more: others may have pushed out what it had read.
+#: Number of interruptions after which a read runs to its end. Other workflows may have evicted the jobs read before.
 _TURNS = 20
 
 
 class Unread(Exception):
-    """There is more to read than one turn may; what was read is kept for the next."""
+    """Reading takes longer than one turn. The jobs read so far are cached; call again."""
 
 
 class Source(NamedTuple):
-    """Job of an action, or of one item of a foreach."""
+    """The job of an action, or of one item of a foreach."""
 
     key: str
     job: str
-    #: Values and artifacts of its units are wanted, too.
+    #: Whether the values and artifacts of the job's units are needed.
     with_units: bool
 
 
 class EndedJobs:
-    """Reads jobs that are done, of which nothing changes any more. One thread's."""
+    """Reads finished jobs, which no longer change, and caches their results. For use by one thread."""
 
     def __init__(self, store: Workflows, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
@@ -46,9 +46,10 @@ class EndedJobs:
         self._turns: dict[str, int] = {}
 
     def read_jobs(self, workflow: str, sources: Sequence[Source]) -> list[DoneJob]:
-        """Return these jobs of a workflow, each as it was left.
+        """Return these jobs of a workflow with their results.
 
-        Raises Unfilled for one that is gone or broken, and beyond MAX_READ and MAX_UNITS; Unread: call again later.
+        Raises Unfilled if a job is missing or unreadable, or if MAX_READ or MAX_UNITS is exceeded. Raises Unread if the
+        caller must call again to continue.
         """
         until = self._clock() + BATCH_SECONDS
         found: list[DoneJob] = []
@@ -68,13 +69,13 @@ class EndedJobs:
 
     def _interrupt(self, workflow: str) -> None:
         turns = self._turns[workflow] = self._turns.get(workflow, 0) + 1
-        if len(self._turns) > 1000:  # of workflows that were cancelled meanwhile
+        if len(self._turns) > 1000:  # entries of workflows that were cancelled during a read
             self._turns.clear()
         if turns <= _TURNS:
             raise Unread
 
     def _some(self, workflow: str, some: Sequence[Source], most: int) -> list[DoneJob]:
-        """Return jobs that have at most `most` bytes together."""
+        """Return the jobs, which may have a total size of at most `most` bytes."""
         known = {one: kept for one in some if (kept := self._find(workflow, one))}
         missing = [one for one in some if one not in known]
         heads = self._heads(missing, most - sum(job.bytes for job in known.values()))
@@ -85,14 +86,14 @@ class EndedJobs:
         return [known[one] for one in some]
 
     def _heads(self, sources: Sequence[Source], most: int) -> list[DoneHead]:
-        """Return what tells how much is to be read. Unfilled where it is too much."""
+        """Return the sizes of the jobs. Raises Unfilled if they exceed a limit."""
         heads: list[DoneHead] = []
         size = 0
         for one, head in zip(sources, self._store.done_heads([one.job for one in sources]), strict=True):
             if head is None:
-                raise Unfilled(f"{one.key}: there is no job {one.job}, or what is stored of it cannot be read")
+                raise Unfilled(f"{one.key}: job {one.job} does not exist, or its stored data is corrupt")
             if one.with_units and head.units > MAX_UNITS:
-                raise Unfilled(f"{one.key} has {head.units} units; references reach those of at most {MAX_UNITS}")
+                raise Unfilled(f"{one.key} has {head.units} units; a reference can read up to {MAX_UNITS}")
             size += head.bytes(with_units=one.with_units)
             if size > most:
                 raise Unfilled(_too_much(one, size + MAX_READ - most))
@@ -115,9 +116,9 @@ class EndedJobs:
 
 def _too_much(one: Source, size: int) -> str:
     action, _, item = one.key.partition("/")
-    what = f"the results of its first {int(item) + 1} items have" if item else "what its job left has"
+    what = f"the results of its first {int(item) + 1} items have" if item else "the results of its job have"
     which = f"one item, ${{{action}.results.0}}" if item else "a job with fewer units"
     return (
-        f"{action}: {what} {size} bytes; a reference reads at most {MAX_READ}: refer to {which}, or let jobs leave "
+        f"{action}: {what} {size} bytes; a reference can read {MAX_READ}: refer to {which}, or let jobs write "
         "files and refer to their artifacts"
     )

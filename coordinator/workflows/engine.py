@@ -1,6 +1,6 @@
-"""One look of the leader at a workflow: what is known is read, a plan made of it, and its steps are carried out.
+"""Advance a workflow: read its stored state, plan the next steps, and execute them.
 
-Every step may be repeated: whoever leads next finds in Redis how far the one before came.
+Each step is idempotent. After a failover, the next leader finds the completed steps in Redis.
 """
 
 from __future__ import annotations
@@ -52,31 +52,32 @@ from threads_protocol.states import TERMINAL
 
 log = logging.getLogger(__name__)
 
-#: Jobs that are submitted in one round trip, bytes of their parameters, and seconds that one look spends on steps; then
-#: others have their turn.
+#: Maximum number of jobs, and of bytes of their parameters, submitted in one round trip; and maximum seconds of one
+#: look.
 _TOGETHER, _TOGETHER_BYTES, LOOK_SECONDS = 64, 4 << 20, 1.0
-#: Bytes of the items of all foreach of a workflow as JSON, and of what an action gives that is no job.
+#: Maximum size in bytes, as JSON, of all foreach items of a workflow, and of the result of an action that is not a job.
 MAX_ITEMS, _MAX_RESULT = 2 << 20, 64 << 10
-#: Characters of an error, and those that are kept of each once a workflow has many.
+#: Maximum length of an error message in characters; its length once a workflow has MANY errors; and that number.
 _MAX_ERROR, _SHORT_ERROR, MANY = 1000, 100, 1000
 
 
-#: States of jobs that somebody may try again, so that their workflow goes on; and such jobs that are compared at most.
+#: States of jobs that a user can retry, which reopens their workflow; and maximum number of such jobs that are
+#: compared.
 _RETRIABLE, _COMPARED = ("failed", "cancelled"), 1000
 
 
 @dataclass(kw_only=True)
 class Outcome:
-    """Outcome of a look."""
+    """Result of a look at a workflow."""
 
-    #: It has changed something: look again at once.
+    #: Whether the look changed the workflow, so the next look follows at once.
     again: bool = False
-    #: It waits for what nobody tells: look again in a second.
+    #: Whether the workflow waits for something without an event, so the next look follows after a second.
     soon: bool = False
 
 
 class Engine:
-    """Looks at workflows, by one store."""
+    """Advances the workflows of one store."""
 
     def __init__(
         self,
@@ -95,9 +96,9 @@ class Engine:
         self.faults = Faults()
 
     def look(self, workflow: str) -> Outcome:
-        """Carry out what is to be done next in a workflow, and note where it stands.
+        """Advance a workflow and store its state.
 
-        Raises Unreachable. Whatever else goes wrong is tried again later, and at last the workflow has failed.
+        Raises Unreachable. After any other exception the workflow is tried again later; after several, it fails.
         """
         if self.faults.resting(workflow):
             return Outcome(soon=True)
@@ -130,22 +131,24 @@ class Engine:
                 return Outcome()
             if plan.state == State.CANCELLED and known.state == State.CANCELLING and look.undo():
                 return look.outcome
-        elif not course.final or not _is_reopened(known):  # one that was given up has no last states
+        elif not course.final or not _is_reopened(known):  # workflows that failed after repeated errors have none
             return look.outcome
         self._settle(course.workflow, plan, known, look)
         return look.outcome
 
     def _give_up(self, workflow: str, words: str) -> None:
-        """Let a workflow fail that cannot be looked at. Its jobs go on."""
+        """Mark a workflow as failed after repeated errors. Its jobs continue."""
         [stored] = self.store.workflows.read([workflow])
         if stored is None or stored.state in ENDED:
             return
-        error = f"{words}; its log says more. Its jobs go on. Next: cluster workflow retry {workflow}"
+        error = f"{words}; see the coordinator's log. The jobs continue. Next: cluster workflow retry {workflow}"
         fields: dict[str, str | bytes] = {"error": error, "waits": "", "final": workflows.packed({})}
         self.store.workflows.settle(stored, State.FAILED, self._ttl_seconds, **fields)
 
     def _settle(self, stored: StoredWorkflow, plan: Plan, known: Known, look: _Look) -> None:
-        """Note state and counts, where they are others than before. While steps change things, it has not ended."""
+        """Store the workflow's state and counts if they changed. A workflow does not end while its steps still change
+        it.
+        """
         state = plan.state
         if look.outcome.again and state in ENDED and known.state not in ENDED:
             return
@@ -167,12 +170,12 @@ class Engine:
 
 
 def _is_reopened(known: Known) -> bool:
-    """Return True for a failed workflow, none of whose jobs is gone: somebody may have tried one of them again."""
+    """Return True for a failed workflow that still has all its jobs, since a user may have retried one of them."""
     return known.state == State.FAILED and not any(job.gone for job in known.jobs.values())
 
 
 def read_known(store: workflows.Workflows, course: Course) -> Known:
-    """Return what is known of a workflow: the states that its jobs have now, of those that are gone the last one."""
+    """Return the stored data of a workflow, with the current states of its jobs and the last states of deleted jobs."""
     keys, ids = list(course.jobs), list(course.jobs.values())
     states = _states(store, ids)
     jobs = {
@@ -192,9 +195,9 @@ def read_known(store: workflows.Workflows, course: Course) -> Known:
 
 
 def _states(store: workflows.Workflows, ids: Sequence[str]) -> list[tuple[str | None, bool]]:
-    """Return the state of each job, None for one that is gone, and whether it comes back.
+    """Return the state of each job (None if it is deleted), and whether a skipped job will become blocked again.
 
-    It is about to be blocked where that goes on because of which it was skipped.
+    A skipped job becomes blocked again if the job that caused the skip continues.
     """
     rows = [
         [value.decode(errors="replace") if value else None for value in row]
@@ -207,14 +210,14 @@ def _states(store: workflows.Workflows, ids: Sequence[str]) -> list[tuple[str | 
 
 
 def _last(final: Mapping[str, str], key: str) -> str | None:
-    """Return the state of a job that is gone when its workflow ended; None: it is to be done anew."""
+    """Return the last state of a deleted job, or None if it must run again."""
     action, _, item = key.partition("/")
     state = final.get(action)
     return state if not item or state == "done" else None
 
 
 def record(row: Mapping[str, Any]) -> Record:
-    """Return a record as it is stored."""
+    """Parse a stored record."""
     return Record(
         state=row["state"],
         result=row.get("result"),
@@ -225,7 +228,7 @@ def record(row: Mapping[str, Any]) -> Record:
 
 
 class _Look:
-    """Steps of one look."""
+    """Executes the steps of one look at a workflow."""
 
     def __init__(self, engine: Engine, stored: StoredWorkflow, whole: Document, known: Known) -> None:
         self._engine = engine
@@ -239,11 +242,12 @@ class _Look:
         self._batch: list[tuple[Submit, JobRequest]] = []
         self._batch_bytes = 0
         self._stopped = False
-        #: Items of all foreach so far, and their bytes; None: not counted yet.
+        #: Number of foreach items in the workflow, and their size in bytes; None until they are counted.
         self._items: tuple[int, int] | None = None
         self._failures = 0
         self.outcome = Outcome()
-        #: Why the next job is not submitted, why the workflow cannot go on, and what stays of a cancelled one.
+        #: Reason why the next job waits, error that ends the workflow, and resources that a cancelled workflow could
+        #: not remove.
         self.waits = self.fault = self.left = ""
 
     @property
@@ -252,19 +256,19 @@ class _Look:
 
     @property
     def _during(self) -> tuple[str, int]:
-        """Attempt in which alone steps of this look are carried out: its leader may be stopped for a while."""
+        """Workflow and attempt. Redis rejects steps of an earlier attempt, which a suspended leader may still send."""
         return self._stored.id, self._known.attempt
 
-    # -- retries ----------------------------------------------------------------------------------------------------
+    # -- retries -------------------------------------------------------------------------------------------------------
 
     def retry(self, keys: frozenset[str]) -> None:
-        """Try the jobs of these actions again, each from where it stopped, as many as there is time for.
+        """Retry the jobs of these actions from their last progress, as many as time permits.
 
-        What cannot go on begins anew, with what comes after it.
+        An action whose job cannot continue starts again, together with the actions that depend on it.
         """
         self.outcome.again = True
         tried, refused = [], set[str]()
-        # Those before others come first: a job that comes after a cancelled one is not taken back.
+        # Retry jobs in topological order: a job that depends on a cancelled job cannot be retried before that job.
         order = {name: place for place, name in enumerate(self._whole.actions)}
         for key in sorted(keys, key=lambda key: (order.get(retries.action_of(key), -1), key)):
             if time.monotonic() > self._until:
@@ -279,7 +283,7 @@ class _Look:
             self.store.workflows.retried(*self._during, tried)
 
     def _can_go_on(self, key: str, refused: set[str]) -> bool:
-        """Try a job again; False where it cannot go on, or would not wait for one that begins anew."""
+        """Retry a job; return False if it cannot continue, or if an action that it depends on starts again."""
         job, action = self._known.jobs.get(key), self._whole.actions.get(retries.action_of(key))
         if action is None or job is None or job.state not in ("failed", "cancelled"):
             return True
@@ -289,15 +293,16 @@ class _Look:
         version = registry.definition(action.type).model_version
         how = self.store.jobs.retry(job.id, version, self._actor, hold=True, during=self._during)
         if how[0] in ("version", "skipped", "missing"):
-            log.info("a job of a workflow begins anew: %s", " ".join(how), extra={"job_id": job.id})
+            log.info("a job of a workflow starts again: %s", " ".join(how), extra={"job_id": job.id})
         return how[0] not in ("version", "skipped", "missing")
 
-    # -- a cancelled workflow ---------------------------------------------------------------------------------------
+    # -- cancelled workflows -------------------------------------------------------------------------------------------
 
     def undo(self) -> bool:
-        """End what actions began that outlives them, unless others use it; True where something was there.
+        """Undo the actions whose effects outlive them, unless others use the result; return True if the workflow
+        changed.
 
-        Such actions begin anew with a retry. May be repeated: a leader may die before it notes the end.
+        A retry runs these actions again. The method is idempotent, since a leader may die before it stores the result.
         """
         host = self._engine._host_of(self._maker, self._stored.id)
         ended, left = list[str](), list[str]()
@@ -306,7 +311,7 @@ class _Look:
                 try:
                     undone = host.undo(action.type, action.parameters)
                 except errors.ClusterError as error:
-                    undone = Undone(left=f"what {action.id} began stays: {error}")
+                    undone = Undone(left=f"cannot undo {action.id}: {error}")
                 ended += [action.id] if undone.ended else []
                 left += [undone.left] if undone.left else []
         self.left = "; ".join(dict.fromkeys(left))
@@ -314,10 +319,10 @@ class _Look:
         self.outcome.again |= bool(done) and self.store.workflows.forget(*self._during, done)
         return self.outcome.again
 
-    # -- steps ------------------------------------------------------------------------------------------------------
+    # -- steps ---------------------------------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan) -> None:
-        """Carry out the steps of a plan, as many as there is time for."""
+        """Execute the steps of a plan, as many as time permits."""
         try:
             for step in plan.steps:
                 if self._stopped:
@@ -331,7 +336,7 @@ class _Look:
             self._wait(connection.reason(error))
 
     def _attempt(self, step: Step) -> None:
-        """Carry a step out, unless a fault befell it a moment ago; what goes wrong with one keeps no other."""
+        """Execute a step unless it failed a moment ago. An exception of one step does not stop the other steps."""
         if fault := self._engine.faults.resting(self._stored.id, key_of(step)):
             self.waits, self.outcome.soon = self.waits or fault.words, True
             return
@@ -362,14 +367,14 @@ class _Look:
         self.waits, self._stopped, self.outcome.soon = why[:_MAX_ERROR], True, True
 
     def _note_fault(self, step: Step, error: Exception) -> None:
-        """Note a fault of the coordinator: the step is tried again later, and at last its action has failed."""
+        """Record an internal error of a step. The step is retried later; after several errors, its action fails."""
         fault = self._engine.faults.note(error, self._stored.id, key_of(step))
         if not fault.is_given_up:
             self.waits, self.outcome.soon = self.waits or fault.words, True
         elif isinstance(step, Cancel):
             self.fault = fault.words
         else:
-            words = f"{fault.words}; its log says more. Next: cluster workflow retry {self._stored.id}"
+            words = f"{fault.words}; see the coordinator's log. Next: cluster workflow retry {self._stored.id}"
             self._fail(key_of(step), words)
 
     def _add(self, step: Submit) -> None:
@@ -384,7 +389,7 @@ class _Look:
                 parameters = filling.fill_parameters(action.type, parameters, lambda _: None)
             size = references.size_of(parameters)
             if size > MAX_BODY:
-                raise Unfilled(f"its parameters have {size} bytes as JSON; at most {MAX_BODY}")
+                raise Unfilled(f"its parameters have {size} bytes as JSON; the maximum is {MAX_BODY}")
         except Unfilled as error:
             self._fail(step.key, str(error))
             return
@@ -417,7 +422,7 @@ class _Look:
             if len(batch) == 1:
                 self._note_fault(batch[0][0], error)
                 return
-            for one in batch:  # whichever it was, the others go on
+            for one in batch:  # submit one by one, so that only the faulty job fails
                 self._batch = [one]
                 self._send()
             return
@@ -429,13 +434,13 @@ class _Look:
                 self.outcome.again = True
 
     def _note_refusal(self, step: Submit, error: errors.ClusterError) -> None:
-        """Note why a job was not submitted: for good, or until there is room."""
+        """Handle the rejection of a job: wait if the reason is temporary, otherwise fail its action."""
         if isinstance(error, errors.OverLimit | errors.Unavailable | errors.StoreFull):
             self._wait(error.detail)
         elif isinstance(error, errors.Conflict) and error.field == "workflow":
-            self._stopped = self.outcome.again = True  # it was cancelled
+            self._stopped = self.outcome.again = True  # the workflow was cancelled
         elif isinstance(error, errors.Conflict) and (error.field or "").startswith("after"):
-            self.outcome.soon = True  # one before it in this batch was refused
+            self.outcome.soon = True  # a job of this batch that the job depends on was rejected
         else:
             self._fail(step.key, error.detail)
 
@@ -450,23 +455,25 @@ class _Look:
         self._note(action.id, {"state": "expanded", "items": items})
 
     def _check_items(self, foreach: Any, items: Any) -> None:
-        """Count items among those of the whole workflow. Unfilled for too many, and for what is no list."""
+        """Count the items toward the workflow's limits. Raises Unfilled if there are too many or if they are not a
+        list.
+        """
         others, bytes_of_others = self._items or self._count_items()
         most = MAX_ACTIONS - len(self._whole.actions) - others
         if not isinstance(items, list) or len(items) > most:
             what = f"a list of {len(items)}" if isinstance(items, list) else f"a {type(items).__name__}"
             beside = f"and {others} other items " if others else ""
-            advice = ": divide the workflow, or let each job do several" if isinstance(items, list) else ""
+            advice = ": divide the workflow, or let each job process several items" if isinstance(items, list) else ""
             raise Unfilled(
-                f"{short(foreach)} must be a list of at most {most} items, with all actions {beside}{MAX_ACTIONS}; got "
-                f"{what}{advice}"
+                f"{short(foreach)} must be a list of at most {most} items (with all actions {beside}{MAX_ACTIONS}); "
+                f"got {what}{advice}"
             )
         size = references.size_of(items)
         if size + bytes_of_others > MAX_ITEMS:
-            beside = f" and those of others in this workflow {bytes_of_others}" if bytes_of_others else ""
+            beside = f" and the other items of this workflow {bytes_of_others}" if bytes_of_others else ""
             raise Unfilled(
-                f"the items have {size} bytes as JSON{beside}; all may have {MAX_ITEMS}: let items be short, such as "
-                "names, and jobs read the rest from an artifact, or divide the workflow"
+                f"the items have {size} bytes as JSON{beside}; the maximum for all items is {MAX_ITEMS}: "
+                "use short items, such as names, and let jobs read the rest from an artifact, or divide the workflow"
             )
         self._items = others + len(items), bytes_of_others + size
 
@@ -479,7 +486,7 @@ class _Look:
         of = TYPES.get(action.type)
         host = self._engine._host_of(self._maker, self._stored.id)
         if of is None or of.run is None:
-            self._fail(action.id, f"{action.type} needs another version of the cluster")
+            self._fail(action.id, f"action type {action.type} does not exist in this version of the coordinator")
             return
         try:
             filled = references.fill_references(
@@ -496,12 +503,12 @@ class _Look:
                 self._fail(action.id, str(error))
             return
         if (size := len(json.dumps(given))) > _MAX_RESULT:
-            self._fail(action.id, f"it gave {size} bytes as JSON; at most {_MAX_RESULT}")
+            self._fail(action.id, f"its result has {size} bytes as JSON; the maximum is {_MAX_RESULT}")
             return
         self._note(action.id, {"state": "done", "result": given, "ended": self._now()})
 
     def _fail(self, key: str, error: str) -> None:
-        # Each is read with the workflow: thousands of items may fail for the same reason.
+        # Errors are read with the workflow, and thousands of items may fail for the same reason.
         self._failures += 1
         most = _MAX_ERROR if len(self._known.records) + self._failures <= MANY else _SHORT_ERROR
         self._note(key, {"state": "failed", "error": error[:most], "ended": self._now()})
@@ -515,7 +522,7 @@ class _Look:
 
 
 def count_items(known: Known, action: str) -> tuple[int, int]:
-    """Return how many items of a foreach have ended, and how many there are."""
+    """Return the number of finished items of a foreach, and their total number."""
     record = known.records.get(action)
     total = len(record.items) if record else 0
     keys = [item_key(action, index) for index in range(total)]

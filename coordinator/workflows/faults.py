@@ -1,4 +1,4 @@
-"""Faults of the coordinator itself: what goes wrong unexpectedly is tried again, later each time, and then given up."""
+"""Internal errors of the coordinator. A failed step is retried with increasing delays and then given up."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
 
-#: Tries of one thing, and seconds between the first two; each wait is twice the one before: about a minute in all.
+#: Number of attempts, and seconds before the second one. Each delay doubles, so all attempts take about a minute.
 TRIES, WAIT_SECONDS = 7, 1.0
-#: Seconds after which a fault that did not come back is forgotten.
+#: Seconds after which an error that did not recur is forgotten.
 KEPT_SECONDS = 600.0
 _MAX_WORDS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Fault of one thing so far."""
+    """Repeated internal error of one workflow or step."""
 
     tries: int
     words: str
-    #: By the clock: it rests until then.
+    #: Time, by the clock of Faults, of the next attempt.
     until: float
 
     @property
     def is_given_up(self) -> bool:
-        """True when it is tried no more."""
+        """Return True if there are no further attempts."""
         return self.tries >= TRIES
 
 
 class Faults:
-    """Faults by the workflow, and the step of it, that they befell. One thread's."""
+    """Internal errors by workflow and step. For use by one thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.by_name: dict[tuple[str, str], Fault] = {}
 
     def resting(self, workflow: str, step: str = "") -> Fault | None:
-        """Return the fault because of which this is not tried now; None: try it."""
+        """Return the error whose delay has not passed yet, or None if the step can be tried."""
         fault = self.by_name.get((workflow, step))
         return fault if fault and self._clock() < fault.until else None
 
     def note(self, error: Exception, workflow: str, step: str = "") -> Fault:
-        """Count a fault. It is logged with its traceback once, and when it is given up."""
+        """Record an error. The first occurrence and the final one are logged."""
         before, now = self.by_name.get((workflow, step)), self._clock()
         tries = before.tries + 1 if before else 1
-        words = f"a fault of the coordinator ({type(error).__name__}: {error})"[:_MAX_WORDS]
+        words = f"an internal error of the coordinator ({type(error).__name__}: {error})"[:_MAX_WORDS]
         known = {"workflow": workflow, "action": step}
         if before is None:
-            log.error("a workflow met a fault of the coordinator; it is tried again", exc_info=error, extra=known)
+            log.error("an internal error interrupted a workflow; trying again", exc_info=error, extra=known)
         fault = Fault(tries=tries, words=words, until=now + WAIT_SECONDS * 2 ** (tries - 1))
         if fault.is_given_up:
-            log.error("a workflow met %s %d times; given up", words, tries, extra=known)
+            log.error("giving up on a workflow: %s occurred %d times", words, tries, extra=known)
             self.forget(workflow, step)
         else:
             self.by_name[workflow, step] = fault
@@ -61,7 +61,7 @@ class Faults:
         return fault
 
     def forget(self, workflow: str, step: str = "") -> None:
-        """Begin anew: it went well."""
+        """Forget the errors of a step after a success."""
         self.by_name.pop((workflow, step), None)
 
     def _drop_old(self, now: float) -> None:

@@ -1,7 +1,7 @@
-"""Planning of workflows: what is to be done next, of what is known. Pure: no clock, no store.
+"""Plan the next steps of a workflow from its stored state. Functions here are pure: they use no clock and no store.
 
-Whatever dies between a plan and its steps, the next plan begins from what is stored: an action that has a job is
-submitted no second time, and ids of jobs follow from workflow, action and attempt alone.
+A plan is safe to repeat after a crash. An action that has a job is not submitted again, and job IDs depend only on
+workflow, action and attempt.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from coordinator.workflows.documents.action_types import APPROVE, TYPES
 from coordinator.workflows.documents.document import Action, Document
 from threads_protocol.states import TERMINAL
 
-#: Jobs after which one job may come.
+#: Maximum number of jobs that one job can depend on.
 MAX_PARENTS = 1000
 
 
@@ -23,23 +23,23 @@ class State(StrEnum):
     """State of a workflow."""
 
     RUNNING = "running"
-    #: Nothing runs, and a person must approve something.
+    #: No job is running, and an action needs a person's approval.
     WAITING = "waiting"
     DONE = "done"
     FAILED = "failed"
-    #: Its jobs are being cancelled.
+    #: The workflow's jobs are being cancelled.
     CANCELLING = "cancelling"
     CANCELLED = "cancelled"
 
 
-#: States in which the leader does nothing more, until somebody retries.
+#: States in which the leader does nothing until a user retries the workflow.
 ENDED = frozenset({State.DONE, State.FAILED, State.CANCELLED})
-#: States of actions besides those of jobs: it waits for others, or for a person.
+#: States of actions in addition to the job states: waiting for other actions, or for a person's approval.
 WAITING, APPROVAL = "waiting", "approval"
 _GONE = "its job was deleted"
-#: States of actions that ended otherwise than well.
+#: States of actions that ended without success.
 BAD = frozenset({"failed", "cancelled", "skipped"})
-#: Those of a foreach's jobs that tell the state of all, the first that is among them.
+#: Order of precedence of job states: the first state that a job of a foreach has is the state of its action.
 _FIRST = (
     "running",
     "finishing",
@@ -58,48 +58,48 @@ class JobSeen(NamedTuple):
     """Job of an action."""
 
     id: str
-    #: Of one that is gone the last that was noted, None where none was.
+    #: Current state; of a deleted job the last stored state, or None if no state was stored.
     state: str | None
     gone: bool = False
-    #: It is skipped, and about to be blocked: that because of which it was goes on.
+    #: Whether the job is skipped but will become blocked again, because the job that caused the skip continues.
     returns: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """Stored outcome of an action that is no job: it was carried out, refused, or expanded into items."""
+    """Stored outcome of an action that is not a job: its result, its error, or its foreach items."""
 
-    #: done, failed, or expanded.
+    #: One of done, failed and expanded.
     state: str
     result: Any = None
     error: str = ""
-    #: Of a foreach.
+    #: Items of a foreach.
     items: tuple[Any, ...] = ()
-    #: Milliseconds since 1970.
+    #: Time of completion in milliseconds since 1970.
     ended: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """Everything that is stored of a workflow at one moment."""
+    """Stored data of a workflow at one point in time."""
 
     workflow: str
     state: State
-    #: 1, and one more for each retry.
+    #: Number of the attempt, starting at 1. Each retry increases it.
     attempt: int
-    #: By action; of a foreach by ACTION/NUMBER.
+    #: Jobs by action ID, or by ACTION/INDEX for items of a foreach.
     jobs: Mapping[str, JobSeen]
     records: Mapping[str, Record]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Submit:
-    """Submit the job of an action, or of one item of a foreach."""
+    """Step that submits the job of an action, or of one item of a foreach."""
 
     key: str
     job_id: str
     action: Action
-    #: Jobs after which it comes.
+    #: Jobs that this job depends on.
     after: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
     item: Any = None
@@ -108,21 +108,21 @@ class Submit:
 
 @dataclass(frozen=True, kw_only=True)
 class Expand:
-    """Store the items of a foreach."""
+    """Step that stores the items of a foreach."""
 
     action: Action
 
 
 @dataclass(frozen=True, kw_only=True)
 class CarryOut:
-    """Carry an action out that is no job."""
+    """Step that executes an action that is not a job."""
 
     action: Action
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cancel:
-    """Cancel a job."""
+    """Step that cancels a job."""
 
     job_id: str
 
@@ -131,7 +131,7 @@ Step: TypeAlias = Submit | Expand | CarryOut | Cancel
 
 
 def key_of(step: Step) -> str:
-    """Return the key of the action, item or job that a step is about."""
+    """Return the key of the action, foreach item or job that a step affects."""
     if isinstance(step, Submit):
         return step.key
     return step.job_id if isinstance(step, Cancel) else step.action.id
@@ -139,24 +139,24 @@ def key_of(step: Step) -> str:
 
 @dataclass(kw_only=True)
 class Plan:
-    """States of all actions, and what is to be done."""
+    """States of all actions, and the steps to execute next."""
 
     states: dict[str, str] = field(default_factory=dict)
-    #: Of skipped actions: the one that failed or was cancelled.
+    #: For each skipped action, the failed or cancelled action that caused the skip.
     roots: dict[str, str] = field(default_factory=dict)
-    #: In an order in which each comes after those that it needs.
+    #: Steps in topological order.
     steps: list[Step] = field(default_factory=list)
-    #: State that the workflow has now.
+    #: Current state of the workflow.
     state: State = State.RUNNING
 
 
 def job_id(workflow: str, action: str, attempt: int) -> str:
-    """Return the id of an action's job."""
+    """Return the job ID of an action."""
     return f"w-{workflow}-{action}-{attempt}"
 
 
 def item_job_id(workflow: str, action: str, attempt: int, index: int) -> str:
-    """Return the id of the job of one item of a foreach."""
+    """Return the job ID of one item of a foreach."""
     return f"f-{workflow}-{index}-{action}-{attempt}"
 
 
@@ -166,7 +166,7 @@ def item_key(action: str, index: int) -> str:
 
 
 def plan(document: Document, known: Known) -> Plan:
-    """Return what is to be done next in a workflow whose actions are in the order of their dependencies."""
+    """Plan the next steps of a workflow whose actions are in topological order."""
     planner = _Planner(document, known)
     for action in document.actions.values():
         planner.look_at(action)
@@ -179,15 +179,15 @@ class _Planner:
         self._known = known
         self._acts = known.state in (State.RUNNING, State.WAITING)
         self._plan = Plan()
-        #: Jobs that there are, and those that are submitted now.
+        #: IDs of existing jobs, and of jobs that this plan submits.
         self._ids: dict[str, str] = {key: job.id for key, job in known.jobs.items()}
 
     def look_at(self, action: Action) -> None:
-        """Find the state of an action, and plan its step."""
+        """Determine the state of an action and plan its step."""
         self._plan.states[action.id] = self._state(action)
 
     def conclude(self) -> Plan:
-        """Return the plan with the workflow's state."""
+        """Return the plan with the state of the workflow."""
         plan, known = self._plan, self._known
         if known.state == State.CANCELLING:
             jobs = known.jobs.values()
@@ -198,7 +198,7 @@ class _Planner:
 
     def _conclusion(self) -> State:
         states = set(self._plan.states.values())
-        # A job of a foreach may go on after the state of all is told by another.
+        # A foreach can have the state of one job while another of its jobs continues.
         if {job.state for job in self._known.jobs.values()} <= {*TERMINAL, None} and states <= TERMINAL:
             if self._plan.steps and self._acts:
                 return State.RUNNING
@@ -206,7 +206,7 @@ class _Planner:
                 return State.CANCELLED
             if "failed" not in states and "cancelled" in states:
                 return State.CANCELLED
-            # What is skipped beside nothing that failed came after a job that was deleted, and submitted anew.
+            # Actions that are skipped without a failed one depended on a job that was deleted and submitted again.
             return State.FAILED if states & {"failed", "skipped"} else State.DONE
         if self._known.state == State.CANCELLING:
             return State.CANCELLING
@@ -219,7 +219,7 @@ class _Planner:
         return self._state_of(action.id) or self._next(action)
 
     def _state_of(self, key: str) -> str | None:
-        """Return the state of what has a job or a record; None where nothing has begun."""
+        """Return the state of a job or record, or None if neither exists."""
         if job := self._known.jobs.get(key):
             return job.state or "failed"
         record = self._known.records.get(key)
@@ -243,7 +243,7 @@ class _Planner:
         return next((state for state in _FIRST if state in present), "done")
 
     def _next(self, action: Action) -> str:
-        """Return the state of an action with which nothing has begun, and plan its step where its time has come."""
+        """Return the state of an action that has not started, and plan its step if the action is ready."""
         states = self._plan.states
         if bad := next((name for name in action.dependencies if states[name] in BAD), None):
             self._plan.roots[action.id] = self._plan.roots.get(bad, bad)
@@ -267,9 +267,9 @@ class _Planner:
         return WAITING
 
     def _next_of_job(self, action: Action) -> str:
-        """Submit an action whose parameters are known as soon as those before it have jobs: Redis releases it."""
+        """Submit a job whose parameters are known once its dependencies have jobs. Redis starts the job after them."""
         after, after_any = list(self._open(action.dependencies)), list(self._open(action.after_any))
-        # Redis takes what is skipped for something that has ended.
+        # Wait, because Redis treats a skipped job as ended.
         if any((job := self._known.jobs.get(name)) and job.returns for name in action.after_any):
             return WAITING
         if None not in after and None not in after_any and len({*after, *after_any}) <= MAX_PARENTS:
@@ -277,7 +277,7 @@ class _Planner:
         return WAITING
 
     def _open(self, names: tuple[str, ...]) -> Iterator[str | None]:
-        """Yield the jobs of those that have not ended; None for one that has no job yet."""
+        """Yield the job IDs of actions that have not ended, or None for an action without a job."""
         for name in names:
             if self._plan.states[name] not in TERMINAL:
                 yield self._ids.get(name)
@@ -298,7 +298,7 @@ class _Planner:
 
 
 def error_of(action: str, plan: Plan, known: Known) -> str:
-    """Return why an action that has no job failed or was skipped; empty for every other."""
+    """Return why an action without a job failed or was skipped; return an empty string for other actions."""
     job, record = known.jobs.get(action), known.records.get(action)
     if plan.states[action] == "skipped" and job is None:
         root = plan.roots[action]

@@ -1,4 +1,7 @@
-"""Models, data and services of a tenant, for the steps of a workflow. Each call may be repeated."""
+"""Execute workflow steps that use a tenant's models, data and services.
+
+Each method is idempotent, so a new leader can repeat a call.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ from engines import registry
 from jobs import errors
 
 Given: TypeAlias = Mapping[str, Any]
-#: Devices at which models and data may lie.
+#: Devices that can store models and data.
 _PLACES = ("disk", "dram", "gpu")
-#: Secrets that a download is given where its tenant has them, by the scheme of its source.
+#: Secrets passed to a download if the tenant has them, by URL scheme.
 _SECRETS = {
     "hf": ("HF_TOKEN", "HF_ENDPOINT"),
     "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL"),
@@ -29,7 +32,7 @@ _SECRETS = {
 
 
 class PoolHost(ArtifactHost):
-    """Carries out steps for the maker of one workflow."""
+    """Executes model, data and service steps with the permissions of the workflow's owner."""
 
     def __init__(self, cluster: Cluster, maker: Maker, workflow: str = "") -> None:
         super().__init__(cluster.artifacts, maker.principal.actor)
@@ -56,11 +59,11 @@ class PoolHost(ArtifactHost):
         }
 
     def step(self, action_type: str, parameters: Given) -> Given:
-        """Carry out a step of an action about models or data, and return what it gives."""
+        """Execute one step of a model or data action and return its result fields."""
         return self._steps[action_type](parameters)
 
     def undo(self, action_type: str, parameters: Given) -> Undone:
-        """End what a step began for this workflow, unless others use it."""
+        """Stop the service, or delete the files, that a step of this workflow started, unless others use them."""
         if action_type == "model.batch":
             there = self._artifacts.named(self._tenant, parameters["name"]) is not None
             self._clear(parameters)
@@ -72,21 +75,24 @@ class PoolHost(ArtifactHost):
             return Undone()
         name = placed.name_of(parameters["model_name"], place)
         ended, why = placed.withdraw(self._cluster, name, self._workflow, self._actor)
-        return Undone(ended=ended, left=f"service {name} stays, {why}: cluster service delete {name}" if why else "")
+        return Undone(
+            ended=ended,
+            left=f"service {name} remains, {why}: cluster service delete {name}" if why else "",
+        )
 
     @property
     def _tenant(self) -> str:
         return self._maker.tenant
 
-    # -- models -----------------------------------------------------------------------------------------------------
+    # -- models --------------------------------------------------------------------------------------------------------
 
     def _source(self, given: Given) -> Given:
-        """Return where a model comes from: as the action says, or as it was registered."""
+        """Return the source of a model: the action's source, or otherwise the registered one."""
         name = given["model_name"]
         known = self._models.maybe(self._tenant, name)
         source = given.get("source") or (known.source if known else "")
         if not source:
-            detail = f"no source of {name} is known; give it, or: cluster model register {name} --source URL"
+            detail = f"model {name} has no source; set it, or run: cluster model register {name} --source URL"
             raise errors.Conflict(detail, field="source")
         return self._with_secrets(source, given)
 
@@ -98,20 +104,20 @@ class PoolHost(ArtifactHost):
         return {"source": source, "sha256": given.get("sha256") or "-", "secrets": secrets}
 
     def _keep(self, given: Given) -> Given:
-        """Let the model's name point to what was downloaded."""
+        """Point the model's name to the downloaded artifact."""
         name, source = given["model_name"], given["source"]
         row = self._models.keep(self._tenant, name, given["artifact"], given["folder"], self._actor, source=source)
         return {"artifact": row.id}
 
     def _at(self, given: Given) -> Given:
-        """Return the artifact of a model that lies at a place. Conflict where it lies elsewhere."""
+        """Return the artifact of a model. Raises Conflict if the model is not at the source location."""
         return {"artifact": self._model_at(given).artifact.id}
 
     def _model_at(self, given: Given) -> Model:
         model, place = self._models.find(self._tenant, given["model_name"]), given["source_device"]
         there = [*(("disk",) if model.weights else ()), *model.places]
         if place not in there:
-            lies = f"it lies at {', '.join(there)}" if there else "it was registered, and is nowhere: download it"
+            lies = f"its locations are {', '.join(there)}" if there else "it was not downloaded yet"
             raise errors.Conflict(f"{model.name} is not at {place}; {lies}", field="source_device")
         return model
 
@@ -123,13 +129,15 @@ class PoolHost(ArtifactHost):
         return {}
 
     def _note_placed(self, given: Given) -> Given:
-        """Note where a model lies now."""
+        """Record the model's new location."""
         place = _parse_location(given["target_device"])
         self._hold(given["artifact"], place)
         return {"model_name": given["model_name"], "artifact": given["artifact"], "place": str(place)}
 
     def _note_moved(self, given: Given) -> Given:
-        """Note where a model lies now; on a GPU, once a replica that nobody can ask yet has it there."""
+        """Record the model's new location. On a GPU, first start a replica that receives no requests, and wait until it
+        is ready.
+        """
         place = _parse_location(given["target_device"])
         if place.kind != "gpu":
             return self._note_placed(given)
@@ -143,28 +151,28 @@ class PoolHost(ArtifactHost):
         return self._models.find(self._tenant, given["model_name"])
 
     def _hold(self, artifact: str, place: Location) -> None:
-        """Note that an artifact lies at a place, which keeps it."""
+        """Record that a location holds an artifact, which prevents its garbage collection."""
         if not place.is_store and not self._artifacts.hold(self._tenant, artifact, locations.holder_name(place)):
-            raise errors.Conflict(f"artifact {artifact[:12]} was deleted meanwhile", field="artifact")
+            raise errors.Conflict(f"artifact {artifact[:12]} was deleted in the meantime", field="artifact")
 
-    # -- services ---------------------------------------------------------------------------------------------------
+    # -- services ------------------------------------------------------------------------------------------------------
 
     def _serve(self, given: Given) -> Given:
-        """Serve a model, and return how it is asked once a replica is ready. Unavailable until then."""
+        """Serve a model and return its service ID and URL. Raises Unavailable until a replica is ready."""
         place = locations.parse(given["device"], locations.COMPUTE_DEVICES, any_host=True)
         name = placed.serve(self._cluster, self._find(given), place, self._maker.principal, workflow=self._workflow)
         placed.ready(self._cluster, self._tenant, name)
         return {"service_id": name, "url": openai.PREFIX}
 
     def _batch(self, given: Given) -> Given:
-        """Put model, prompts and program into one artifact, under a name that it has until they have run."""
+        """Combine model, prompts and program in a named artifact, which exists until the program has run."""
         model = self._find(given)
         files = additions.model_of(self._cluster, model.artifact.id, model.name, self._maker.principal)
         engine = registry.select_engine(files, 0)
         make = registry.batching(engine)
         if make is None:
             raise errors.Conflict(
-                f"the engine {engine} answers no batches; serve the model instead", field="model_name"
+                f"engine {engine} does not support batches; serve the model instead", field="model_name"
             )
         how = {"max_tokens": given.get("max_tokens") or 200, "temperature": float(given.get("temperature", 0.2))}
         batch = make(files, **how)
@@ -180,23 +188,23 @@ class PoolHost(ArtifactHost):
         return {"artifact": row.id, "command": ["python3", "batch.py", *batch.arguments], "python": python}
 
     def _clear(self, given: Given) -> Given:
-        """Let a batch that has run lose its name; its job keeps what it needs."""
+        """Delete the name of a finished batch. The artifact stays while its job needs it."""
         with contextlib.suppress(errors.NotFound):
             self._trees.delete(self._tenant, given["name"], self._actor, beside_jobs=True)
         return {}
 
     def _note_inferred(self, given: Given) -> Given:
-        """Note where the answers of a batch lie."""
+        """Record the location of a batch's answers."""
         self._hold(given["artifact"], _parse_location(given["output_device"]))
         return {"output": given["chunk_id"], "artifact": given["artifact"], "place": given["output_device"]}
 
-    # -- data -------------------------------------------------------------------------------------------------------
+    # -- data ----------------------------------------------------------------------------------------------------------
 
     def _data_source(self, given: Given) -> Given:
         return self._with_secrets(given["source"], given)
 
     def _data_keep(self, given: Given) -> Given:
-        """Let a chunk's id point to what a program left."""
+        """Point a chunk's ID to the output of a program."""
         row = self._models.keep_folder(self._tenant, given["chunk_id"], given["artifact"], given["folder"], self._actor)
         return {"artifact": row.id}
 
@@ -204,16 +212,16 @@ class PoolHost(ArtifactHost):
         row = self._trees.find(self._tenant, given["data_id"])
         chunk = next((name for name in row.names if name.startswith(CHUNK)), "")
         if not chunk:
-            raise errors.NotFound(f"{given['data_id']} is no chunk of data", field="data_id")
+            raise errors.NotFound(f"{given['data_id']} is not a chunk of data", field="data_id")
         return {"chunk_id": chunk, "artifact": row.id}
 
     def _note_created(self, given: Given) -> Given:
-        """Note where a chunk lies."""
+        """Record the location of a chunk."""
         self._hold(given["artifact"], _parse_location(given["target_device"]))
         return {"chunk_id": given["chunk_id"], "artifact": given["artifact"], "place": given["target_device"]}
 
     def _note_transferred(self, given: Given) -> Given:
-        """Note where a chunk lies now, and nowhere else but in the cluster's store."""
+        """Record the chunk's new location, and remove its other locations except the cluster's store."""
         place = _parse_location(given["target_device"])
         self._hold(given["artifact"], place)
         [row] = self._artifacts.read(self._tenant, [given["artifact"]])

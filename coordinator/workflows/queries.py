@@ -1,4 +1,4 @@
-"""Workflows as serializers. Reads only."""
+"""Read workflows from the store and serialize them. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from jobs.store.services import Services
 from jobs.store.workflows import Course, StoredWorkflow, Workflows
 from threads_protocol.answers import workflows as answers
 
-#: States of an action whose job does not run yet; actions of a workflow whose jobs are asked why.
+#: States of an action whose job is not running, and maximum number of jobs per response whose waiting reason is read.
 _HELD = frozenset({"queued", "blocked"})
 _EXPLAINED = 20
-#: Notes of one answer.
+#: Maximum number of notes in one response.
 _NOTES = 20
 
 
 class WorkflowQueries:
-    """Workflows and their actions."""
+    """Reads workflows and their actions."""
 
     def __init__(self, store: Workflows, services: Services, documents: Documents, jobs: JobQueries) -> None:
         self._store = store
@@ -36,38 +36,38 @@ class WorkflowQueries:
         self._jobs = jobs
 
     def one(self, workflow: str, tenant: str | None) -> StoredWorkflow:
-        """Return a workflow; NotFound for another tenant's, too. None as tenant: of any."""
+        """Return a workflow of a tenant, or of any tenant if `tenant` is None. Raises NotFound."""
         [stored] = self._store.read([workflow])
         if stored is None or tenant not in (None, stored.tenant):
             raise errors.missing("workflow", workflow, "workflow_id")
         return stored
 
     def row(self, workflow: str, tenant: str | None) -> answers.Workflow:
-        """Return a workflow without its actions. Errors as `one`."""
+        """Return a workflow without its actions. Raises NotFound."""
         return serializers.serialize_workflow(self.one(workflow, tenant))
 
     def page(self, tenant: str | None, cursor: str | None, limit: int) -> answers.Workflows:
-        """Return at most `limit` workflows, newest first, of one tenant or of all."""
+        """Return up to `limit` workflows of one tenant or of all tenants, newest first."""
         created, _, name = (cursor or "").partition("-")
         found = self._store.page(tenant, (int(created), name) if cursor else None, limit)
         shown = [serializers.serialize_workflow(one) for one in self._store.read([each for _, each in found]) if one]
         return {"workflows": shown, "cursor": f"{found[-1][0]}-{found[-1][1]}" if len(found) == limit else None}
 
     def planned(self, workflow: str, tenant: str | None) -> tuple[Document, Known, Plan, Course]:
-        """Return a workflow, and where its actions stand now. Errors as `one`."""
+        """Return a workflow and the current states of its actions. Raises NotFound."""
         self.one(workflow, tenant)
         course = self._store.course(workflow)
         whole = self._documents.get(course.workflow) if course else None
         if course is None or whole is None:
-            raise errors.NotFound(f"workflow {workflow} is gone", field="workflow_id")
+            raise errors.NotFound(f"workflow {workflow} was deleted", field="workflow_id")
         known = engine.read_known(self._store, course)
         plan = planning.plan(whole, known)
         if known.state in ENDED and any(job.gone for job in known.jobs.values()):
-            plan.states |= course.final  # jobs of it have expired
+            plan.states |= course.final  # some of its jobs have expired
         return whole, known, plan, course
 
     def retry(self, workflow: str, tenant: str | None) -> tuple[Known, Retry, list[str]]:
-        """Return how a workflow goes on that has ended, and notes on what begins anew. Errors as `one`."""
+        """Return the plan to retry an ended workflow, and notes on the actions that start again. Raises NotFound."""
         whole, known, _, _ = self.planned(workflow, tenant)
         if known.state not in ENDED:
             return known, Retry([], []), []
@@ -76,7 +76,7 @@ class WorkflowQueries:
         return known, retry, _notes(whole, known, retry, outdated)
 
     def _find_outdated(self, whole: Document, known: Known) -> dict[str, str]:
-        """Return, of the jobs that would go on, those whose kind has another version now, each with its own."""
+        """Return the versions of jobs that cannot continue because their kind now has another version, by key."""
         bad = {key: job.id for key, job in known.jobs.items() if job.state in ("failed", "cancelled") and not job.gone}
         stored = self._store.job_fields(list(bad.values()), ("version",)) if bad else []
         versions = {key: version.decode() for key, (version,) in zip(bad, stored, strict=True) if version}
@@ -87,7 +87,7 @@ class WorkflowQueries:
         }
 
     def course(self, workflow: str, tenant: str | None) -> answers.Course:
-        """Return a workflow with its actions. Errors as `one`."""
+        """Return a workflow with its actions. Raises NotFound."""
         whole, known, plan, course = self.planned(workflow, tenant)
         own = {key: job.id for key, job in known.jobs.items() if "/" not in key}
         fields = dict(zip(own, self._store.job_fields(list(own.values()), JOB_FIELDS), strict=True)) if own else {}
@@ -97,13 +97,13 @@ class WorkflowQueries:
         return {**serializers.serialize_workflow(course.workflow), "actions": actions, "services": services}
 
     def _list_services(self, whole: Document, stored: StoredWorkflow) -> list[str]:
-        """Return the services that a workflow began, and that are there."""
+        """Return the existing services that the workflow started."""
         if not any(action.type in SERVING for action in whole.actions.values()):
             return []
         return placed.begun_by(self._services, stored.tenant, stored.id)
 
     def action(self, workflow: str, name: str, tenant: str | None) -> answers.ActionDetail:
-        """Return one action with its parameters. NotFound; errors as `one`."""
+        """Return one action with its parameters. Raises NotFound."""
         whole, known, plan, _ = self.planned(workflow, tenant)
         action = whole.actions.get(name)
         if action is None:
@@ -121,22 +121,22 @@ class WorkflowQueries:
         }
 
     def _explain(self, actions: Sequence[answers.Action]) -> None:
-        """Add to the first of these that wait why their jobs do not run."""
+        """Set the waiting reason of the first _EXPLAINED actions whose jobs wait."""
         held = {row["job_id"]: row for row in actions if row["job_id"] and row["state"] in _HELD}
         for job in self._jobs.by_ids([job for job in held if job][:_EXPLAINED]):
             held[job["job_id"]]["waiting_because"] = job["waiting_because"]
 
 
 def _notes(whole: Document, known: Known, retry: Retry, outdated: Mapping[str, str]) -> list[str]:
-    """Return why jobs that there are, or were, do not go on."""
+    """Return the reasons why existing or deleted jobs do not continue."""
     lost = [key for key in retry.restarted if key in known.jobs and known.jobs[key].state != "skipped"]
-    notes = [f"{key} begins anew: {_why(whole, known, key, outdated)}" for key in lost[:_NOTES]]
-    return [*notes[:-1], f"and {len(lost) - _NOTES + 1} more begin anew"] if len(lost) > _NOTES else notes
+    notes = [f"{key} starts again: {_why(whole, known, key, outdated)}" for key in lost[:_NOTES]]
+    return [*notes[:-1], f"and {len(lost) - _NOTES + 1} more start again"] if len(lost) > _NOTES else notes
 
 
 def _why(whole: Document, known: Known, key: str, outdated: Mapping[str, str]) -> str:
     if key in outdated:
         kind = whole.actions[retries.action_of(key)].type
         now = registry.definition(kind).model_version
-        return f"its job was computed by version {outdated[key]} of {kind}, which is version {now} now"
-    return "its job was deleted" if known.jobs[key].gone else "it waits for what is carried out again"
+        return f"its job was computed by version {outdated[key]} of {kind}, whose current version is {now}"
+    return "its job was deleted" if known.jobs[key].gone else "it depends on actions that start again"

@@ -1,4 +1,4 @@
-"""Results of actions as references see them: what their jobs gave, what the cluster's own actions gave."""
+"""Results of actions, as references read them: results of jobs, and of actions that the coordinator ran itself."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from jobs.kinds import program_arguments, registry
 from jobs.store.server.connection import Unreadable
 from jobs.store.workflows import DoneJob
 
-#: Fields that programs give of their units.
+#: Result fields of a program that contain values of its units.
 _OF_UNITS = frozenset({"value", "values", "artifact", "artifacts"})
-#: Bytes as they are stored of results that one look keeps as values.
+#: Maximum stored size in bytes of the results that one look keeps as parsed values.
 MAX_KEPT = 8 << 20
 
 
 class Results:
-    """Results of one workflow's actions during one look. Raises Unfilled for one that there is not, and Unread."""
+    """Results of one workflow's actions during one look. Methods raise Unfilled for a missing result, and Unread."""
 
     def __init__(self, document: Document, known: Known, run: str, jobs: EndedJobs) -> None:
         self._document = document
         self._known = known
-        #: Names this run of the workflow: an id may be used again.
+        #: Unique name of this run of the workflow. An ID alone can be reused.
         self._run = run
         self._jobs = jobs
         self.kept_results: dict[Source | str, Any] = {}
         self._bytes = 0
 
     def part(self, reference: Reference) -> Any:
-        """Return what a reference stands for."""
+        """Return the value of a reference."""
         key = reference.action
         record = self._known.records.get(key)
         if job := self._known.jobs.get(key):
             with_units = self._is_program(key) and reference.path[0] in _OF_UNITS
             return self._part_of_job(Source(key, job.id, with_units), reference)
         if record is None:
-            raise Unfilled(f"{key} has given nothing")
+            raise Unfilled(f"{key} has no result")
         if record.state == "expanded":
             return self._part_of_items(reference, len(record.items))
         return references.part({"state": record.state, **(record.result or {})}, reference)
@@ -50,16 +50,18 @@ class Results:
     def _is_program(self, key: str) -> bool:
         return registry.program_kind(self._document.actions[key].type) is not None
 
-    # -- one job ----------------------------------------------------------------------------------------------------
+    # -- one job -------------------------------------------------------------------------------------------------------
 
     def _part_of_job(self, source: Source, reference: Reference) -> Any:
         given, name = self._of(source), reference.path[0]
         if source.with_units and name not in given:
-            raise Unfilled(f"{source.key} has {len(given[f'{name}s'])} units; refer to {name}s, one for each")
+            raise Unfilled(f"{source.key} has {len(given[f'{name}s'])} units; refer to the list {name}s")
         return references.part(given, reference)
 
     def _of(self, source: Source) -> dict[str, Any]:
-        """Return what a job gave; of a program with the values and artifacts of its units, where they are wanted."""
+        """Return the result fields of a job, including the values and artifacts of a program's units if they are
+        needed.
+        """
         if source not in self.kept_results:
             [job] = self._jobs.read_jobs(self._run, [source])
             self._keep(source, self._read_given(source, job), job.bytes)
@@ -72,11 +74,13 @@ class Results:
             fields = result if isinstance(result, dict) else {"result": result}
             of_units = self._of_units(source, job) if source.with_units else {}
         except Unreadable:
-            raise Unfilled(f"{source.key}: what is stored of job {source.job} cannot be read") from None
+            raise Unfilled(f"{source.key}: the stored data of job {source.job} is corrupt") from None
         return {**fields, "job_id": source.job, "state": job.state, **of_units}
 
     def _of_units(self, source: Source, job: DoneJob) -> dict[str, Any]:
-        """Return values and artifacts of a program's units in their order; in the singular those of its only one."""
+        """Return lists of the units' values and artifacts. A job with one unit also has the fields `value` and
+        `artifact`.
+        """
         running = registry.program_kind(self._document.actions[source.key.partition("/")[0]].type)
         values: list[Any] = [None] * job.units
         if running and job.accumulator:
@@ -92,7 +96,7 @@ class Results:
         self.kept_results[name] = value
         self._bytes += size
 
-    # -- items of a foreach -----------------------------------------------------------------------------------------
+    # -- items of a foreach --------------------------------------------------------------------------------------------
 
     def _part_of_items(self, reference: Reference, count: int) -> Any:
         key, path = reference.action, reference.path
@@ -108,7 +112,7 @@ class Results:
     def _item(self, key: str, index: int) -> Source:
         name = item_key(key, index)
         if name not in self._known.jobs:
-            raise Unfilled(f"{name} has given nothing")
+            raise Unfilled(f"{name} has no result")
         return Source(name, self._known.jobs[name].id, self._is_program(key))
 
     def _all(self, key: str, count: int) -> list[Any]:
@@ -124,7 +128,7 @@ class Results:
 def body(
     action_type: str, parameters: Mapping[str, Any], results: Results, item: Any, index: int, *, is_item: bool
 ) -> dict[str, Any]:
-    """Return the parameters with all references filled in. Raises Unfilled."""
+    """Return the parameters with all references replaced. Raises Unfilled."""
 
     def look_up(reference: Reference) -> Any:
         if is_item and reference.action == ITEM:
@@ -138,7 +142,7 @@ def body(
 
 
 def _with_words(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a program with texts for what was filled into its command and environment."""
+    """Convert the values in a program's command and environment to text."""
     words = dict(parameters)
     if isinstance(command := parameters.get("command"), list):
         words["command"] = [

@@ -1,4 +1,4 @@
-"""Retries of workflows: which jobs go on, and which actions start again. Pure."""
+"""Plan the retry of a workflow: which jobs continue, and which actions start again. Functions here are pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from threads_protocol.states import TERMINAL
 
 
 class Retry(NamedTuple):
-    """Keys of jobs and records that a retry changes: what is done stays."""
+    """Keys of the jobs and records that a retry changes. Completed actions stay unchanged."""
 
-    #: Jobs that are tried again, each from where it stopped. What was skipped because of one comes back with it.
+    #: Jobs that continue from their last progress. Jobs that were skipped because of them are released too.
     goes_on: list[str]
-    #: What is forgotten, so that its actions start again.
+    #: Jobs and records that are forgotten, so that their actions start again.
     restarted: list[str]
 
 
 def plan_retry(whole: Document, known: Known, outdated: Iterable[str] = ()) -> Retry:
-    """Return how a workflow that has ended goes on. `outdated`: jobs that cannot, since their kind has changed."""
+    """Plan the retry of an ended workflow. `outdated` jobs cannot continue, because their kind's version changed."""
     gone = [key for key, job in known.jobs.items() if job.state != "done" and job.gone]
     refused = [key for key, one in known.records.items() if one.state == "failed"]
     restarted = find_restarted(whole, known, (*gone, *refused, *outdated, *_too_early(whole, known)))
@@ -31,7 +31,10 @@ def plan_retry(whole: Document, known: Known, outdated: Iterable[str] = ()) -> R
 
 
 def _too_early(whole: Document, known: Known) -> Iterator[str]:
-    """Yield what would go on beside an action after whose end it comes: its job has seen that end already."""
+    """Yield the keys of failed actions with a failed `after_any` dependency.
+
+    When both are retried, the action's job would not wait for the dependency again, so the action must start again.
+    """
     own = _by_action(known)
     bad = {name for name, keys in own.items() if _has_ended_badly(keys, known)}
     for action in whole.actions.values():
@@ -40,27 +43,28 @@ def _too_early(whole: Document, known: Known) -> Iterator[str]:
 
 
 def find_restarted(whole: Document, known: Known, keys: Iterable[str]) -> set[str]:
-    """Return these keys, those of actions after theirs that are not done, and of jobs whose lost results are needed.
+    """Return the keys, the keys of unfinished dependent actions, and the keys of deleted jobs whose results are needed
+    again.
 
-    The former wait for the new jobs; an action of which something goes on stays as it is. The latter were done and are
-    gone, and an action refers to them that has yet to be submitted.
+    Unfinished dependent actions must wait for the new jobs; an action that is still running stays unchanged. Deleted
+    jobs must run again if an action that has yet to be submitted refers to their results.
     """
     return _Spread(whole, known, keys).restarted
 
 
 def action_of(key: str) -> str:
-    """Return the action that a key belongs to."""
+    """Return the action ID of a key."""
     return key.partition("/")[0]
 
 
 class _Spread:
-    """Actions that start again, from those that are given to those that must, each looked at once."""
+    """Finds all actions that must start again, following dependencies and references from a set of keys."""
 
     def __init__(self, whole: Document, known: Known, keys: Iterable[str]) -> None:
         self._whole, self._known = whole, known
         self.restarted = set(keys)
         self._own = _by_action(known)
-        #: Jobs that were done and are gone, by action.
+        #: Completed jobs that were deleted, by action.
         self._lost: dict[str, list[str]] = defaultdict(list)
         for key, job in known.jobs.items():
             if job.gone and job.state == "done":
@@ -71,7 +75,7 @@ class _Spread:
         self._run([whole.actions[name] for name in sorted(self._seen)])
 
     def _waiting(self) -> dict[str, list[Action]]:
-        """Return the actions that wait for each."""
+        """Return the dependent actions of each action."""
         after: dict[str, list[Action]] = defaultdict(list)
         for action in self._whole.actions.values():
             for name in (*action.dependencies, *action.after_any):
@@ -86,7 +90,7 @@ class _Spread:
                 todo.append(other)
 
     def _that_wait(self, action: Action) -> Iterator[Action]:
-        """Yield actions after one that are not done, and forget all of each."""
+        """Yield the unfinished actions that depend on an action, and mark all their keys."""
         for other in self._after.get(action.id, ()):
             own = self._own.get(other.id, ())
             if other.id not in self._seen and _has_ended_badly(own, self._known):
@@ -94,7 +98,7 @@ class _Spread:
                 yield other
 
     def _that_are_needed(self, action: Action) -> Iterator[Action]:
-        """Yield actions to which one refers and whose jobs are gone, and forget these."""
+        """Yield the actions whose deleted results an action refers to, and mark their keys."""
         has_items = action.id in self._known.records and action.id not in self.restarted
         refers = action.parameters if has_items else [action.parameters, action.foreach]
         for name in {one.action for _, one in references.find_references(refers)} if self._lost else ():
@@ -104,7 +108,7 @@ class _Spread:
 
 
 def _by_action(known: Known) -> dict[str, list[str]]:
-    """Return the keys of each action with which something has begun."""
+    """Return the keys of each action that has started."""
     own: dict[str, list[str]] = defaultdict(list)
     for key in (*known.jobs, *known.records):
         own[action_of(key)].append(key)
@@ -112,7 +116,7 @@ def _by_action(known: Known) -> dict[str, list[str]]:
 
 
 def _has_ended_badly(own: Iterable[str], known: Known) -> bool:
-    """Return True where nothing of an action goes on, and not all of it is done."""
+    """Return True if an action has ended without success."""
     states = {_state(key, known) for key in own}
     return states <= TERMINAL and bool(states & BAD)
 

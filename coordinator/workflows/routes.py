@@ -1,4 +1,4 @@
-"""Routes of workflows: submit and validate texts, list, look, cancel, retry, approve, delete."""
+"""API routes of workflows: submit, validate, list, get, cancel, retry, approve and delete."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from threads_protocol.yaml_texts import MAX_BYTES
 routes = http.router(tag="workflows")
 
 _SUBMIT = [http.require_scope(Scope.SUBMIT)]
-#: An operator steers the workflows of every tenant.
+#: Operators can control the workflows of all tenants.
 _STEERS = [http.require_scope(Scope.SUBMIT, Scope.OPERATE)]
 _CURSOR = r"^[0-9]{1,16}-[0-9a-f]{12,16}$"
 _TEXT = {"schema": {"type": "string"}}
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "YAML 1.2 or JSON, at most 4 MiB: docs/workflows.md",
+        "description": "Workflow in YAML 1.2 or JSON, up to 4 MiB; see docs/workflows.md",
         "content": {"application/yaml": _TEXT, "application/json": {"schema": {"type": "object"}}},
     }
 }
 _INVALID: dict[str, Any] = {
-    "description": "The text is not valid",
+    "description": "The workflow text is invalid.",
     "content": http.describe_problem(answers.Refused),
 }
 
@@ -52,8 +52,8 @@ async def _workflows(request: Request, cluster: http.ClusterDep) -> WorkflowQuer
 
 
 Queries = Annotated[WorkflowQueries, Depends(_workflows)]
-WorkflowId = Annotated[str, Path(pattern=patterns.JOB_ID, description="A workflow's id.")]
-ActionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,32}$", description="An action's id.")]
+WorkflowId = Annotated[str, Path(pattern=patterns.JOB_ID, description="Workflow ID.")]
+ActionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,32}$", description="Action ID.")]
 
 
 @routes.post(
@@ -71,10 +71,14 @@ async def submit_workflow(
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
     notify: Annotated[
         str | None,
-        Header(min_length=1, max_length=destinations.MAX_URL, description="As in the text, and overrules it."),
+        Header(
+            min_length=1,
+            max_length=destinations.MAX_URL,
+            description="Overrides `notify` in the text.",
+        ),
     ] = None,
 ) -> Response:
-    """Submit a workflow. 422 with the first `problems` of its text, each with line and column."""
+    """Submit a workflow. Status 422 lists the first errors of the text in `problems`, each with line and column."""
     async with bodies.open_bytes(request, MAX_BYTES, shared_state(request).workflow_body_memory) as text:
         name = await run_in_threadpool(_submit, cluster, text, principal, idempotency_key, notify or "", trace)
     return json_response(await run_in_threadpool(queries.row, name, principal.tenant), 202)
@@ -98,7 +102,7 @@ def _submit(
     "/workflows/validate", dependencies=_SUBMIT, openapi_extra=_BODY, **http.describe_response(answers.Validation)
 )
 async def validate_workflow(request: Request) -> Response:
-    """Validate a text and submit nothing: what is wrong with it, each with line and column."""
+    """Validate a workflow text without submitting it. The response lists all errors with line and column."""
     async with bodies.open_bytes(request, MAX_BYTES, shared_state(request).workflow_body_memory) as text:
         row = await run_in_threadpool(_validate, text)
     return json_response(row)
@@ -144,7 +148,7 @@ def _describe(valid: Valid) -> answers.Validation:
 def list_workflows(
     queries: Queries,
     principal: http.PrincipalDep,
-    cursor: Annotated[str | None, Query(pattern=_CURSOR, description="As the page before said.")] = None,
+    cursor: Annotated[str | None, Query(pattern=_CURSOR, description="Value of `cursor` in the previous page.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """List workflows, newest first."""
@@ -153,7 +157,7 @@ def list_workflows(
 
 @routes.get("/workflows/{workflow_id}", **http.describe_response(answers.Course))
 def get_workflow(workflow_id: WorkflowId, queries: Queries, principal: http.PrincipalDep) -> Response:
-    """One workflow with its actions, each after those that it waits for."""
+    """Return a workflow with its actions in topological order."""
     return json_response(queries.course(workflow_id, principal.only_tenant))
 
 
@@ -161,7 +165,7 @@ def get_workflow(workflow_id: WorkflowId, queries: Queries, principal: http.Prin
 def get_action(
     workflow_id: WorkflowId, action_id: ActionId, queries: Queries, principal: http.PrincipalDep
 ) -> Response:
-    """One action with its parameters, and the jobs of a foreach."""
+    """Return one action with its parameters and, for a foreach, its jobs."""
     return json_response(queries.action(workflow_id, action_id, principal.only_tenant))
 
 
@@ -169,7 +173,7 @@ def get_action(
 def cancel_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, principal: http.PrincipalDep
 ) -> Response:
-    """Cancel a workflow and its jobs that have not ended. 409 naming the state of one that has."""
+    """Cancel a workflow and its unfinished jobs. Status 409 if the workflow has ended."""
     queries.one(workflow_id, principal.only_tenant)
     _check(workflow_id, "cancel", cluster.store.workflows.cancel(workflow_id, principal.actor))
     return json_response(queries.row(workflow_id, principal.only_tenant))
@@ -179,9 +183,9 @@ def cancel_workflow(
 def retry_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, principal: http.PrincipalDep
 ) -> Response:
-    """Go on with a workflow that failed or was cancelled: what is done stays, jobs go on from where they stopped.
+    """Retry a failed or cancelled workflow. Completed actions stay, and jobs continue from their last progress.
 
-    `notes` says which actions begin anew, since their jobs cannot go on.
+    `notes` lists the actions that start again because their jobs cannot continue.
     """
     known, retry, notes = queries.retry(workflow_id, principal.only_tenant)
     answer = cluster.store.workflows.retry(workflow_id, known.attempt, retry.goes_on, retry.restarted, principal.actor)
@@ -202,12 +206,12 @@ def approve_action(
     queries: Queries,
     principal: http.PrincipalDep,
 ) -> Response:
-    """Let an action that waits for a person be done. 409 while it waits for other actions."""
+    """Approve an action that waits for a person. Status 409 if the action still waits for other actions."""
     whole, known, plan, _ = queries.planned(workflow_id, principal.only_tenant)
     action = whole.actions.get(action_id)
     if action is None or action.type != action_types.APPROVE:
         there = ", ".join(validation.approvals(whole)) or "none"
-        detail = f"workflow {workflow_id} has no approval {action_id}; it has {there}"
+        detail = f"workflow {workflow_id} has no approval {action_id}; its approvals are {there}"
         raise errors.NotFound(detail, field="action_id")
     state = plan.states[action_id]
     if state not in (APPROVAL, "done"):
@@ -226,14 +230,14 @@ def approve_action(
 def delete_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, principal: http.PrincipalDep
 ) -> Response:
-    """Forget a workflow that has ended. Its jobs stay until they are deleted or expire."""
+    """Delete a workflow that has ended. Its jobs stay until they are deleted or expire."""
     queries.one(workflow_id, principal.only_tenant)
     _check(workflow_id, "delete", cluster.store.workflows.delete(workflow_id, principal.actor))
     return Response(status_code=204)
 
 
 def _check(workflow: str, verb: str, answer: list[str]) -> None:
-    """Raise what the answer of a function of Redis to a call about a workflow means."""
+    """Raise the exception for an error that a Redis function returned."""
     how, *rest = answer
     if how == "missing":
         raise errors.missing("workflow", workflow, "workflow_id")

@@ -1,4 +1,4 @@
-"""Make the answers about workflows and their actions."""
+"""Build the API responses about workflows and actions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from jobs.store.workflows import StoredWorkflow
 from threads_protocol.answers import workflows as answers
 from threads_protocol.yaml_texts import Complaint
 
-#: Fields of a job that a row of its action has.
+#: Job fields that the response of an action contains.
 JOB_FIELDS = ("state", "started", "ended", "done", "total", "error")
-#: Jobs of a foreach that are listed with one action.
+#: Maximum number of foreach jobs in the response of an action.
 _ITEMS = 1000
 
 
 def serialize_workflow(stored: StoredWorkflow) -> answers.Workflow:
-    """Return a workflow without its actions, as the leader saw it last."""
+    """Return a workflow without its actions, with the state that the leader stored last."""
     counts = dict(stored.counts) or {WAITING: stored.total}
     return {
         "workflow_id": stored.id,
@@ -43,7 +43,7 @@ def serialize_workflow(stored: StoredWorkflow) -> answers.Workflow:
 def serialize_action(
     action: Action, plan: Plan, known: Known, fields: Mapping[str, Sequence[bytes | None]]
 ) -> answers.Action:
-    """Return an action. fields: those of JOB_FIELDS of each job, by action."""
+    """Return an action. `fields` contains the JOB_FIELDS of each action's job, by action ID."""
     job, record = known.jobs.get(action.id), known.records.get(action.id)
     _, started, ended, done, total, error = fields.get(action.id, (None,) * len(JOB_FIELDS))
     said = planning.error_of(action.id, plan, known) or (error or b"").decode(errors="replace")
@@ -68,7 +68,7 @@ def serialize_action(
 
 
 def serialize_items(action: Action, known: Known) -> list[answers.Item]:
-    """Return the jobs of a foreach's first items."""
+    """Return the jobs of the first items of a foreach."""
     record = known.records.get(action.id)
     rows: list[answers.Item] = []
     for index in range(min(len(record.items) if record else 0, _ITEMS)):
@@ -81,7 +81,7 @@ def serialize_items(action: Action, known: Known) -> list[answers.Item]:
 
 
 def serialize_complaint(complaint: Complaint) -> answers.Complaint:
-    """Return what is wrong with a text."""
+    """Return an error of a workflow text."""
     return cast(answers.Complaint, document.as_row(complaint))
 
 

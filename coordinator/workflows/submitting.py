@@ -1,4 +1,4 @@
-"""Submission of workflows: by who calls, and by the leader for a schedule's maker."""
+"""Submission of workflows by API requests, and by the leader for schedules."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def submit(
     key: str = "",
     trace: TraceContext | None = None,
 ) -> str:
-    """Store a workflow and return its id; that of the one that was submitted with this key (OWNER:KEY) and text.
+    """Store a workflow and return its ID, or the ID of the earlier workflow with the same key (OWNER:KEY) and text.
 
-    notify: as in the text, which it overrules. trace: where in a trace its jobs are submitted; None: in none.
-    InvalidWorkflow with what is wrong, Forbidden, Conflict, UnknownTenant, OverLimit.
+    `notify` overrides the URL in the text. `trace` is the parent span of the workflow's jobs, or None. Raises
+    InvalidWorkflow, Forbidden, Conflict, UnknownTenant and OverLimit.
     """
     whole = validate_submission(text, principal, settings, notify)
     new = NewWorkflow(
@@ -60,7 +60,9 @@ def submit(
 
 
 def validate_submission(text: bytes, principal: Principal, settings: Settings, notify: str = "") -> Document:
-    """Return a workflow that this principal may submit here. InvalidWorkflow, InvalidRequest or Forbidden."""
+    """Validate a workflow and check that the principal can submit it. Raises InvalidWorkflow, InvalidRequest or
+    Forbidden.
+    """
     valid = validation.validate(text)
     _check_may_run(valid.document, principal)
     if not (receiver := notify or valid.document.notify):
@@ -69,7 +71,7 @@ def validate_submission(text: bytes, principal: Principal, settings: Settings, n
 
 
 def artifacts(cluster: Cluster, whole: Document, principal: Principal) -> tuple[str, ...]:
-    """Return the artifacts that there are of those which jobs of a workflow need, as far as these are known yet."""
+    """Return the existing artifacts that a workflow's jobs need, as far as their parameters are known."""
     fleet, found = cluster.queries.fleet_cache.get(), References(principal, cluster.artifacts, cluster.secrets)
     needed: dict[str, None] = {}
     for action in whole.actions.values():
@@ -82,18 +84,18 @@ def artifacts(cluster: Cluster, whole: Document, principal: Principal) -> tuple[
         except errors.Unavailable:
             raise
         except errors.ClusterError:
-            continue  # what it lacks may be there when it runs
+            continue  # a missing artifact may exist by the time that the job runs
         needed |= dict.fromkeys(job.plan.artifacts)
     return tuple(needed)
 
 
 def _check_may_run(whole: Document, principal: Principal) -> None:
-    """Raise Forbidden where the workflow has programs, and the principal may run none."""
+    """Raise Forbidden if the workflow contains programs and the principal cannot run programs."""
     runs = Maker.of(principal).runs_programs
     for action in whole.actions.values():
         of = action_types.TYPES[action.type]
         if not runs and (of.runs or (of.is_job and registry.program_kind(action.type))):
-            detail = f"line {action.place.line}: {action.id} runs a program, which needs a token that has the scope run"
+            detail = f"line {action.place.line}: {action.id} runs a program, which requires a token with the scope run"
             raise errors.Forbidden(
                 f"{detail}: cluster token create NAME --scopes read,submit,run", field="Authorization"
             )
@@ -103,7 +105,7 @@ def _over(limit: Over, tenant: str) -> errors.OverLimit:
     if limit.cap == "notify":
         return submissions.over(limit, tenant)
     detail = (
-        f"tenant {tenant} has no room for it within {limit.cap}: {limit.used} of {limit.value} bytes are stored; "
+        f"tenant {tenant} would exceed its limit {limit.cap}: {limit.used} of {limit.value} bytes are in use; "
         "delete jobs, artifacts or workflows that have ended"
     )
     return errors.OverLimit(detail, field=limit.cap, seconds=limit.seconds)
@@ -111,14 +113,14 @@ def _over(limit: Over, tenant: str) -> errors.OverLimit:
 
 def _refusal(how: str, what: str, tenant: str) -> errors.ClusterError | None:
     if how == "conflict":
-        detail = "Idempotency-Key: already used by a workflow with another text; use a new key"
+        detail = "Idempotency-Key: already used by a workflow with a different text; use a new key"
         return errors.Conflict(detail, field="Idempotency-Key")
     if how == "missing":
         return errors.UnknownTenant(tenant)
     if how == "live":
-        detail = f"tenant {tenant} has {what} workflows that have not ended, as many as it may have"
+        detail = f"tenant {tenant} has {what} active workflows, which is the maximum"
         return errors.OverLimit(f"{detail}; cancel one or wait: cluster workflow list", field="workflows", seconds=10)
     if how == "full":
-        detail = f"{what} bytes are stored of workflows of tenant {tenant}, and at most {workflows.MAX_STORED} may be"
-        return errors.OverLimit(f"{detail}; delete some that have ended", field="workflows", seconds=60)
+        detail = f"the workflows of tenant {tenant} use {what} of at most {workflows.MAX_STORED} bytes"
+        return errors.OverLimit(f"{detail}; delete workflows that have ended", field="workflows", seconds=60)
     return None

@@ -1,4 +1,4 @@
-"""Periodic work on workflows: continue each one when it is due, and at once after one of its events."""
+"""Leader task that advances workflows periodically, and immediately after an event of a workflow."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from jobs.store.workflows import Workflows
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two checks for due workflows if no event arrives.
+#: Interval in seconds between checks for due workflows if no event arrives.
 ROUND_SECONDS = 1.0
-#: Seconds between two looks at a workflow of which nothing is heard: events may be lost, and writes of Redis too.
+#: Interval in seconds between checks of a workflow without events. Events can be lost, as can the last writes to Redis.
 PATROL_SECONDS = 10.0
-#: Rest after a look, over the time that it took: large workflows are looked at less often, and others have their turn.
+#: Ratio of the pause after a look to its duration. It gives other workflows time while a large one is active.
 _REST = 3.0
-#: Workflows taken at once, and those that are deleted in one round.
+#: Maximum number of due workflows taken per round, and of expired workflows deleted per round.
 _AT_ONCE, _PURGED = 100, 20
-#: Ids of jobs that belong to workflows begin so.
+#: Prefixes of the IDs of jobs that belong to workflows.
 _PREFIXES = ("w-", "f-")
 
 
 def has_changed(events: Sequence[Event]) -> bool:
-    """Return True if a workflow has changed, or one of its jobs has ended."""
+    """Return True if an event reports a changed workflow, or the end of one of its jobs."""
     return any(event.workflow or (event.ends and event.job.startswith(_PREFIXES)) for event in events)
 
 
 class WorkflowTask:
-    """Continues the workflows that are due."""
+    """Advances the workflows that are due."""
 
     def __init__(self, store: Workflows, engine: Engine) -> None:
         self._store = store
         self._engine = engine
         self._census = Census(store)
-        #: By workflow: when it is to be looked at, and before when it is not, by time.monotonic.
+        #: By workflow: time of the next look, and earliest time of a look, both by time.monotonic.
         self._due: dict[str, float] = {}
         self._resting: dict[str, float] = {}
         self._patrolled = self._rounded = -1e9
 
     def run_once(self) -> float:
-        """Look at each workflow that is due; return the seconds until one is due again."""
+        """Advance each workflow that is due, and return the seconds until the next one is due."""
         now = time.monotonic()
         for workflow in self._store.take_due(_AT_ONCE):
             self._due[workflow] = now
@@ -65,22 +65,22 @@ class WorkflowTask:
         some = self._store.open()
         self._resting = {name: at for name, at in self._resting.items() if name in some}
         for number, workflow in enumerate(some):
-            # Spread over the time until the next patrol.
+            # Spread the checks evenly over the interval.
             self._due.setdefault(workflow, now + PATROL_SECONDS * number / len(some))
         self._count()
 
     def _count(self) -> None:
-        """Count workflows for the metrics; what hinders that hinders nothing else."""
+        """Count workflows for the metrics. An error is logged and does not affect the workflows."""
         try:
             self._census.run_once()
         except connection.Unreachable as error:
-            log.warning("workflows are not counted: %s", error)
+            log.warning("cannot count workflows: %s", error)
         except Exception:
-            log.exception("workflows are not counted")
+            log.exception("cannot count workflows")
 
     def _look(self, workflow: str) -> None:
         began = time.monotonic()
-        # Before the look: what happens meanwhile makes it due again.
+        # Delete the entry before the look, so that an event during the look makes the workflow due again.
         del self._due[workflow]
         try:
             outcome = self._engine.look(workflow)
@@ -88,7 +88,7 @@ class WorkflowTask:
             self._due[workflow] = began + ROUND_SECONDS
             raise
         except Exception:
-            log.exception("looking at a workflow failed", extra={"workflow": workflow})
+            log.exception("cannot advance a workflow", extra={"workflow": workflow})
             self._due[workflow] = began + PATROL_SECONDS
             return
         self._store.looked(workflow)

@@ -197,7 +197,7 @@ def test_a_download_of_what_nobody_registered_needs_a_source(pool: Pool) -> None
     assert (answer.status_code, answer.json()["field"]) == (422, "source")
     workflow = pool.submit("d, action_type: download, model_name: tiny, target_device: disk")
     pool.look(workflow)
-    assert "no source of tiny is known" in pool.errors(workflow)["d--source"]
+    assert "model tiny has no source" in pool.errors(workflow)["d--source"]
     assert pool.states(workflow)["d"] == "skipped"
 
 
@@ -236,7 +236,7 @@ def test_a_model_is_copied_and_moved_between_hosts(both: Pool) -> None:
     assert both.row(workflow)["state"] == "done"
     assert both.model("tiny")["locations"] == ["disk", "node2:dram"]
     wrong = both.begin("models/tiny/move", move)
-    assert "tiny is not at node1:disk; it lies at disk, node2:dram" in both.errors(wrong)["move--from"]
+    assert "tiny is not at node1:disk; its locations are disk, node2:dram" in both.errors(wrong)["move--from"]
 
 
 def test_a_move_keeps_its_source_until_nothing_of_its_workflow_reads_it(pool: Pool) -> None:
@@ -323,13 +323,19 @@ def test_a_model_that_is_downloaded_anew_leaves_nothing_of_the_one_before(pool: 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("d, action_type: download, model_name: M, target_device: disk", "model_name: must be 1 to 64 small letters"),
+        (
+            "d, action_type: download, model_name: M, target_device: disk",
+            "model_name: must be 1 to 64 lowercase",
+        ),
         ("d, action_type: download, model_name: m, target_device: moon", "target_device: must be disk"),
         ('d, action_type: download, model_name: m, target_device: "n:gpu0"', "target_device: must be disk"),
         ("d, action_type: download, model_name: m, target_device: dram", "must name the host, as HOST:dram"),
         ("d, action_type: download, model_name: m, target_device: disk, source: x", "source: must begin with"),
-        ("d, action_type: download, model_name: m, target_device: disk, sha256: x", "sha256: must be 64 digits"),
-        ("d, action_type: download, model_name: m, target_device: disk, foreach: [1]", "foreach: is for jobs"),
+        (
+            "d, action_type: download, model_name: m, target_device: disk, sha256: x",
+            "sha256: must be 64 lowercase",
+        ),
+        ("d, action_type: download, model_name: m, target_device: disk, foreach: [1]", "foreach: applies to jobs only"),
         ("m, action_type: move, model_name: m, source_device: disk", "target_device: must be disk"),
         ('m, action_type: copy, model_name: m, source_device: disk, target_device: "n:gpu0"', "target_device: must be"),
         ("x, action_type: model.keep", "action_type: must name a type of action"),
@@ -341,12 +347,12 @@ def test_what_is_wrong_with_an_action_is_said_before_anything_runs(text: str, wo
 
 def test_a_reference_fills_no_place(pool: Pool) -> None:
     text = 'c, action_type: download, model_name: "${a.value}", target_device: disk'
-    assert "model_name: is needed before anything runs" in complaint("a", text)
+    assert "model_name: is needed before the workflow starts" in complaint("a", text)
 
 
 def test_ids_of_steps_are_nobodys() -> None:
     text = "d, action_type: download, model_name: m, target_device: disk"
-    assert "d--fetch is the id of a step of another action" in complaint(text, "d--fetch")
+    assert "d--fetch is already the ID of a step of another action" in complaint(text, "d--fetch")
     long = ["x" * 30 + "1", "x" * 30 + "2"]
     made = {expansions.step_id(name, step) for name in long for step in ("source", "fetch", "keep", "leave")}
     assert len(made) == 8 and max(map(len, made)) <= 32

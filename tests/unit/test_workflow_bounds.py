@@ -45,7 +45,7 @@ def test_what_references_bring_is_counted_and_held_once() -> None:
     filled = references.fill_references(["${a.values}"] * 2, look_up)
     assert filled[0] is filled[1] is value, "one object, however often it is filled in"
     with pytest.raises(
-        Unfilled, match=r"over 2097152 bytes as JSON, which is the most \(\$\{a.values\} alone has 1003001"
+        Unfilled, match=r"exceed the maximum of 2097152 bytes as JSON \(\$\{a.values\} alone has 1003001"
     ):
         references.fill_references("${a.values}", look_up)
 
@@ -76,7 +76,7 @@ def test_a_foreach_over_thousands_of_large_results_is_refused_within_memory(flow
     finally:
         tracemalloc.stop()
     assert flow.states(workflow) == {"a": "done", "b": "failed", "c": "skipped"}
-    assert "foreach: what its references bring has over 2097152 bytes" in flow.errors(workflow)["b"]
+    assert "foreach: the values of its references exceed the maximum of 2097152 bytes" in flow.errors(workflow)["b"]
     assert peak < 64 * MIB, f"{peak / MIB:.0f} MiB"
 
 
@@ -92,7 +92,7 @@ def test_parameters_that_references_make_too_large_are_refused(flow: Flows, acti
     flow.look(workflow)
     plant(flow, flow.job_of(workflow, "a"), {"workers": "x" * (bound - 1000)})
     flow.look(workflow)
-    assert f"over {bound} bytes as JSON" in flow.errors(workflow)["b"]
+    assert f"exceed the maximum of {bound} bytes as JSON" in flow.errors(workflow)["b"]
 
 
 def test_a_result_that_is_too_large_is_not_read(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def test_a_result_that_is_too_large_is_not_read(flow: Flows, monkeypatch: pytest
     flow.store.client.set(f"ct:job:{job}:result", b'{"workers": "' + b"x" * ended_jobs.MAX_READ + b'"}')
     monkeypatch.setattr(workflows.Workflows, "done_jobs", lambda *_: pytest.fail("it was read"))
     flow.look(workflow)
-    assert "a: what its job left has 8388623 bytes; a reference reads at most 8388608" in flow.errors(workflow)["b"]
+    assert "a: the results of its job have 8388623 bytes; a reference can read 8388608" in flow.errors(workflow)["b"]
 
 
 def test_what_is_broken_of_a_result_fails_the_action(flow: Flows) -> None:
@@ -112,7 +112,7 @@ def test_what_is_broken_of_a_result_fails_the_action(flow: Flows) -> None:
     plant(flow, flow.job_of(workflow, "a"), {})
     flow.store.client.set(f"ct:job:{flow.job_of(workflow, 'a')}:result", b"{no json")
     flow.look(workflow)
-    assert "cannot be read" in flow.errors(workflow)["b"]
+    assert "is corrupt" in flow.errors(workflow)["b"]
 
 
 # -- items over a workflow ------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_items_are_counted_over_the_workflow(flow: Flows, monkeypatch: pytest.Mo
     flow.done(workflow, "a", value=[1, 2, 3, 4])
     flow.done(workflow, *(f"b/{index}" for index in range(4)))
     error = flow.errors(workflow)["c"]
-    assert "must be a list of at most 2 items, with all actions and 4 other items 9; got a list of 4" in error
+    assert "must be a list of at most 2 items (with all actions and 4 other items 9); got a list of 4" in error
     assert "divide the workflow" in error
 
 
@@ -138,7 +138,7 @@ def test_bytes_of_items_are_counted_over_the_workflow(flow: Flows, monkeypatch: 
     flow.done(workflow, "a", value=["x" * 98, "y" * 98])
     assert flow.states(workflow) == {"a": "done", "b": "queued", "c": "failed"}
     assert (
-        "the items have 203 bytes as JSON and those of others in this workflow 203; all may have 300"
+        "the items have 203 bytes as JSON and the other items of this workflow 203; the maximum for all items is 300"
         in (flow.errors(workflow)["c"])
     )
 
@@ -245,9 +245,7 @@ def test_readings_that_push_each_other_out_end(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_all_items_left_is_bounded() -> None:
     shelf = Shelf(size=2000)
-    with pytest.raises(
-        Unfilled, match=r"b: the results of its first \d+ items have \d+ bytes; a reference reads at most"
-    ):
+    with pytest.raises(Unfilled, match=r"b: the results of its first \d+ items have \d+ bytes; a reference can read"):
         of_items(10_000, EndedJobs(shelf, Clock(0.0))).part(Reference("b", ("results",)))  # type: ignore[arg-type]
     assert sum(shelf.trips) * 2000 <= ended_jobs.MAX_READ
 

@@ -93,9 +93,9 @@ def test_actions_whose_jobs_wait_say_why_the_first_twenty_of_them(run: Run, flow
 def test_problems_are_printed_where_an_editor_finds_them(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(workflow_text("a, dependencies: [nix]", "b, action_type: nix"))
-    found = f"{path}:3:35: a: dependencies: there is no action 'nix'\n"
+    found = f"{path}:3:35: a: dependencies: action 'nix' does not exist\n"
     code, out, _ = run("validate", path)
-    assert code == 2 and out.startswith(found) and f"{path}:4:20: b: action_type: there is no type nix" in out
+    assert code == 2 and out.startswith(found) and f"{path}:4:20: b: action_type: action type nix does not exist" in out
     code, out, err = run("submit", path)
     assert (code, out) == (2, "") and err.startswith(found)
     assert json.loads(run("validate", path, "--json")[1])["problems"][0]["line"] == 3
@@ -221,7 +221,7 @@ def test_a_retry_says_what_begins_anew(run: Run, flows: Flows) -> None:
     flows.failed(workflow, "a")
     assert flows.ask("DELETE", f"/api/jobs/{flows.job_of(workflow, 'a')}").status_code == 204
     code, _, err = run("retry", workflow)
-    assert (code, err.splitlines()[0]) == (0, "a begins anew: its job was deleted")
+    assert (code, err.splitlines()[0]) == (0, "a starts again: its job was deleted")
 
 
 def test_problems_that_are_not_listed_are_counted(run: Run, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_reference_is_filled_once_when_its_action_is_done(flows: Flows) -> Non
         ("${a.value.nix}", {"x": 1, "y": 2}, "a.value has no nix; it has x, y"),
         ("${a.value.3}", [1, 2], "a.value has no 3; it is a list of 2"),
         ("${a.value.x}", 7, "a.value has no x; it is a int"),
-        ("${a.value}", None, "null is no word of a command"),
+        ("${a.value}", None, "null cannot be an argument of a command"),
     ],
 )
 def test_a_reference_without_a_value_fails_its_action(flow: Flows, reference: str, value: Any, words: str) -> None:
@@ -105,7 +105,7 @@ def test_results_of_a_kind_are_given_as_they_are(flow: Flows) -> None:
     flow.done(workflow, "a", value=7)
     words = [flow.parameters(workflow, name)["command"][1] for name in "bcd"]
     assert words == ["[7,7,7]", "3", f"w-{workflow}-a-1"]
-    assert "a has 3 units; refer to values" in flow.errors(workflow)["e"]
+    assert "a has 3 units; refer to the list values" in flow.errors(workflow)["e"]
 
 
 VALUES = [
@@ -210,7 +210,7 @@ def test_foreach_needs_a_list_within_bounds(flow: Flows, monkeypatch: pytest.Mon
     workflow, other = flow.submit("a", each), flow.submit("a", each)
     flow.look(workflow)
     flow.done(workflow, "a", value=7)
-    assert "must be a list of at most 9998 items, with all actions 10000; got a int" in flow.errors(workflow)["b"]
+    assert "must be a list of at most 9998 items (with all actions 10000); got a int" in flow.errors(workflow)["b"]
     monkeypatch.setattr(engine, "MAX_ACTIONS", 5)
     flow.look(other)
     flow.done(other, "a", value=[1, 2, 3, 4])
@@ -534,7 +534,7 @@ def test_the_number_and_bytes_of_workflows_are_bounded(flow: Flows, monkeypatch:
     flow.submit("a")
     flow.submit("a")
     refused = flow.post(workflow_text("a"))
-    assert refused.status_code == 429 and "2 workflows that have not ended" in refused.json()["detail"]
+    assert refused.status_code == 429 and "2 active workflows" in refused.json()["detail"]
     monkeypatch.setattr(workflows, "MAX_LIVE", 100)
     monkeypatch.setattr(workflows, "MAX_STORED", 150)
     assert flow.post(workflow_text("a")).status_code == 429

@@ -81,12 +81,13 @@ def test_an_unexpected_error_in_a_step_fails_its_action_after_some_tries(
     workflow = flow.submit("bad, action_type: artifact_delete, artifact: nix", "after, dependencies: [bad]", "other")
     with caplog.at_level(logging.ERROR):
         flow.engine.look(workflow)
-        assert flow.row(workflow)["waiting_because"] == "a fault of the coordinator (KeyError: 'x')"
+        assert flow.row(workflow)["waiting_because"] == "an internal error of the coordinator (KeyError: 'x')"
         assert flow.states(workflow)["other"] == "queued", "what does not need it goes on"
         assert looks(flow, clock, workflow) > TRIES - 1
     assert flow.states(workflow) == {"bad": "failed", "after": "skipped", "other": "queued"}
     assert flow.errors(workflow)["bad"] == (
-        f"a fault of the coordinator (KeyError: 'x'); its log says more. Next: cluster workflow retry {workflow}"
+        f"an internal error of the coordinator (KeyError: 'x'); see the coordinator's log. "
+        f"Next: cluster workflow retry {workflow}"
     )
     flow.done(workflow, "other")
     assert flow.row(workflow)["state"] == "failed" and flow.row(workflow)["waiting_because"] is None
@@ -135,7 +136,7 @@ def test_one_job_that_cannot_be_submitted_keeps_no_other(
     assert flow.states(workflow) == {"a": "queued", "b": "failed", "c": "queued", "d": "skipped"}
     monkeypatch.setattr(submissions, "accept", accept)
     flow.done(workflow, "a", "c")
-    assert flow.row(workflow)["error"].startswith("b: a fault of the coordinator (RuntimeError: oh)")
+    assert flow.row(workflow)["error"].startswith("b: an internal error of the coordinator (RuntimeError: oh)")
     flow.steer(workflow, "retry")
     flow.look(workflow)
     assert flow.states(workflow) == {"a": "done", "b": "queued", "c": "done", "d": "blocked"}
@@ -156,7 +157,8 @@ def test_a_workflow_that_cannot_be_looked_at_fails(
     row = flow.row(workflow)
     assert row["state"] == "failed" and row["ended"]
     assert row["error"] == (
-        "a fault of the coordinator (ZeroDivisionError: nought); its log says more. Its jobs go on. "
+        "an internal error of the coordinator (ZeroDivisionError: nought); see the coordinator's log. "
+        "The jobs continue. "
         f"Next: cluster workflow retry {workflow}"
     )
     assert flow.steer(workflow, "retry").status_code == 200
@@ -178,7 +180,7 @@ def test_a_cancel_that_fails_keeps_no_other(flow: Flows, clock: Clock, monkeypat
     monkeypatch.setattr(type(flow.engine.store.jobs), "cancel", broken)
     looks(flow, clock, workflow, 40)
     assert flow.states(workflow)["b"] == "cancelled" and flow.row(workflow)["state"] == "failed"
-    assert "a fault of the coordinator (RuntimeError: oh)" in flow.row(workflow)["error"]
+    assert "an internal error of the coordinator (RuntimeError: oh)" in flow.row(workflow)["error"]
 
 
 def test_faults_are_kept_within_bounds(clock: Clock) -> None:

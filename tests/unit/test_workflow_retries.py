@@ -31,7 +31,7 @@ def test_what_was_skipped_because_of_a_job_that_was_deleted_comes_after_its_new_
     flows.done(workflow, "d")
     flows.failed(workflow, "a")
     delete(flows, workflow, "a")
-    assert retried(flows, workflow) == ["a begins anew: its job was deleted"]
+    assert retried(flows, workflow) == ["a starts again: its job was deleted"]
     assert flows.states(workflow) == {"a": "queued", "b": "blocked", "c": "blocked", "d": "done"}
     assert flows.job_of(workflow, "c") == f"w-{workflow}-c-2" and flows.job_of(workflow, "d") == f"w-{workflow}-d-1"
     flows.done(workflow, "a")
@@ -49,8 +49,8 @@ def test_a_cancelled_job_waits_for_the_new_one_of_a_deleted(flow: Flows) -> None
     delete(flow, workflow, "a")
     notes = retried(flow, workflow)
     assert (
-        notes[0] == "a begins anew: its job was deleted"
-        and "c begins anew: it waits for what is carried out again" in notes
+        notes[0] == "a starts again: its job was deleted"
+        and "c starts again: it depends on actions that start again" in notes
     )
     assert flow.states(workflow) == {"a": "queued", "b": "blocked", "c": "blocked"}
     flow.done(workflow, "a")
@@ -76,7 +76,7 @@ def test_a_job_of_another_version_of_its_kind_begins_anew_and_who_retries_is_tol
     flows.store.client.hset(f"ct:job:{flows.job_of(workflow, 'a')}", "version", 77)
     now = registry.definition("command").model_version
     assert retried(flows, workflow) == [
-        f"a begins anew: its job was computed by version 77 of command, which is version {now} now"
+        f"a starts again: its job was computed by version 77 of command, whose current version is {now}"
     ]
     assert flows.states(workflow) == {"a": "queued", "b": "blocked", "c": "done"}
     assert flows.job_of(workflow, "a") == f"w-{workflow}-a-2"
@@ -150,7 +150,7 @@ def test_what_comes_after_the_end_of_another_waits_for_it_again(flow: Flows) -> 
     flow.look(workflow)
     flow.failed(workflow, "build")
     flow.failed(workflow, "clean")
-    assert retried(flow, workflow) == ["clean begins anew: it waits for what is carried out again"]
+    assert retried(flow, workflow) == ["clean starts again: it depends on actions that start again"]
     assert flow.states(workflow) == {"build": "queued", "clean": "blocked"}
 
 

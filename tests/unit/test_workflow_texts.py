@@ -221,40 +221,49 @@ def test_a_name_and_actions_are_needed() -> None:
         "1:1: name: must be a text of 1..200 characters",
         "1:1: actions: must be a list of 1..10000 actions; got None",
     ]
-    assert "a workflow is a mapping" in complaints("[]")[0]
-    assert "a workflow is a mapping" in complaints("")[0]
-    assert "got 10001 of them" in complaints("name: x\nactions:\n" + "  - 1\n" * 10_001)[0]
+    assert "a workflow must be a mapping" in complaints("[]")[0]
+    assert "a workflow must be a mapping" in complaints("")[0]
+    assert "got 10001 actions" in complaints("name: x\nactions:\n" + "  - 1\n" * 10_001)[0]
 
 
 @pytest.mark.parametrize(
     ("actions", "words"),
     [
-        (["a, dependencies: 5"], "dependencies: must be a list of ids; got 5"),
-        (["a, after_any: [1]"], "after_any: must be a list of ids; got [1]"),
+        (["a, dependencies: 5"], "dependencies: must be a list of action IDs; got 5"),
+        (["a, after_any: [1]"], "after_any: must be a list of action IDs; got [1]"),
         (["a, dependencies: [a]"], "dependencies: an action cannot wait for itself"),
-        (["a, dependencies: [nix]"], "dependencies: there is no action 'nix'"),
+        (["a, dependencies: [nix]"], "dependencies: action 'nix' does not exist"),
         (["a, foreach: 3"], "foreach: must be a list, or a reference to one; got 3"),
-        (["a, action_type: approve, foreach: [1]"], "foreach: is for jobs; approve is none"),
-        (["a, action_type: approve, priority: high"], "priority: is for jobs; approve is none"),
+        (["a, action_type: approve, foreach: [1]"], "foreach: applies to jobs only; approve is not a job"),
+        (["a, action_type: approve, priority: high"], "priority: applies to jobs only; approve is not a job"),
         (["a, device: gpus"], "device: must be one of gpu, any, cpu, runner; got 'gpus'"),
         (["a, max_running: 0"], "max_running: input should be greater than or equal to 1; got 0"),
         (["a, action_type: command, command: 5"], "command: must be a shell command or a list"),
-        (["a, action_type: command, count: 3"], "command: is needed"),
-        (["a, action_type: command, parameters: {command: [x], nix: 1}"], "parameters.nix: command has no such"),
-        (["a, action_type: command, parameters: {command: [x]}, count: 3"], "count: goes under parameters"),
-        (["a, action_type: collatz, start_number: 1"], "number_count: is needed"),
-        (["a, action_type: artifact_publish, name: X, value: 1"], "name: must be 1 to 64 small letters"),
-        (["a, action_type: artifact_publish, name: x"], "artifact: give artifact"),
-        (["a, action_type: artifact_delete"], "artifact: must be the id or the name"),
+        (["a, action_type: command, count: 3"], "command: is required"),
+        (
+            ["a, action_type: command, parameters: {command: [x], nix: 1}"],
+            "parameters.nix: is not a parameter",
+        ),
+        (["a, action_type: command, parameters: {command: [x]}, count: 3"], "count: must be under parameters"),
+        (["a, action_type: collatz, start_number: 1"], "number_count: is required"),
+        (["a, action_type: artifact_publish, name: X, value: 1"], "name: must be 1 to 64 lowercase letters"),
+        (["a, action_type: artifact_publish, name: x"], "artifact: set either artifact"),
+        (["a, action_type: artifact_delete"], "artifact: must be the ID or name"),
         (["a, action_type: serve, model_name: m, device: cpu, port: 0"], "port: must be a port, 1..65535; got 0"),
-        (["item"], "item has a meaning of its own"),
-        (['a, action_type: command, command: ["${b.value}"]'], "${b.value}: there is no action 'b'"),
+        (["item"], "item is reserved for references"),
+        (['a, action_type: command, command: ["${b.value}"]'], "${b.value}: action 'b' does not exist"),
         (['a, action_type: command, command: ["${a.value}"]'], "${a.value}: an action cannot refer to itself"),
-        (['a, action_type: command, command: ["${item}"]'], "${item} is for actions with foreach"),
-        (['a, action_type: command, foreach: "${item.x}", command: [x]'], "${item.x} is for parameters"),
-        (["b", 'a, action_type: command, command: ["${b.nix}"]'], "${b.nix}: command gives no nix; it gives art"),
-        (["b", 'a, action_type: command, command: ["-n=${b.value}"]'], "stands within a longer text"),
-        (["b, foreach: [1]", 'a, action_type: command, command: ["${b.value}"]'], "has foreach, gives no value"),
+        (['a, action_type: command, command: ["${item}"]'], "${item} requires an action with foreach"),
+        (['a, action_type: command, foreach: "${item.x}", command: [x]'], "${item.x} is allowed in parameters only"),
+        (
+            ["b", 'a, action_type: command, command: ["${b.nix}"]'],
+            "${b.nix}: command has no result field nix",
+        ),
+        (["b", 'a, action_type: command, command: ["-n=${b.value}"]'], "is inside a longer text"),
+        (
+            ["b, foreach: [1]", 'a, action_type: command, command: ["${b.value}"]'],
+            "has no result field value",
+        ),
     ],
 )
 def test_one_mistake_is_one_complaint(actions: list[str], words: str) -> None:
@@ -263,7 +272,7 @@ def test_one_mistake_is_one_complaint(actions: list[str], words: str) -> None:
 
 def test_a_cycle_is_named() -> None:
     found = complaint("a, dependencies: [c]", "b, dependencies: [a]", "c, after_any: [b]", "d, dependencies: [a]")
-    assert found == "a: dependencies: these wait for each other: a -> c -> b -> a"
+    assert found == "a: dependencies: these actions wait for each other: a -> c -> b -> a"
     assert (
         "b -> a -> b" in complaint('a, action_type: command, command: ["${b.value}"]', "b, dependencies: [a]") or True
     )
@@ -352,10 +361,12 @@ def test_ten_thousand_actions_with_their_dependencies_are_validated_soon() -> No
 def test_too_many_dependencies_are_refused() -> None:
     names = ", ".join(f"b{i}" for i in range(320))
     source = workflow_text(*(f"b{i}" for i in range(320)), *(f"a{i}, dependencies: [{names}]" for i in range(320)))
-    assert "102400 dependencies; at most 100000" in complaints(source)[0]
+    assert "102400 dependencies; the maximum is 100000" in complaints(source)[0]
 
 
-@pytest.mark.parametrize(("count", "words"), [(60_000, "there is no action 'b0'"), (400_000, "at most 100000")])
+@pytest.mark.parametrize(
+    ("count", "words"), [(60_000, "action 'b0' does not exist"), (400_000, "the maximum is 100000")]
+)
 def test_many_dependencies_that_are_none_are_refused_soon(count: int, words: str) -> None:
     source = workflow_text(f"a, dependencies: [{', '.join(f'b{i}' for i in range(count))}]")
     began = time.process_time()
@@ -407,7 +418,7 @@ def test_a_key_that_is_given_a_hundred_thousand_times_is_told_within_bounds() ->
 def test_items_of_lists_count_as_actions() -> None:
     lists = [f"a{number}, foreach: [{', '.join('1' * 2500)}]" for number in range(4)]
     assert (
-        "a3: foreach: with it the workflow has 10004 actions and items; at most 10000"
+        "a3: foreach: the workflow has 10004 or more actions and items; the maximum is 10000"
         in complaints(workflow_text(*lists))[0]
     )
     validated(*lists[:3])

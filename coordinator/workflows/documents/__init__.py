@@ -1,1 +1,1 @@
-"""Texts of workflows: parsing, validation, references, and steps of actions about models and data."""
+"""Workflow documents: parsing, validation, references, and expansion of model and data actions into steps."""

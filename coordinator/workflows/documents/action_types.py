@@ -1,4 +1,4 @@
-"""Types of actions: every kind of job, and what the cluster itself does: approvals, artifacts, models, data."""
+"""Action types: one for each kind of job, and those of the coordinator itself (approvals, artifacts, models, data)."""
 
 from __future__ import annotations
 
@@ -20,70 +20,75 @@ from jobs.kinds.program_fields import Requirements
 from jobs.store import artifacts
 from threads_protocol.numbers import short
 
-#: Waits until a person lets it go on.
+#: Type of an action that waits for a person's approval.
 APPROVE = "approve"
-#: Longest message of an approval.
+#: Maximum length of an approval message in characters.
 _MAX_MESSAGE = 1000
-#: Fields that every action gives besides those of its type.
+#: Result fields that actions of every type provide.
 _ALWAYS = frozenset({"state"})
-#: Most tokens of one answer.
+#: Maximum number of tokens in one generated answer.
 _MAX_TOKENS = 1 << 22
 
-#: Requirements that a batch may have of the GPUs on which it is computed.
+#: GPU requirements that an inference action accepts.
 _OF_GPUS = ("gpus", "gpu_memory_mib", "compute_capability")
 
-#: Path and text of what is wrong with parameters.
+#: List of (path, message) pairs, one for each invalid parameter.
 Complaints: TypeAlias = list[tuple[Path, str]]
 
 
 class Host(Protocol):
-    """Things of a workflow's tenant, for actions that the cluster carries out itself. Each call may be repeated."""
+    """Access to the tenant's artifacts, models and services for actions that run in the coordinator.
+
+    Each method is idempotent.
+    """
 
     def publish(self, name: str, artifact: str | None, value: Any) -> str:
-        """Let a name point to an artifact, or to a new one with a value as JSON; return its id."""
+        """Point a name to an existing artifact, or to a new artifact that contains `value` as JSON; return the artifact
+        ID.
+        """
         ...
 
     def delete(self, artifact: str) -> None:
-        """Delete an artifact by its id or name; nothing where there is none."""
+        """Delete an artifact by ID or name. Do nothing if it does not exist."""
         ...
 
     def step(self, action_type: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Carry out a step of an action about models or data, and return what it gives."""
+        """Execute one step of a model or data action and return its result fields."""
         ...
 
     def undo(self, action_type: str, parameters: Mapping[str, Any]) -> Undone:
-        """End what such a step began for this workflow, unless others use it."""
+        """Stop the service, or delete the files, that a step of this workflow started, unless others use them."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Undone:
-    """Outcome of an undo."""
+    """Result of undoing a step."""
 
-    #: Something was there, and is no more: a retry begins the step anew.
+    #: Whether something was removed. If so, a retry of the workflow runs the step again.
     ended: bool = False
-    #: What stays, in words for people; empty: nothing.
+    #: Human-readable description of resources that remain; empty if none remain.
     left: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActionType:
-    """Type of action."""
+    """Definition of an action type."""
 
     name: str
-    #: Names of its parameters.
+    #: Names of the action's parameters.
     parameters: frozenset[str]
-    #: Fields that it gives; None: any.
+    #: Names of the result fields; None allows any name.
     gives: frozenset[str] | None
-    #: Returns what is wrong with the parameters that are known, while others are open.
+    #: Validates the known parameters; the second argument names parameters that are still unknown.
     check: Callable[[Mapping[str, Any], frozenset[str]], Complaints]
-    #: It becomes a job of the kind of its name.
+    #: Whether the action becomes a job whose kind has the type's name.
     is_job: bool = False
-    #: Carries it out, repeatably, and returns what it gives; of those that are no jobs.
+    #: Runs an action that is not a job and returns its result fields. It must be idempotent.
     run: Callable[[Mapping[str, Any], Host], Mapping[str, Any]] | None = None
-    #: It has programs run, though it is none itself.
+    #: Whether the action starts programs although it is not a program job itself.
     runs: bool = False
-    #: It stands for no action but for a step of one: no text names it.
+    #: Whether the type is an internal step, which a workflow text cannot name.
     inner: bool = False
 
 
@@ -127,23 +132,23 @@ def _check_by_model(kind: str) -> Callable[[Mapping[str, Any], frozenset[str]], 
 
 
 def _is_open(complaint: Any, open_names: frozenset[str]) -> bool:
-    """Return True for a complaint that may go away with the values that are not known yet."""
+    """Return True if a validation error may disappear once the unknown parameters have values."""
     where = complaint["loc"]
     return bool(open_names) and (not where or where[0] in open_names)
 
 
 def _complaint(complaint: Any) -> tuple[Path, str]:
-    known = {"extra_forbidden": "is not known", "missing": "is needed"}
+    known = {"extra_forbidden": "is not a known field", "missing": "is required"}
     text = known.get(complaint["type"], patterns.explain(complaint["msg"].removeprefix("Value error, ")))
     given = "" if complaint["type"] in known or "got" in text else f"; got {short(complaint['input'])}"
     return tuple(complaint["loc"]), f"{text[0].lower()}{text[1:]}{given}"
 
 
-# -- what the cluster does itself -----------------------------------------------------------------------------------
+# -- action types that the coordinator runs itself ------------------------------------------------------------------
 
 
 def _require(**rules: Callable[[Any], str]) -> Callable[[Mapping[str, Any], frozenset[str]], Complaints]:
-    """Return a check of parameters: each rule returns what is wrong with a value, empty for a sound one."""
+    """Return a check that applies one rule per parameter. A rule returns an error message, or "" for a valid value."""
 
     def check(known: Mapping[str, Any], open_names: frozenset[str]) -> Complaints:
         wrong = {name: rule(known.get(name)) for name, rule in rules.items() if name not in open_names}
@@ -153,7 +158,7 @@ def _require(**rules: Callable[[Any], str]) -> Callable[[Mapping[str, Any], froz
 
 
 def _rule(is_sound: Callable[[Any], Any], must: str, *, needed: bool = False) -> Callable[[Any], str]:
-    """Return a rule that a value `must` obey; one that is not `needed` may be left out."""
+    """Return a rule with the error message `must`. Unless `needed`, the value can be omitted."""
 
     def rule(value: Any) -> str:
         sound = is_sound(value) if needed or value is not None else True
@@ -163,7 +168,7 @@ def _rule(is_sound: Callable[[Any], Any], must: str, *, needed: bool = False) ->
 
 
 def _check_by_reader(read: Callable[[Any], Any], *, needed: bool = True) -> Callable[[Any], str]:
-    """Return a rule that a value can be read; ValueError says why it cannot."""
+    """Return a rule that calls `read` and reports the message of its ValueError."""
 
     def rule(value: Any) -> str:
         try:
@@ -189,7 +194,7 @@ def _gpus(value: Any) -> str:
         return ""
     if not isinstance(value, dict) or (unknown := sorted(map(str, value.keys() - _OF_GPUS))):
         given = unknown[0] if isinstance(value, dict) else short(value)
-        return f"must be an object of {', '.join(_OF_GPUS)}; got {given}"
+        return f"must be an object with the fields {', '.join(_OF_GPUS)}; got {given}"
     try:
         Requirements.model_validate(value)
     except ValidationError as error:
@@ -214,25 +219,27 @@ _port = _rule(lambda value: _is_within(value, 1, 65535), "must be a port, 1..655
 _flag = _rule(lambda value: isinstance(value, bool), "must be true or false")
 _tokens = _rule(lambda value: _is_within(value, 1, _MAX_TOKENS), f"must be an integer in 1..{_MAX_TOKENS}")
 _temperature = _rule(lambda value: _is_within(value, 0, 100, int | float), "must be a number in 0..100")
-_sha256 = _rule(_matches("[0-9a-f]{64}"), "must be 64 digits 0-9, a-f")
-_chunk = _rule(_matches(rf"{catalog.CHUNK}[0-9a-f]{{12}}"), f"must be {catalog.CHUNK} and 12 digits 0-9, a-f")
+_sha256 = _rule(_matches("[0-9a-f]{64}"), "must be 64 lowercase hexadecimal digits")
+_chunk = _rule(
+    _matches(rf"{catalog.CHUNK}[0-9a-f]{{12}}"), f"must be {catalog.CHUNK} and 12 lowercase hexadecimal digits"
+)
 _names = _rule(
     lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
-    "must be a list of names of secrets",
+    "must be a list of secret names",
 )
 _artifact_name = _rule(
     _matches(artifacts.NAME),
-    "must be 1 to 64 small letters, digits, ., _ or -, and begin with a letter or a digit",
+    "must be 1 to 64 lowercase letters, digits, ., _ or -, and start with a letter or a digit",
     needed=True,
 )
-_any_artifact = _rule(_matches("[A-Za-z0-9._-]{1,64}"), "must be the id or the name of an artifact", needed=True)
+_any_artifact = _rule(_matches("[A-Za-z0-9._-]{1,64}"), "must be the ID or name of an artifact", needed=True)
 
 
 def _check_published(known: Mapping[str, Any], open_names: frozenset[str]) -> Complaints:
     wrong: Complaints = _require(name=_artifact_name)(known, open_names)
     given = (known.keys() | open_names) & {"artifact", "value"}
     if len(given) != 1:
-        wrong.append((("artifact",), "give artifact, the id or the name of one, or value, which becomes a file"))
+        wrong.append((("artifact",), "set either artifact (an ID or name) or value (stored as a JSON file)"))
     elif "artifact" in known and (text := _any_artifact(known["artifact"])):
         wrong.append((("artifact",), text))
     return wrong
@@ -251,11 +258,11 @@ def _delete(parameters: Mapping[str, Any], host: Host) -> Mapping[str, Any]:
 def _define_stepped(
     name: str, gives: Sequence[str], *, written: Sequence[str] = (), **rules: Callable[[Any], str]
 ) -> ActionType:
-    """Return a type that is carried out in steps; `written`: parameters that no reference fills."""
+    """Return an action type that is executed in steps. Parameters in `written` cannot be references."""
     check = _require(**rules)
 
     def checked(known: Mapping[str, Any], open_names: frozenset[str]) -> Complaints:
-        late = [((one,), "is needed before anything runs: write it out, no reference fills it") for one in written]
+        late = [((one,), "is needed before the workflow starts and cannot be a reference") for one in written]
         return [*check(known, open_names), *(one for one in late if one[0][0] in open_names)]
 
     def run(parameters: Mapping[str, Any], host: Host) -> Mapping[str, Any]:
@@ -267,7 +274,7 @@ def _define_stepped(
 
 
 def _inner(name: str, *gives: str) -> ActionType:
-    """Return the type of a step, whose parameters come from an action that was checked."""
+    """Return the type of an internal step, whose parameters come from a validated action."""
     return ActionType(
         name=name,
         parameters=frozenset(),
@@ -278,9 +285,9 @@ def _inner(name: str, *gives: str) -> ActionType:
     )
 
 
-#: Types of actions that may begin services.
+#: Action types that can start services.
 SERVING = frozenset({"serve", "move"})
-#: Types of actions and steps that begin what outlives them: a cancelled workflow undoes these.
+#: Action and step types whose effects outlive the action. Cancelling the workflow undoes them.
 UNDONE = SERVING | {"model.batch"}
 
 _FILES, _ANY = _check_location("disk", "dram"), _check_location("disk", "dram", "gpu")
@@ -381,15 +388,15 @@ _OWN = (
     _inner("data.at", "chunk_id", "artifact"),
 )
 
-#: All types by name. Others may be added, as tests do.
+#: All action types by name. Tests add further types.
 TYPES: dict[str, ActionType] = {one.name: one for one in (*map(_kind, registry.names()), *_OWN)}
 
-#: Most parameters of one action that are looked at.
+#: Maximum number of unknown parameters reported for one action.
 MAX_PARAMETERS = 200
 
 
 def wrong_options(options: Mapping[str, Any]) -> Complaints:
-    """Return what is wrong with the fields of the job that an action becomes."""
+    """Return the invalid job options of an action as (path, message) pairs."""
     try:
         submissions.parse_submission({"type": "any", **options})
     except errors.InvalidRequest as error:

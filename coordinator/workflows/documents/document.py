@@ -1,4 +1,7 @@
-"""Documents: what a text of a workflow says, as its actions. Shape alone; `validation.py` knows what each may say."""
+"""Parse a workflow text into its actions.
+
+This module checks the shape only; `validation.py` checks the parameters of each action.
+"""
 
 from __future__ import annotations
 
@@ -12,52 +15,53 @@ from jobs import errors
 from threads_protocol import yaml_texts
 from threads_protocol.yaml_texts import START, Complaint, Complaints, Mapping, Place, Sequence, Unreadable, short_name
 
-#: Bytes of texts that a coordinator holds at once; those over LARGE are validated one after the other.
+#: Bytes of workflow texts that a coordinator holds in memory at once, and size above which texts are validated one by
+#: one.
 ROOM, LARGE = 16 << 20, 64 << 10
-#: Actions of a workflow, and dependencies of all of them.
+#: Maximum number of actions in a workflow, and maximum total number of their dependencies.
 MAX_ACTIONS, MAX_EDGES = 10_000, 100_000
-#: Characters of a name and of a description.
+#: Maximum length of a name and of a description in characters.
 MAX_NAME, MAX_DESCRIPTION = 200, 10_000
-#: Ids are parts of ids of jobs.
+#: Pattern of action IDs, which are part of job IDs.
 ACTION_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TYPE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-#: Fields of an action that are the same for all types.
+#: Action fields that every type has.
 STRUCTURE = ("action_id", "action_type", "dependencies", "after_any", "foreach", "parameters")
-#: Fields of the job that an action becomes, as POST /api/submit has them.
+#: Job fields that an action can set; names as in POST /api/submit.
 OPTIONS = ("priority", "device", "gpu_preferred", "max_running", "timeout_seconds")
 _FIELDS = ("name", "description", "notify", "actions")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """Action as it is written."""
+    """An action of a workflow document."""
 
     id: str
     type: str
-    #: Actions that must be done before it.
+    #: IDs of actions that must be done before this action starts.
     dependencies: tuple[str, ...] = ()
-    #: Actions that must have ended before it, however.
+    #: IDs of actions that must have finished, with any result, before this action starts.
     after_any: tuple[str, ...] = ()
-    #: List, or a reference to one: the action is carried out once for each item. None: once.
+    #: List, or reference to a list: the action runs once per item. None: the action runs once.
     foreach: Any = None
     parameters: dict[str, Any] = field(default_factory=dict)
-    #: Those of OPTIONS that are given.
+    #: Job options that the document sets, by name (see OPTIONS).
     options: dict[str, Any] = field(default_factory=dict)
-    #: Its parameters are not known before others are done.
+    #: Whether the parameters depend on results of other actions.
     late: bool = False
     place: Place = START
 
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """Workflow as it is written."""
+    """A parsed workflow document."""
 
     name: str
     description: str = ""
-    #: URL that is told of its end; empty: none.
+    #: URL to notify when the workflow ends; empty for none.
     notify: str = ""
-    #: Actions by id; once they are validated, each comes after those that it waits for.
+    #: Actions by ID. After validation, each action follows the actions that it waits for.
     actions: dict[str, Action] = field(default_factory=dict)
 
 
@@ -69,7 +73,7 @@ def pack(whole: Document) -> list[dict[str, Any]]:
 
 
 def unpack(name: str, description: str, rows: list[dict[str, Any]]) -> Document:
-    """Return the document whose actions `packed` returned."""
+    """Rebuild a document from the values that `pack` returned."""
     actions = (
         Action(**{**row, **{name: tuple(row.get(name, ())) for name in ("dependencies", "after_any")}}) for row in rows
     )
@@ -77,11 +81,11 @@ def unpack(name: str, description: str, rows: list[dict[str, Any]]) -> Document:
 
 
 class InvalidWorkflow(errors.InvalidRequest):
-    """The workflow is not valid."""
+    """The workflow text is invalid."""
 
     def __init__(self, complaints: Complaints) -> None:
         self.complaints = complaints.first
-        #: How many there are besides these.
+        #: Number of errors that are not in `complaints`.
         self.more = complaints.more
         first = self.complaints[0]
         more = f" (and {complaints.total - 1} more)" if complaints.total > 1 else ""
@@ -90,7 +94,7 @@ class InvalidWorkflow(errors.InvalidRequest):
 
 
 def as_row(complaint: Complaint) -> dict[str, Any]:
-    """Return a complaint as the API shows it."""
+    """Return an error of a workflow text as the API serializes it."""
     place = complaint.place
     return {
         "line": place.line,
@@ -102,7 +106,7 @@ def as_row(complaint: Complaint) -> dict[str, Any]:
 
 
 def format_complaint(complaint: Complaint) -> str:
-    """Return a complaint as one line: LINE:COLUMN, whose, which field, what."""
+    """Format an error as one line: `LINE:COLUMN: ACTION: FIELD: MESSAGE`."""
     of = f"{complaint.action}: " if complaint.action else ""
     what = f"{complaint.field}: " if complaint.field else ""
     return f"{complaint.place.line}:{complaint.place.column}: {of}{what}{complaint.text}"
@@ -110,32 +114,32 @@ def format_complaint(complaint: Complaint) -> str:
 
 @dataclass
 class Reading:
-    """Text that is being read: its actions as they stand, and all complaints so far."""
+    """A workflow text during parsing: its nodes and the errors found so far."""
 
     root: Any
     complaints: Complaints
 
     def complain(self, place: Place, words: str, *, action: str = "", field: str = "") -> None:
-        """Note what is wrong."""
+        """Add an error."""
         self.complaints.add(Complaint(place=place, action=action, field=field, text=words))
 
     def node(self, number: int) -> Mapping:
-        """Return an action as it is written."""
+        """Return the parsed node of an action by its index."""
         node: Mapping = self.root["actions"][number]
         return node
 
 
 def parse(source: bytes) -> tuple[Reading, list[tuple[int, Action]]]:
-    """Return the text, with complaints, and those actions that have a shape, by their number in the list.
+    """Parse a workflow text; return its nodes with all errors, and each well-formed action with its index in the list.
 
-    Raises InvalidWorkflow for a text of which nothing can be said but that.
+    Raises InvalidWorkflow if the text is not YAML or not a mapping.
     """
     try:
         root, complaints = yaml_texts.parse(source)
     except Unreadable as error:
         raise InvalidWorkflow(Complaints([error.complaint])) from None
     if not isinstance(root, Mapping):
-        what = "a workflow is a mapping with name and actions"
+        what = "a workflow must be a mapping with name and actions"
         raise InvalidWorkflow(
             Complaints([Complaint(place=START, text=f"{what}; got {yaml_texts.describe_value(root)}")])
         )
@@ -145,7 +149,7 @@ def parse(source: bytes) -> tuple[Reading, list[tuple[int, Action]]]:
 
 
 def document(reading: Reading, actions: list[tuple[int, Action]]) -> Document:
-    """Return the document that was read."""
+    """Build the document from the parsed nodes and actions."""
     root = reading.root
     return Document(
         name=root["name"],
@@ -159,7 +163,7 @@ def _check_head(reading: Reading) -> None:
     root = reading.root
     for key, place in root.keys_at.items():
         if key not in _FIELDS:
-            reading.complain(place, f"is not known; there are {', '.join(_FIELDS)}", field=short_name(key))
+            reading.complain(place, f"is not a known field; the fields are {', '.join(_FIELDS)}", field=short_name(key))
     for key, most, needed in (
         ("name", MAX_NAME, True),
         ("description", MAX_DESCRIPTION, False),
@@ -190,7 +194,7 @@ def _check_text(reading: Reading, key: str, most: int, *, needed: bool) -> None:
 def _actions(reading: Reading) -> Iterator[tuple[int, Action]]:
     nodes, seen = reading.root.get("actions"), dict[str, Place]()
     if not isinstance(nodes, Sequence) or not 1 <= len(nodes) <= MAX_ACTIONS:
-        got = f"{len(nodes)} of them" if isinstance(nodes, Sequence) else yaml_texts.describe_value(nodes)
+        got = f"{len(nodes)} actions" if isinstance(nodes, Sequence) else yaml_texts.describe_value(nodes)
         place = reading.root.keys_at.get("actions", reading.root.at)
         reading.complain(place, f"must be a list of 1..{MAX_ACTIONS} actions; got {got}", field="actions")
         return
@@ -201,7 +205,7 @@ def _actions(reading: Reading) -> Iterator[tuple[int, Action]]:
         if action.id in seen:
             where = f"line {seen[action.id].line}"
             reading.complain(
-                action.place, f"another action in {where} has this id", action=action.id, field="action_id"
+                action.place, f"another action in {where} has the same ID", action=action.id, field="action_id"
             )
             continue
         seen[action.id] = action.place
@@ -209,10 +213,10 @@ def _actions(reading: Reading) -> Iterator[tuple[int, Action]]:
 
 
 def _action(reading: Reading, node: Any, place: Place) -> Action | None:
-    """Return an action; None, with a complaint, for one that has no shape."""
+    """Return the action of a node, or None after adding an error if the node is malformed."""
     if not isinstance(node, Mapping):
         reading.complain(
-            place, f"an action is a mapping with action_id and action_type; got {yaml_texts.describe_value(node)}"
+            place, f"an action must be a mapping with action_id and action_type; got {yaml_texts.describe_value(node)}"
         )
         return None
     name, kind = node.get("action_id"), node.get("action_type")
@@ -247,7 +251,7 @@ def _ids(reading: Reading, node: Mapping, name: str, field: str) -> tuple[str, .
     if not isinstance(ids, Sequence) or not all(isinstance(one, str) for one in ids):
         where = node.keys_at[field]
         reading.complain(
-            where, f"must be a list of ids; got {yaml_texts.describe_value(ids)}", action=name, field=field
+            where, f"must be a list of action IDs; got {yaml_texts.describe_value(ids)}", action=name, field=field
         )
         return ()
     return tuple(dict.fromkeys(ids))

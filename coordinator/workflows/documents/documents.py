@@ -1,4 +1,4 @@
-"""Documents of workflows as they were read last, within a bound of bytes: reading a large one takes half a second."""
+"""Cache of recently read workflow documents. Parsing a large document takes half a second."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from coordinator.workflows.documents import document
 from coordinator.workflows.documents.document import Document
 from jobs.store.workflows import StoredWorkflow, Workflows
 
-#: Bytes of JSON of which documents are kept; the last one is, however large.
+#: Maximum total size in bytes of the cached documents' JSON. The last document stays cached regardless of its size.
 _ROOM = 8 << 20
 
 
 class Documents:
-    """Documents of one store, which never change. Thread-safe: each is made by one thread, others wait for it."""
+    """Cache of the immutable documents of one store. It is thread-safe and reads one document at a time."""
 
     def __init__(self, store: Workflows) -> None:
         self._store = store
@@ -23,8 +23,8 @@ class Documents:
         self._reading = threading.Lock()
 
     def get(self, stored: StoredWorkflow) -> Document | None:
-        """Return the document of a workflow; None where there is none."""
-        name = (stored.id, stored.created)  # an id may be used again, once its workflow is deleted
+        """Return the document of a workflow, or None if the store does not have it."""
+        name = (stored.id, stored.created)  # a workflow ID can be reused after deletion
         if kept := self._find(name):
             return kept
         with self._reading:

@@ -1,7 +1,7 @@
-"""Actions about models and data as the steps that carry them out: programs, and what the leader does. Pure.
+"""Expand model and data actions into steps: programs, and steps that the leader executes. Functions here are pure.
 
-An action keeps its id for its last step, so that what comes after it, and what refers to it, need not know. The steps
-before it have ids made of its own, `ID--STEP`, and types with a dot, which no text can name.
+The last step keeps the action's ID, so dependent actions and references need no change. Earlier steps have IDs of the
+form `ID--STEP`, and types that contain a dot, so a workflow text cannot name them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from coordinator.locations import Location
 from coordinator.workflows.documents.document import Action, Document
 from jobs.kinds.program_arguments import literal
 
-#: Characters of an action's id that ids of its steps begin with, and between these and the step.
+#: Number of characters of the action ID that step IDs keep, and the separator before the step name.
 _MOST, _BETWEEN = 22, "--"
-#: Folders in which programs leave models, data and answers, as the artifact of their unit has them.
+#: Output folders of model, data and answers, as paths in the artifact of the program's unit.
 _MODEL, _DATA, _ANSWERS = "outputs/0/model", "outputs/0/data", "outputs/0/answers"
 _PYTHON = ("python3", "-c")
 _RETRIES = {"max": 5, "initial_delay_seconds": 2}
-#: Reads all files of its folder, so that this host has them on its disk and in its memory.
+#: Program that reads all files of its folder, which loads them onto the host's disk and into its page cache.
 _READ = """\
 import pathlib
 size = 0
@@ -41,20 +41,22 @@ Parameters: TypeAlias = Mapping[str, Any]
 
 
 def fetching() -> str:
-    """Return the program that downloads."""
+    """Return the source text of the download program."""
     return (Path(__file__).parent / "fetching.py").read_text(encoding="utf-8")
 
 
 def steps_of(action: Action) -> list[Action]:
-    """Return the steps of an action in their order, one with its own id; the action itself where it has none."""
+    """Return the steps of an action in order; the last step has the action's ID. An action without steps returns
+    itself.
+    """
     make = EXPANSIONS.get(action.type)
     return list(make(_Steps(action))) if make else [action]
 
 
 def expand(whole: Document) -> tuple[Document, list[str]]:
-    """Return the document with steps in the place of actions, and ids that two of them have.
+    """Return the document with each action replaced by its steps, and the IDs that two steps share.
 
-    The end of each move comes behind all that reads its source.
+    The last step of a move, which removes the source, follows all actions that read the source.
     """
     steps = [one for action in whole.actions.values() for one in steps_of(action)]
     steps += [end for action in whole.actions.values() if (end := _end_of_move(action, whole))]
@@ -63,14 +65,16 @@ def expand(whole: Document) -> tuple[Document, list[str]]:
 
 
 def step_id(action: str, step: str) -> str:
-    """Return the id of a step of an action."""
+    """Return the ID of a step of an action."""
     if len(action) > _MOST:
         action = f"{action[: _MOST - 7]}-{hashlib.sha256(action.encode()).hexdigest()[:6]}"
     return f"{action}{_BETWEEN}{step}"
 
 
 def _end_of_move(action: Action, whole: Document) -> Action | None:
-    """Return the step in which a model leaves the place that it was moved from, once no other action reads it there."""
+    """Return the step that removes a moved model from its source location after all readers, or None if no step is
+    needed.
+    """
     parameters = action.parameters
     if action.type != "move" or parameters.get("keep_source") or parameters["source_device"] == "disk":
         return None
@@ -94,7 +98,7 @@ def _end_of_move(action: Action, whole: Document) -> Action | None:
 
 
 class _Steps:
-    """Steps of one action, each after the one before."""
+    """Builds the steps of one action. Each step depends on the previous one."""
 
     def __init__(self, action: Action) -> None:
         self.action = action
@@ -102,13 +106,13 @@ class _Steps:
         self._last = ""
 
     def step(self, name: str, kind: str, parameters: Parameters) -> Action:
-        """Return the next step; the first waits for what its action waits for."""
+        """Return the next step. The first step has the action's dependencies."""
         made = self._after(step_id(self.action.id, name), kind, parameters)
         self._last = made.id
         return made
 
     def last(self, **more: Any) -> Action:
-        """Return the action itself as the last step, with more parameters."""
+        """Return the action itself as the last step, with additional parameters."""
         return self._after(self.action.id, self.action.type, {**self.parameters, **more})
 
     def _after(self, name: str, kind: str, parameters: Parameters) -> Action:
@@ -124,25 +128,27 @@ class _Steps:
         )
 
     def of(self, step: str, field: str) -> str:
-        """Return the reference to what a step gave."""
+        """Return a reference to a result field of a step."""
         return f"${{{step_id(self.action.id, step)}.{field}}}"
 
     def program(self, name: str, host: str, **parameters: Any) -> Action:
-        """Return a step that runs a program, on a host where one is named."""
+        """Return a step that runs a program, on `host` if it is not empty."""
         needs = {**(parameters.pop("requirements", None) or {}), **({"host": host} if host else {})}
         required = {"requirements": needs} if needs else {}
         return self.step(name, "command", {"retries": _RETRIES, **parameters, **required})
 
     def brought(self, place: Location, artifact: str) -> Iterator[Action]:
-        """Yield the step in which a host gets an artifact; none for the cluster's store, where all of them lie."""
+        """Yield a step that copies an artifact to a host. Yield nothing for the cluster's store, which has all
+        artifacts.
+        """
         if not place.is_store:
             yield self.program("bring", place.host, command=[*_PYTHON, literal(_READ)], files=artifact)
 
     def fetched(self, folder: str, place: Location) -> Action:
-        """Return the step that downloads, on the host where it will lie."""
+        """Return the step that downloads the files on the host that will hold them."""
         source, sha = self.of("source", "source"), self.of("source", "sha256")
         command = [*_PYTHON, literal(fetching()), source, sha, folder]
-        # Of the same source on the same host: what broke off goes on there.
+        # Downloads of the same source on the same host share a workspace, so an interrupted download can resume.
         of = f"{self.parameters.get('model_name')} {self.parameters.get('source')}"
         return self.program(
             "fetch",
@@ -167,7 +173,7 @@ def _download(steps: _Steps) -> Iterator[Action]:
 
 
 def _transfer_of_model(steps: _Steps) -> Iterator[Action]:
-    """Yield the steps of copy and move: to a GPU by a replica of an engine, elsewhere by the files."""
+    """Yield the steps of copy and move. A replica loads a model onto a GPU; other locations receive its files."""
     given, place = steps.parameters, _parse_location(steps.parameters["target_device"])
     yield steps.step("from", "model.at", {name: given[name] for name in ("model_name", "source_device")})
     if place.kind != "gpu":
@@ -185,7 +191,7 @@ def _data_create(steps: _Steps) -> Iterator[Action]:
 def _store_chunk_steps(
     steps: _Steps, artifact: str, folder: str, place: Location, chunk: str | None = None
 ) -> Iterator[Action]:
-    """Yield the steps in which a folder of an artifact becomes a chunk of data at a place."""
+    """Yield the steps that store a folder of an artifact as a chunk of data at a location."""
     chunk = chunk or new_chunk()
     yield steps.step("keep", "data.keep", {"chunk_id": chunk, "artifact": artifact, "folder": folder})
     yield from steps.brought(place, steps.of("keep", "artifact"))
@@ -193,7 +199,7 @@ def _store_chunk_steps(
 
 
 def new_chunk() -> str:
-    """Return an id of a chunk that nobody has."""
+    """Return a new random chunk ID."""
     return f"{CHUNK}{secrets.token_hex(6)}"
 
 
@@ -205,7 +211,7 @@ def _data_transfer(steps: _Steps) -> Iterator[Action]:
 
 
 def _inference(steps: _Steps) -> Iterator[Action]:
-    """Yield the steps of a batch: files and program in one artifact, their run, and the end of that artifact."""
+    """Yield the steps of a batch: combine files and program in one artifact, run the program, delete the artifact."""
     given, place = steps.parameters, _parse_location(steps.parameters["output_device"])
     batch = f"batch-{secrets.token_hex(6)}"
     asked = {name: value for name, value in given.items() if name not in ("output_device", "requirements")}

@@ -1,11 +1,16 @@
-"""Program that downloads a model, or data: `python3 fetching.py SOURCE [SHA256 [FOLDER]]`. It needs no packages.
+"""Download a model or data: `python3 fetching.py SOURCE [SHA256 [FOLDER]]`. Needs only the standard library.
 
-SOURCE: the http(s) address of one file; `hf://ORG/REPO/FILE` for one file of Hugging Face, `hf://ORG/REPO` for all that
-a model needs; `hf://ORG/REPO@REVISION` for a revision; `s3://BUCKET/KEY` for an object, or for all below KEY. SHA256:
-`-` where it is not known. FOLDER: `model`, which takes no pickled weights, or `data`. It goes on where an earlier
-attempt in the same CLUSTER_WORKSPACE stopped, and verifies length and hash if they are known. HF_TOKEN opens what
-is not public, HF_ENDPOINT is another hub's address; AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN,
-AWS_REGION and AWS_ENDPOINT_URL mean what they mean elsewhere.
+SOURCE is one of:
+
+- an http(s) URL of one file
+- `hf://ORG/REPO/FILE` for one file of Hugging Face, or `hf://ORG/REPO` for all files that a model needs;
+  `hf://ORG/REPO@REVISION` selects a revision
+- `s3://BUCKET/KEY` for one object, or for all objects below KEY
+
+SHA256 is `-` if the hash is unknown. FOLDER is `model`, which rejects pickled weights, or `data`. The program resumes
+an earlier download in the same CLUSTER_WORKSPACE, and verifies length and hash if they are known. HF_TOKEN grants
+access to private repositories, and HF_ENDPOINT selects another hub. AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_SESSION_TOKEN, AWS_REGION and AWS_ENDPOINT_URL have their usual meaning.
 """
 
 from __future__ import annotations
@@ -28,18 +33,18 @@ MODEL, DATA = "model", "data"
 SUFFIXES = (".gguf", ".safetensors", ".json", ".txt", ".model", ".jinja")
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack")
 PIECE, SAY_SECONDS, TIMEOUT = 1 << 20, 5.0, 60
-#: Bytes of a list of files, and files below a key.
+#: Maximum size of a file listing in bytes, and maximum number of files below a key.
 MOST_LIST, MOST_FILES = 64 << 20, 100_000
-#: A file to get: its address, its path in the folder, and its SHA-256 where it is known.
+#: A file to download: URL, path in the folder, and SHA-256 (empty if unknown).
 Wanted = tuple[str, str, str]
 
 
 class DownloadRefused(Exception):
-    """It cannot be downloaded, however often it is tried."""
+    """The source cannot be downloaded, even on a later attempt."""
 
 
 def main(words: list[str]) -> int:
-    """Download what the words say; the exit code."""
+    """Download the source that the command-line arguments name and return the exit code."""
     source, sha, folder = [*words, *("", "-", MODEL)[len(words) :]]
     try:
         for wanted in _list_wanted(source, sha.lower().strip("-"), folder):
@@ -47,7 +52,7 @@ def main(words: list[str]) -> int:
     except (DownloadRefused, error.URLError, OSError) as wrong:
         return _report_failure(source, str(wrong))
     except (client.HTTPException, ValueError, LookupError, TypeError, AttributeError, RecursionError) as wrong:
-        return _report_failure(source, f"what answers makes no sense: {type(wrong).__name__}: {wrong}")
+        return _report_failure(source, f"the server sent an invalid response: {type(wrong).__name__}: {wrong}")
     return 0
 
 
@@ -63,12 +68,12 @@ def _list_wanted(source: str, sha: str, folder: str) -> list[Wanted]:
     if parts.scheme == "s3":
         return _of_bucket(parts.netloc, parts.path.strip("/"), sha, folder)
     if parts.scheme not in ("http", "https"):
-        raise DownloadRefused("the source must begin with https://, http://, s3:// or, of a model, hf://")
+        raise DownloadRefused("the source must start with https://, http://, s3:// or, for a model, hf://")
     return [(source, _sound(Path(parse.unquote(parts.path)).name, folder), sha)]
 
 
 def _of_bucket(bucket: str, key: str, sha: str, folder: str) -> list[Wanted]:
-    """Return an object of a bucket, or all below a key, each by its path from there on."""
+    """Return one object of a bucket, or all objects below a key with their paths relative to the key."""
     place, keys, more = f"{_s3()}/{parse.quote(bucket)}", list[str](), ""
     while True:
         query = {"list-type": "2", "prefix": key, **({"continuation-token": more} if more else {})}
@@ -76,16 +81,16 @@ def _of_bucket(bucket: str, key: str, sha: str, folder: str) -> list[Wanted]:
             page = _list(answer).decode()
         keys += map(html.unescape, re.findall(r"<Key>([^<]*)</Key>", page))
         if len(keys) > MOST_FILES:
-            raise DownloadRefused(f"there are over {MOST_FILES} files below {key}")
+            raise DownloadRefused(f"there are more than {MOST_FILES} files below {key}")
         found = re.search(r"<NextContinuationToken>([^<]*)<", page)
         if not found:
             break
         if more == (more := html.unescape(found[1])):
-            raise DownloadRefused("the bucket's list does not end")
+            raise DownloadRefused("the bucket repeats the same page of its listing")
     below = [each for each in keys if each.startswith(f"{key}/") or not key]
     paths = {key: key.rpartition("/")[2]} if key in keys else {each: each[len(key) :].strip("/") for each in below}
     if not any(paths.values()):
-        raise DownloadRefused(f"the bucket {bucket} has no {key}, and nothing below it")
+        raise DownloadRefused(f"the bucket {bucket} has no object {key} and no objects below it")
     if sha and len(paths) > 1:
         raise DownloadRefused(
             f"a SHA-256 covers one file, but {key} has {len(paths)}; name one of them, or omit the SHA-256"
@@ -107,7 +112,9 @@ def _region() -> str:
 
 
 def signature(url: str, moment: str) -> dict[str, str]:
-    """Return the headers with which AWS' signature version 4 lets a GET pass. moment: as 20261123T170000Z."""
+    """Return the headers that sign a GET request with AWS Signature Version 4. `moment` is a time like
+    20261123T170000Z.
+    """
     parts, region, none = parse.urlsplit(url), _region(), hashlib.sha256().hexdigest()
     headers = {"host": parts.netloc, "x-amz-content-sha256": none, "x-amz-date": moment}
     if token := os.environ.get("AWS_SESSION_TOKEN"):
@@ -126,13 +133,13 @@ def signature(url: str, moment: str) -> dict[str, str]:
 
 
 def _of_hub(words: str, sha: str) -> list[Wanted]:
-    """Return the files of a repository that were asked for, with the hashes that the hub tells."""
+    """Return the requested files of a Hugging Face repository, with the hashes from its file listing."""
     org, _, rest = words.partition("/")
     repo, _, file = rest.partition("/")
     repo, _, revision = repo.partition("@")
     revision = revision or "main"
     if not (org and repo):
-        raise DownloadRefused("hf:// needs an organisation and a repository: hf://ORG/REPO or hf://ORG/REPO/FILE")
+        raise DownloadRefused("hf:// needs an organization and a repository: hf://ORG/REPO or hf://ORG/REPO/FILE")
     hub, name = _hub(), f"{parse.quote(org)}/{parse.quote(repo)}"
     with _open(f"{hub}/api/models/{name}/revision/{parse.quote(revision, safe='')}?blobs=true") as answer:
         files = {each["rfilename"]: each for each in json.loads(_list(answer))["siblings"]}
@@ -151,27 +158,27 @@ def _of_hub(words: str, sha: str) -> list[Wanted]:
 
 
 def _select_files(paths: list[str]) -> list[str]:
-    """Return the files of a model: one GGUF, or weights in safetensors and what describes them."""
+    """Select the files of a model: its GGUF file, or the safetensors weights with their configuration files."""
     models = [path for path in paths if path.endswith(".gguf")]
     if len(models) > 1:
         raise DownloadRefused(
-            f"the repository has {len(models)} files .gguf; name one, such as hf://ORG/REPO/{models[0]}"
+            f"the repository has {len(models)} .gguf files; name one, such as hf://ORG/REPO/{models[0]}"
         )
     if models:
         return models
     if not any(path.endswith(".safetensors") for path in paths):
         raise DownloadRefused(
-            "the repository has neither .gguf nor .safetensors; pickled weights are code, and refused"
+            "the repository has no .gguf or .safetensors files; pickled weights can contain code and are rejected"
         )
     return [path for path in paths if path.endswith(SUFFIXES) and not path.startswith(".")]
 
 
 def _sound(path: str, folder: str) -> str:
-    """Return the path in the folder. Refused for one that leads out of it, and for pickled weights of a model."""
+    """Return a path if it is safe. Reject paths outside the folder, and pickled weights of models."""
     if not path or path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")) or "\\" in path:
-        raise DownloadRefused(f"the address names no file: {path!r}")
+        raise DownloadRefused(f"the URL does not name a file: {path!r}")
     if folder == MODEL and path.lower().endswith(PICKLED):
-        raise DownloadRefused(f"{path} has pickled weights, which are code; GGUF and safetensors are not")
+        raise DownloadRefused(f"{path} is rejected because pickled weights can contain code; use GGUF or safetensors")
     return path
 
 
@@ -182,7 +189,7 @@ def _hub() -> str:
 def _open(url: str, headers: dict[str, str] | None = None) -> Any:
     asked = request.Request(url, headers={"User-Agent": "threads-cluster", **(headers or {})})
     token = os.environ.get("HF_TOKEN")
-    if token and url.startswith(_hub() + "/"):  # and not where the hub leads on to
+    if token and url.startswith(_hub() + "/"):  # the token is not sent to hosts that the hub redirects to
         asked.add_unredirected_header("Authorization", f"Bearer {token}")
     if os.environ.get("AWS_ACCESS_KEY_ID") and url.startswith(_s3() + "/"):
         for name, value in signature(url, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())).items():
@@ -193,12 +200,12 @@ def _open(url: str, headers: dict[str, str] | None = None) -> Any:
 def _list(answer: Any) -> bytes:
     listed: bytes = answer.read(MOST_LIST + 1)
     if len(listed) > MOST_LIST:
-        raise DownloadRefused(f"the list of files has over {MOST_LIST >> 20} MiB")
+        raise DownloadRefused(f"the file listing exceeds {MOST_LIST >> 20} MiB")
     return listed
 
 
 def _get(folder: str, url: str, path: str, sha: str) -> None:
-    """Download one file beside its place, verify it, and put it there."""
+    """Download one file into the workspace, verify it, and move it to its destination."""
     kept = Path(os.environ.get("CLUSTER_WORKSPACE", ".")) / hashlib.sha256(url.encode()).hexdigest()[:32]
     tag = kept.with_suffix(".tag")
     size = kept.stat().st_size if kept.exists() and tag.exists() else 0
@@ -214,9 +221,9 @@ def _get(folder: str, url: str, path: str, sha: str) -> None:
     with answer:
         if answer.status == 206 and not answer.headers.get("Content-Range", "").startswith(f"bytes {size}-"):
             kept.unlink(missing_ok=True)
-            raise OSError(f"{path}: another part came than was asked for; the next attempt begins anew")
+            raise OSError(f"{path}: the server sent another byte range than requested; the next attempt starts over")
         if (encoding := answer.headers.get("Content-Encoding", "identity")) != "identity":
-            raise OSError(f"{path}: it comes as {encoding}, which was not asked for")
+            raise OSError(f"{path}: the server sent the encoding {encoding}, which was not requested")
         size = size if answer.status == 206 else 0
         _write(answer, kept, tag, path, size)
     _verify(kept, path, sha)
@@ -230,12 +237,12 @@ def _write(answer: Any, kept: Path, tag: Path, path: str, size: int) -> None:
     length = answer.headers.get("Content-Length")
     total = None if length is None else size + int(length)
     known = answer.headers.get("ETag", "")
-    # A weak tag, or none, does not say that what follows belongs to what is there.
+    # Delete a weak or missing ETag: such a tag cannot prove that later bytes belong to the same file.
     tag.unlink(missing_ok=True) if not known or known.startswith("W/") else tag.write_text(known)
     began = said = time.monotonic()
     first = size
     with kept.open("ab" if size else "wb") as file:
-        while piece := answer.read1(PIECE):  # what there is: of a slow one it says how far it is
+        while piece := answer.read1(PIECE):  # read1 returns early, so slow downloads report progress
             file.write(piece)
             size += len(piece)
             if time.monotonic() - said >= SAY_SECONDS:
@@ -243,7 +250,7 @@ def _write(answer: Any, kept: Path, tag: Path, path: str, size: int) -> None:
                 rate = (size - first) / (said - began) / 1e6
                 print(f"{path}: {size / 1e6:.0f} of {_megabytes(total)} MB, {rate:.1f} MB/s", flush=True)
     if total is not None and size != total:
-        raise OSError(f"{path}: the connection broke after {size} of {total} bytes; the next attempt goes on there")
+        raise OSError(f"{path}: the connection broke after {size} of {total} bytes; the next attempt resumes there")
     print(f"{path}: {size} bytes, {first} of them from an earlier attempt", flush=True)
 
 
@@ -258,7 +265,7 @@ def _verify(kept: Path, path: str, sha: str) -> None:
         found = _digest(file)
     if found != sha:
         kept.unlink()
-        raise OSError(f"{path}: has SHA-256 {found}, and should have {sha}")
+        raise OSError(f"{path}: SHA-256 is {found}, expected {sha}")
 
 
 def _digest(file: BinaryIO) -> str:

@@ -1,7 +1,7 @@
-"""Parameters of actions with their references filled in. Values that are filled into a command become literals.
+"""Replace references in action parameters by their values.
 
-A program replaces placeholders such as {unit} in its arguments. It must not do so in values of a workflow, which may
-contain the same characters.
+A program replaces placeholders such as {unit} in its arguments. Workflow values may contain the same characters, so
+they are inserted into commands as literals, which the program does not change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LookUp: TypeAlias = Callable[[Reference], Any]
 
 
 def fill_parameters(action_type: str, parameters: Mapping[str, Any], look_up: LookUp) -> dict[str, Any]:
-    """Return the parameters with each reference replaced by its value from `look_up`, which may raise Unfilled."""
+    """Return the parameters with each reference replaced by its value from `look_up`, which can raise Unfilled."""
     is_program = action_type in registry.names() and registry.program_kind(action_type) is not None
     return {
         name: _command(value, look_up)
@@ -40,7 +40,7 @@ def _command(value: Any, look_up: LookUp) -> Any:
 
 
 def _argument(value: Any, look_up: LookUp) -> Any:
-    """Return an argument: as the workflow's author wrote it, or a literal if something is filled into it."""
+    """Return an argument unchanged if it has no reference, otherwise as a literal with the references replaced."""
     if not references.is_changed(value):
         return value
     if program_arguments.is_literal(value):

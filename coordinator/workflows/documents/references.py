@@ -1,7 +1,7 @@
-"""References in parameters: `${action.field}` stands for what an action gave, and fills a whole value.
+"""References in action parameters: `${action.field}` is replaced by a result field of another action.
 
-A value is filled once: what comes out of it is looked at no further. Within a longer text nothing is filled, so that a
-shell's `${HOME}` stays what it is. `$${...}` stands for the text `${...}`.
+A reference must be the whole value. Text that only contains one is unchanged, so `${HOME}` in a shell command stays as
+it is. Replaced values are not scanned again. `$${...}` is the escape for a literal `${...}`.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ Path: TypeAlias = tuple[str | int, ...]
 _WHOLE = re.compile(r"\$\{([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+)*)\}")
 _WITHIN = re.compile(r"\$\{([A-Za-z0-9_-]+)(?:\.[A-Za-z0-9_-]+)+\}")
 _ESCAPE = "$${"
-#: Steps of a reference's path, and characters of it, that messages show.
+#: Maximum number of path steps, and of characters, that error messages show of a reference.
 _SHOWN_STEPS, _SHOWN = 20, 100
-#: In actions with foreach: the item, and its number from 0.
+#: Names in actions with foreach: the current item, and its index from 0.
 ITEM, INDEX = "item", "index"
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Part of what an action gave, or of the item of a foreach."""
+    """Reference to a result field of an action, or to the item of a foreach."""
 
     action: str
     path: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return it for a message, cut where it is long."""
+        """Format the reference for a message, shortened if it is long."""
         text = ".".join((self.action, *self.path[:_SHOWN_STEPS]))
         return f"${{{text[:_SHOWN]}…}}" if len(self.path) > _SHOWN_STEPS or len(text) > _SHOWN else f"${{{text}}}"
 
 
 def reference(value: Any) -> Reference | None:
-    """Return the reference that a value is; None for any other value."""
+    """Parse a value as a reference, or return None for any other value."""
     match = _WHOLE.fullmatch(value) if isinstance(value, str) and value.startswith("${") else None
     if match is None or not (match[2] or match[1] in (ITEM, INDEX)):
         return None
@@ -45,14 +45,14 @@ def reference(value: Any) -> Reference | None:
 
 
 def find_references(value: Any, path: Path = ()) -> Iterator[tuple[Path, Reference]]:
-    """Yield the references in a value, with the path of each."""
+    """Yield each reference in a value with its path."""
     for where, text in _texts(value, path):
         if one := reference(text):
             yield where, one
 
 
 def within_texts(value: Any) -> Iterator[tuple[Path, str, str]]:
-    """Yield what looks like a reference inside a longer text, where nothing is filled: path, the action's id, all."""
+    """Yield (path, action ID, match) for each text that only contains a reference, which therefore is not replaced."""
     for where, text in _texts(value, ()):
         if "${" in text and not text.startswith(_ESCAPE) and not reference(text) and (match := _WITHIN.search(text)):
             yield where, match[1], match[0]
@@ -79,11 +79,11 @@ def _is_escape(text: str) -> bool:
 
 
 class Unfilled(Exception):
-    """A reference has no value; the message says why."""
+    """A reference has no value. The message explains why."""
 
 
 def fill_references(value: Any, look_up: Callable[[Reference], Any]) -> Any:
-    """Return a value with each reference replaced by what `look_up` returns, which raises Unfilled."""
+    """Return a value with each reference replaced by the result of `look_up`, which can raise Unfilled."""
     if isinstance(value, str):
         if _is_escape(value):
             return value[1:]
@@ -95,14 +95,14 @@ def fill_references(value: Any, look_up: Callable[[Reference], Any]) -> Any:
 
 
 def size_of(value: Any) -> int:
-    """Return the bytes of a value as JSON in UTF-8."""
+    """Return the size in bytes of a value as JSON in UTF-8."""
     return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
 
 
 def limit_look_up(look_up: Callable[[Reference], Any], most: int) -> Callable[[Reference], Any]:
-    """Return a look-up that raises Unfilled once all that it has returned has over `most` bytes as JSON.
+    """Wrap `look_up` so that it raises Unfilled once the returned values exceed `most` bytes as JSON.
 
-    What a value is filled into holds it once, however often; written, it is as long as all of them.
+    A value counts each time that it is returned: in memory it is shared, but serialized it is repeated.
     """
     sizes: dict[Reference, int] = {}
     brought = 0
@@ -115,8 +115,8 @@ def limit_look_up(look_up: Callable[[Reference], Any], most: int) -> Callable[[R
         brought += sizes[one]
         if brought > most:
             raise Unfilled(
-                f"what its references bring has over {most} bytes as JSON, which is the most ({one} alone has "
-                f"{sizes[one]}): refer to less of it, or let jobs leave files and refer to their artifacts"
+                f"the values of its references exceed the maximum of {most} bytes as JSON ({one} alone has "
+                f"{sizes[one]}): refer to smaller parts, or let jobs write files and refer to their artifacts"
             )
         return value
 
@@ -124,14 +124,14 @@ def limit_look_up(look_up: Callable[[Reference], Any], most: int) -> Callable[[R
 
 
 def find_index(step: str, length: int) -> int | None:
-    """Return the place in a list of this length that a step of a path names; None for none."""
+    """Convert a path step to an index below `length`, or return None if it is not such an index."""
     return int(step) if step.isdigit() and len(step) <= len(str(length)) and int(step) < length else None
 
 
 def part(given: Any, reference: Reference, first: int = 0) -> Any:
-    """Return the part of a value that a reference names, from step `first` of its path on.
+    """Return the part of a value that a reference selects, starting at step `first` of its path.
 
-    Raises Unfilled naming the fields that there are.
+    Raises Unfilled, with the available fields, if a step does not exist.
     """
     for number, step in enumerate(reference.path[first:], first):
         if isinstance(given, dict) and step in given:
@@ -145,9 +145,9 @@ def part(given: Any, reference: Reference, first: int = 0) -> Any:
 
 
 def as_word(value: Any) -> str:
-    """Return a filled value as a word of a command: a text as it is, all else as JSON. Raises Unfilled for null."""
+    """Convert a value to a command argument: keep text, encode other values as JSON. Raises Unfilled for null."""
     if value is None:
-        raise Unfilled("null is no word of a command")
+        raise Unfilled("null cannot be an argument of a command")
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""Validation of workflows: all complaints at once, each with its place. Pure."""
+"""Validate a workflow text and report all errors at once, each with its line and column. Functions here are pure."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from threads_protocol import yaml_texts
 from threads_protocol.numbers import short
 from threads_protocol.yaml_texts import short_name
 
-#: Ids that stand for something else in references.
+#: Reserved names of references, which cannot be action IDs.
 _RESERVED = (ITEM, INDEX)
-#: Actions of a cycle that a message names.
+#: Maximum number of actions of a cycle that an error message names.
 _SHOWN_CYCLE = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Valid:
-    """Workflow without a complaint."""
+    """A valid workflow."""
 
-    #: Its actions in an order in which each comes after those that it waits for; references are dependencies.
-    #: Those about models and data stand as their steps.
+    #: Actions in topological order, with references as dependencies and with model and data actions expanded into
+    #: steps.
     document: Document
 
 
 def validate(source: bytes) -> Valid:
-    """Return the workflow that a text describes. Raises InvalidWorkflow with what is wrong with it."""
+    """Return the workflow that a text describes. Raises InvalidWorkflow with all errors."""
     reading, actions = document.parse(source)
     checked = [(number, _Checker(reading, number, action).check()) for number, action in actions]
     by_id = {action.id: action for _, action in checked}
     edges = sum(len(action.dependencies) + len(action.after_any) for action in by_id.values())
     if edges > MAX_EDGES:
         reading.complain(
-            yaml_texts.START, f"the actions have {edges} dependencies; at most {MAX_EDGES}", field="actions"
+            yaml_texts.START, f"the actions have {edges} dependencies; the maximum is {MAX_EDGES}", field="actions"
         )
         raise InvalidWorkflow(reading.complaints)
     for number, action in checked:
@@ -63,28 +63,30 @@ def validate(source: bytes) -> Valid:
 
 
 def _check_items(reading: Reading, by_id: dict[str, Action]) -> None:
-    """Complain where the lists of all foreach, as far as they are known, have too many items."""
+    """Add an error if the literal foreach lists have too many items in total."""
     total = len(by_id)
     for action in by_id.values():
         total += len(action.foreach) if isinstance(action.foreach, list) else 0
         if total > MAX_ACTIONS:
-            words = f"with it the workflow has {total} actions and items; at most {MAX_ACTIONS}"
+            words = f"the workflow has {total} or more actions and items; the maximum is {MAX_ACTIONS}"
             reading.complain(action.place, words, action=action.id, field="foreach")
             return
 
 
 def _check_steps(reading: Reading, whole: Document, twice: list[Action]) -> None:
-    """Complain about too many actions with their steps, and about those whose id a step of another one has."""
+    """Add errors if there are too many actions after expansion, or if an action's ID equals a step ID of another
+    action.
+    """
     if len(whole.actions) > MAX_ACTIONS:
-        words = f"with the steps of those about models and data there are {len(whole.actions)}; at most {MAX_ACTIONS}"
+        words = f"with the steps of model and data actions there are {len(whole.actions)}; the maximum is {MAX_ACTIONS}"
         reading.complain(yaml_texts.START, words, field="actions")
     for action in twice:
-        words = f"{action.id} is the id of a step of another action; choose another one"
+        words = f"{action.id} is already the ID of a step of another action; choose another ID"
         reading.complain(action.place, words, action=action.id, field="action_id")
 
 
 class _Checker:
-    """Checks one action by its type."""
+    """Checks one action against its type."""
 
     def __init__(self, reading: Reading, number: int, action: Action) -> None:
         self._reading = reading
@@ -93,14 +95,14 @@ class _Checker:
         self._nested = isinstance(self._node.get("parameters"), dict)
 
     def check(self) -> Action:
-        """Return the action with its parameters, and with its references among its dependencies."""
+        """Return the action with its parameters, and with the actions that it refers to as dependencies."""
         action = self._action
         if action.id in _RESERVED:
-            self._complain(("action_id",), f"{action.id} has a meaning of its own in references; choose another id")
+            self._complain(("action_id",), f"{action.id} is reserved for references; choose another ID")
         of = action_types.TYPES.get(action.type)
         if of is None:
             known = ", ".join(sorted(name for name, each in action_types.TYPES.items() if not each.inner))
-            self._complain(("action_type",), f"there is no type {action.type}; there are {known}")
+            self._complain(("action_type",), f"action type {action.type} does not exist; the types are {known}")
             return action
         parameters, options = self._divide(of)
         self._check_options(of, options)
@@ -118,7 +120,7 @@ class _Checker:
         )
 
     def _divide(self, of: ActionType) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return parameters and options; a name beside action_id that is both is a parameter."""
+        """Split the fields into parameters and options. A top-level name that is both is a parameter."""
         beside = {name: value for name, value in self._node.items() if name not in STRUCTURE}
         parameters = dict(self._node["parameters"]) if self._nested else {}
         options: dict[str, Any] = {}
@@ -126,12 +128,12 @@ class _Checker:
             if name in OPTIONS and (self._nested or name not in of.parameters):
                 options[name] = value
             elif self._nested:
-                self._complain((name,), f"goes under parameters, or is none of {', '.join(OPTIONS)}")
+                self._complain((name,), f"must be under parameters; outside them are {', '.join(OPTIONS)} only")
             else:
                 parameters[name] = value
         for name in [name for name in parameters if name not in of.parameters][: action_types.MAX_PARAMETERS]:
             there = ", ".join(sorted(of.parameters)) or "none"
-            self._complain(self._path(name), f"{of.name} has no such parameter; there are {there}")
+            self._complain(self._path(name), f"is not a parameter of {of.name}; its parameters are {there}")
         return {name: value for name, value in parameters.items() if name in of.parameters}, options
 
     def _path(self, *path: str | int) -> Path:
@@ -140,7 +142,7 @@ class _Checker:
     def _check_options(self, of: ActionType, options: dict[str, Any]) -> None:
         if options and not of.is_job:
             for name in options:
-                self._complain((name,), f"is for jobs; {of.name} is none")
+                self._complain((name,), f"applies to jobs only; {of.name} is not a job")
         elif options:
             for path, words in action_types.wrong_options(yaml_texts.plain(options)):
                 self._complain(path, words)
@@ -150,7 +152,7 @@ class _Checker:
         if foreach is None:
             return
         if not of.is_job:
-            self._complain(("foreach",), f"is for jobs; {of.name} is none")
+            self._complain(("foreach",), f"applies to jobs only; {of.name} is not a job")
         if not isinstance(foreach, list) and not references.reference(foreach):
             self._complain(("foreach",), f"must be a list, or a reference to one; got {short(foreach)}")
 
@@ -162,15 +164,15 @@ class _Checker:
             self._complain(self._path(*path), words)
 
     def _list_referred(self, parameters: dict[str, Any]) -> list[str]:
-        """Return the actions that the action refers to."""
+        """Return the IDs of the actions that this action refers to."""
         of_items = [(self._path(*path), one) for path, one in references.find_references(parameters)]
         of_list = [(("foreach", *path), one) for path, one in references.find_references(self._action.foreach)]
         for path, one in of_items:
             if one.action in _RESERVED and self._action.foreach is None:
-                self._complain(path, f"{one} is for actions with foreach")
+                self._complain(path, f"{one} requires an action with foreach")
         for path, one in of_list:
             if one.action in _RESERVED:
-                self._complain(path, f"{one} is for parameters")
+                self._complain(path, f"{one} is allowed in parameters only")
         return [one.action for _, one in (*of_items, *of_list) if one.action not in _RESERVED]
 
     def _complain(self, path: Path, words: str) -> None:
@@ -180,14 +182,16 @@ class _Checker:
 
 
 def _check_targets(reading: Reading, number: int, action: Action, by_id: dict[str, Action]) -> None:
-    """Complain about actions that are waited for or referred to, and that there are not."""
+    """Add an error for each dependency or reference to an action that does not exist."""
     node = reading.node(number)
     for field in ("dependencies", "after_any"):
         given = node.get(field)
         names: list[Any] = given if isinstance(given, list) else []
         for at, name in enumerate(names):
             if isinstance(name, str) and (name not in by_id or name == action.id):
-                words = "an action cannot wait for itself" if name == action.id else f"there is no action {short(name)}"
+                words = (
+                    "an action cannot wait for itself" if name == action.id else f"action {short(name)} does not exist"
+                )
                 place = yaml_texts.find_position(node, (field, at), node.at)
                 reading.complain(place, words, action=action.id, field=field)
     if "$" in str(node):
@@ -203,7 +207,7 @@ def _check_references(reading: Reading, number: int, action: Action, by_id: dict
     for path, name, whole in references.within_texts(given):
         if name in by_id or name in _RESERVED:
             shown = short_name(whole)
-            words = f"{shown} stands within a longer text, where nothing is filled in; let it be a value of its own"
+            words = f"{shown} is inside a longer text, where references are not replaced; make it the whole value"
             _complain(reading, number, action, path, words)
 
 
@@ -217,7 +221,7 @@ def _wrong_reference(one: Reference, action: Action, by_id: dict[str, Action]) -
     if one.action == action.id:
         return f"{one}: an action cannot refer to itself"
     if one.action not in by_id:
-        return f"{one}: there is no action {short(one.action)}"
+        return f"{one}: action {short(one.action)} does not exist"
     target = by_id[one.action]
     of = action_types.TYPES.get(target.type)
     if of is None:
@@ -227,11 +231,11 @@ def _wrong_reference(one: Reference, action: Action, by_id: dict[str, Action]) -
         return ""
     there = ", ".join(sorted(gives))
     what = f"{one.action}, which has foreach," if target.foreach is not None else f"{target.type}"
-    return f"{one}: {what} gives no {short_name(one.path[0])}; it gives {there}"
+    return f"{one}: {what} has no result field {short_name(one.path[0])}; its result fields are {there}"
 
 
 def _sort_topologically(reading: Reading, by_id: dict[str, Action]) -> list[str]:
-    """Return the ids so that each comes after those that it waits for; complain about a cycle, naming it."""
+    """Return the IDs in topological order. If there is a cycle, add an error that names its actions."""
     sorter: TopologicalSorter[str] = TopologicalSorter()
     for action in by_id.values():
         known = (name for name in (*action.dependencies, *action.after_any) if name in by_id and name != action.id)
@@ -241,12 +245,12 @@ def _sort_topologically(reading: Reading, by_id: dict[str, Action]) -> list[str]
     except CycleError as error:
         names = error.args[1][::-1]
         more = f" -> ... ({len(names) - 1} actions)" if len(names) > _SHOWN_CYCLE else ""
-        words = f"these wait for each other: {' -> '.join(names[:_SHOWN_CYCLE])}{more}"
+        words = f"these actions wait for each other: {' -> '.join(names[:_SHOWN_CYCLE])}{more}"
         first = min(map(by_id.__getitem__, names), key=lambda action: action.place)
         reading.complain(first.place, words, action=first.id, field="dependencies")
         return []
 
 
 def approvals(whole: Document) -> list[str]:
-    """Return the actions that wait for a person."""
+    """Return the IDs of the actions that wait for a person's approval."""
     return [action.id for action in whole.actions.values() if action.type == APPROVE]
