@@ -1,1 +1,1 @@
-"""Engines: programs that runners keep up as replicas of services, one folder each."""
+"""Engines: server programs that runners keep running as replicas of services. Each engine has one folder."""

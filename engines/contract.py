@@ -1,4 +1,4 @@
-"""Protocols of the modules in an engine's folder. Engines import this and never the registry."""
+"""Interfaces of the modules in an engine's folder. Engines import this module but never the registry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from jobs.kinds.program_arguments import Argument
 
-#: Ability of a model, by its name in llama.cpp and Ollama.
+#: Capability of a model, named as in llama.cpp and Ollama.
 Capability = Literal["completion", "embedding", "rerank"]
 
 
@@ -18,10 +18,10 @@ Capability = Literal["completion", "embedding", "rerank"]
 class Abilities:
     """Calls, context and capabilities of a service's replicas. None: the engine cannot know this."""
 
-    #: Most tokens of prompt and answer together in one request.
+    #: Maximum number of tokens of prompt and answer together in one request.
     context_length: int | None = None
     capabilities: tuple[Capability, ...] | None = None
-    #: Calls of `engines/calls.py` that they answer; the gateway refuses all others.
+    #: Supported calls of `engines/calls.py`. The gateway rejects all others.
     calls: tuple[str, ...] | None = None
 
 
@@ -29,13 +29,13 @@ class Abilities:
 class Model:
     """Model of a service: an artifact that each replica has in its folder."""
 
-    #: Id of the artifact.
+    #: ID of the artifact.
     artifact: str
-    #: Name by which it is asked for.
+    #: Name of the model in requests.
     name: str
-    #: Bytes by path.
+    #: Size of each file in bytes, keyed by path.
     files: Mapping[str, int]
-    #: Returns the first bytes of a file, at most so many; none where the store has lost them.
+    #: Function that returns up to the given number of first bytes of a file, or nothing if the store has lost the file.
     head: Callable[[str, int], bytes] = lambda path, most: b""
 
 
@@ -43,19 +43,20 @@ class Model:
 class Launch:
     """Start of a replica, as a runner must know it. It needs nothing of the engine's folder."""
 
-    #: Arguments of the program; {port}, {address} and {python} are replaced, except in literals.
+    #: Arguments of the program. {port}, {address} and {python} are replaced, except in literals.
     command: Sequence[Argument]
     env: Mapping[str, str] = field(default_factory=dict)
-    #: Packages that {python} has, as a file of requirements lists them; empty: none.
+    #: Packages of the {python} environment in the format of a requirements file, or an empty string.
     packages: str = ""
-    #: Module of these: a Python that has it needs no environment. Empty: always one.
+    #: Module that makes the runner's own Python sufficient if it is installed there. Empty: always create an
+    #: environment.
     module: str = ""
-    #: Path that answers 2xx once the replica is ready.
+    #: Path that returns HTTP 2xx when the replica is ready.
     health: str = "/health"
     grace_seconds: float = 10.0
-    #: One replica leads the others, and each is told where that one answers: CLUSTER_LEAD_ADDRESS, _PORT and _KEY.
+    #: True if one replica leads the others, which get its address as CLUSTER_LEAD_ADDRESS, _PORT and _KEY.
     group: bool = False
-    #: It runs code that the model brings: whoever serves it needs the scope operate.
+    #: True if the replica runs code of the model, which requires the scope `operate`.
     runs_models_code: bool = False
 
 
@@ -67,34 +68,36 @@ class Batch:
     answers/answers.jsonl: a line {"text", "prompt"} for each prompt, in their order.
     """
 
-    #: Text of a program in Python, and what it is called with.
+    #: Source text of a Python program, and its arguments.
     program: str
     arguments: Sequence[str]
-    #: As of a launch.
+    #: Python packages and their module, as in `Launch`.
     packages: str = ""
     module: str = ""
 
 
 class Definition(Protocol):
-    """`definition.py`: how a replica is started, and what it answers.
+    """Contents of `definition.py`: how a replica is started, and which requests it supports.
 
-    One whose packages are gigabytes says LARGE. One whose models have a size also has `need(parameters, model, gpus)`,
-    which returns a `memory.Need`; one that knows what its replicas can be asked for, `abilities(parameters, model)`;
-    one whose replicas are a group, `credentials(key)`: the certificate and its key, in
-    PEM, of whoever has a replica's key. One whose leading replica answers browsers, GET and WebSockets that come with
-    its key, says PAGE: the path at which people begin to look.
+    Optional members:
+
+    - LARGE = True if the packages take gigabytes.
+    - `need(parameters, model, gpus)` returns a `memory.Need`, if models have a size.
+    - `abilities(parameters, model)` returns the abilities of a replica, if they are known.
+    - `credentials(key)` returns the certificate and its key in PEM for clients that have a replica's key, for a group.
+    - PAGE is the start path for browsers, if the leading replica serves web pages.
     """
 
-    #: One sentence for people.
+    #: Description of the engine in one sentence.
     SUMMARY: str
-    #: openai: it answers the calls of /v1 that the gateway passes on; http: something else, which the gateway does not.
+    #: openai: the replica supports calls of /v1, which the gateway forwards. http: it serves other requests.
     ROUTES: Literal["openai", "http"]
     Parameters: type[BaseModel]
 
     @staticmethod
     def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
-        """Return how a replica is started that has so many GPUs.
+        """Return the command that starts a replica with this number of GPUs.
 
-        Raises InvalidRequest naming the parameter, `model`, or what it lacks of `requirements`.
+        Raises InvalidRequest with the invalid field: a parameter, `model`, or a field of `requirements`.
         """
         ...

@@ -1,4 +1,4 @@
-"""Metadata of a GGUF file, from its first bytes. Where they are broken or cut off, what was read till there counts."""
+"""Metadata of a GGUF file, parsed from its first bytes. Entries before a truncation or an error are returned."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-#: Bytes of a file that are read for it. What describes a model's shape stands before the words that it knows.
+#: Number of bytes to read from a file. The description of a model's shape precedes its vocabulary.
 MOST_BYTES = 1 << 20
-#: Entries of a list that are kept; longer ones are passed over.
+#: Maximum number of list items that are stored; longer lists are skipped.
 MOST_ITEMS = 4096
 _MOST_ENTRIES, _MOST_TEXT = 4096, 1 << 16
 _HEAD = struct.Struct("<4sIQQ")
@@ -30,7 +30,7 @@ _NUMBERS = {
 
 
 class _Incomplete(Exception):
-    """There are no more bytes, or they are no GGUF."""
+    """The data is truncated or not GGUF."""
 
 
 class _Reader:
@@ -38,7 +38,7 @@ class _Reader:
         self._data, self._at = data, 0
 
     def number(self, sort: int) -> Any:
-        """Return the next number of a sort."""
+        """Return the next number of a type."""
         shape = _NUMBERS.get(sort)
         if shape is None:
             raise _Incomplete
@@ -46,13 +46,13 @@ class _Reader:
         return struct.unpack(shape, self._take(size))[0]
 
     def text(self) -> str:
-        """Return the next text; of a longer one than names have, nothing."""
+        """Return the next string, or an empty string if it is too long for a name."""
         size = self.number(10)
         taken = self._take(size)
         return taken.decode(errors="replace") if size <= _MOST_TEXT else ""
 
     def value(self, sort: int) -> Any:
-        """Return the next value of a sort; None for a list of lists, or one that is too long."""
+        """Return the next value of a type, or None for a list that is too long. Raises _Incomplete for nested lists."""
         if sort == _TEXT:
             return self.text()
         if sort != _LIST:
@@ -82,7 +82,7 @@ class _Reader:
         return self._data[self._at - size : self._at]
 
     def read_header(self) -> int:
-        """Return how many entries there are."""
+        """Return the number of entries."""
         magic, version, _, entries = _HEAD.unpack(self._take(_HEAD.size))
         if magic != b"GGUF" or version not in _VERSIONS:
             raise _Incomplete
@@ -90,7 +90,7 @@ class _Reader:
 
 
 def parse_metadata(data: bytes) -> dict[str, Any]:
-    """Return entries by name, as far as the first bytes of a file hold them."""
+    """Return the metadata entries by name, as far as the first bytes of the file contain them."""
     reader, found = _Reader(data), dict[str, Any]()
     try:
         for _ in range(reader.read_header()):

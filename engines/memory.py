@@ -1,4 +1,4 @@
-"""Memory that a replica needs for its model: weights, what it keeps of tokens, a margin. An estimate, with its sum."""
+"""Estimate of the memory that a replica needs for its model: weights, key-value cache and a margin."""
 
 from __future__ import annotations
 
@@ -6,76 +6,76 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-#: Share of the weights, and bytes, that an engine takes beside them: buffers, code, the runtime of its device.
+#: Margin for buffers, code and the device's runtime: share of the weights, and constant in bytes.
 MARGIN_RATIO, MARGIN_BYTES = 0.05, 200 << 20
-#: Bytes of a number that an engine keeps of a token: 16 bits, unless it is told otherwise.
+#: Size in bytes of a number in the key-value cache: 16 bits by default.
 KEPT_BYTES = 2
 _MOST, _MOST_TOKENS = 1 << 20, 1 << 30
-#: Where it lies: in the host's memory, on the GPUs, or in both together.
+#: Location of the model: the host's memory, the GPUs, or both.
 Where: TypeAlias = Literal["host", "gpus", "both"]
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cache:
-    """Keys and values that an engine keeps of a token, as the model's description has them."""
+    """Size of the key-value cache, as described by the model."""
 
     layers: int
-    #: Heads whose keys and values are kept, of all layers together.
+    #: Number of key-value heads in all layers together.
     heads: int
-    #: Numbers of a key and a value of one head.
+    #: Numbers per key and value of one head.
     width: int
 
     @property
     def token_bytes(self) -> int:
-        """Return the bytes that are kept of a token."""
+        """Return the size of the cache per token in bytes."""
         return self.heads * self.width * KEPT_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """Memory of one replica, in bytes."""
+    """Memory of one replica in bytes."""
 
     weights: int
-    #: None: the model's description does not say how large a token is.
+    #: None if the model's description does not contain the size of a token.
     cache: Cache | None
-    #: Tokens that are kept at once.
+    #: Number of tokens in the cache.
     tokens: int
     where: Where
-    #: Share of the GPUs' memory that the engine takes.
+    #: Share of the GPUs' memory that the engine uses.
     share: float = 1.0
 
     @property
     def cache_bytes(self) -> int:
-        """Return the bytes of all tokens that are kept."""
+        """Return the size of the key-value cache in bytes."""
         return self.cache.token_bytes * self.tokens if self.cache else 0
 
     @property
     def margin_bytes(self) -> int:
-        """Return the bytes beside weights and tokens."""
+        """Return the margin in bytes."""
         return MARGIN_BYTES + int(self.weights * MARGIN_RATIO)
 
     @property
     def bytes(self) -> int:
-        """Return all of it."""
+        """Return the total in bytes."""
         return self.weights + self.cache_bytes + self.margin_bytes
 
     @property
     def words(self) -> str:
-        """Return the sum in words."""
-        margin = f"{short(self.margin_bytes)} beside ({MARGIN_RATIO:.0%} and {short(MARGIN_BYTES)})"
+        """Return a description of the total and its parts."""
+        margin = f"{short(self.margin_bytes)} margin ({MARGIN_RATIO:.0%} and {short(MARGIN_BYTES)})"
         return f"{short(self.weights)} weights + {self._kept()} + {margin} = {short(self.bytes)}"
 
     def _kept(self) -> str:
         if self.cache is None:
-            return "an unknown size of what is kept of tokens"
+            return "a key-value cache of unknown size"
         one = self.cache
         each = f"{one.heads} heads in {one.layers} layers x {one.width} x {KEPT_BYTES} bytes"
         return f"{short(self.cache_bytes)} for {self.tokens:,} tokens ({each})"
 
 
 def short(count: int) -> str:
-    """Return bytes in a unit that people read."""
+    """Format a size with a binary unit, such as 1.5 GiB."""
     value, unit = float(count), 0
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
@@ -83,7 +83,7 @@ def short(count: int) -> str:
 
 
 def of_gguf(known: Mapping[str, Any]) -> Cache | None:
-    """Return what is kept of a token by the metadata of a GGUF file; None where it does not say."""
+    """Return the cache size from the metadata of a GGUF file, or None if it is unknown."""
     kind = known.get("general.architecture")
     layers, width = _count(known.get(f"{kind}.block_count")), _count(known.get(f"{kind}.embedding_length"))
     all_heads = _count(known.get(f"{kind}.attention.head_count"))
@@ -96,18 +96,18 @@ def of_gguf(known: Mapping[str, Any]) -> Cache | None:
 
 
 def context_of_gguf(known: Mapping[str, Any]) -> int:
-    """Return the longest context, in tokens, in a GGUF file's metadata; 0 if it names none."""
+    """Return the maximum context in tokens from the metadata of a GGUF file, or 0 if it is unknown."""
     return _tokens(known.get(f"{known.get('general.architecture')}.context_length"))
 
 
 def context_of_config(known: Mapping[str, Any]) -> int:
-    """Return the longest context, in tokens, in a folder's config.json; 0 if it names none."""
+    """Return the maximum context in tokens from a folder's config.json, or 0 if it is unknown."""
     inner = known.get("text_config")
     return _tokens((inner if isinstance(inner, Mapping) else known).get("max_position_embeddings"))
 
 
 def of_config(known: Mapping[str, Any]) -> Cache | None:
-    """Return what is kept of a token by the config.json of a folder; None where it does not say."""
+    """Return the cache size from a folder's config.json, or None if it is unknown."""
     inner = known.get("text_config")
     known = inner if isinstance(inner, Mapping) else known
     layers, all_heads = _count(known.get("num_hidden_layers")), _count(known.get("num_attention_heads"))

@@ -1,4 +1,4 @@
-"""Lists the engines: folders of `engines` with a `definition.py`. What its module must offer is in `contract.py`."""
+"""Registry of engines: the folders of `engines` that contain a `definition.py`. `contract.py` defines its interface."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def names() -> tuple[str, ...]:
 
 @lru_cache
 def definition(engine: str) -> Definition:
-    """Return the engine's definition module; InvalidRequest names the engines there are."""
+    """Return an engine's definition module. Raises InvalidRequest with the known engines."""
     if engine not in names():
         known = ", ".join(names())
         raise errors.InvalidRequest(f"engine: must be one of {known}; got {engine!r}", field="engine")
@@ -32,56 +32,58 @@ def definition(engine: str) -> Definition:
 
 
 def select_engine(model: Model | None, gpus: int) -> str:
-    """Return the engine for a model's files, and the GPUs that each replica has. InvalidRequest where there is none."""
+    """Choose an engine by the model's files and the number of GPUs. Raises InvalidRequest if no engine fits."""
     paths = model.files if model else ()
     if any(path.lower().endswith(".gguf") for path in paths):
         return "llamacpp"
     if any(path.endswith(safetensors.SUFFIX) for path in paths):
         return "vllm" if gpus else "transformers"
     known = ", ".join(names())
-    detail = f"engine: the model's files say nothing of one; name it: one of {known}"
+    detail = f"engine: cannot choose an engine from the model's files; set it to one of {known}"
     raise errors.InvalidRequest(detail, field="engine")
 
 
 def need(engine: str) -> Callable[[Any, Model, int], Need] | None:
-    """Return what estimates the memory of an engine's replicas; None for one whose replicas have no size."""
+    """Return the function that estimates the memory of a replica, or None if replicas have no size."""
     return getattr(definition(engine), "need", None)
 
 
 def abilities(engine: str, parameters: Any, model: Model | None) -> Abilities:
-    """Return the abilities of an engine's replicas; all unknown if the engine does not define them."""
+    """Return the abilities of an engine's replicas, all unknown if the engine does not define them."""
     found = getattr(definition(engine), "abilities", None)
     return cast(Abilities, found(parameters, model)) if found and model else Abilities()
 
 
 @lru_cache
 def packages(engine: str) -> str:
-    """Return the packages that a replica's Python needs, as a file of requirements lists them; empty: none."""
+    """Return the packages of a replica's Python in the format of a requirements file, or an empty string."""
     listed = text(engine, PACKAGES)
     return listed if any(line and not line.startswith("#") for line in listed.splitlines()) else ""
 
 
 def is_large(engine: str) -> bool:
-    """Return True for an engine whose packages are gigabytes: who serves it is asked first."""
+    """Return True if the engine's packages take gigabytes, so that users must confirm the installation."""
     return bool(getattr(definition(engine), "LARGE", False))
 
 
 def credentials(engine: str) -> Callable[[str], tuple[str, str]] | None:
-    """Return what makes certificate and key of a replica's key; None for an engine whose replicas are no group."""
+    """Return the function that creates certificates for a replica's key, or None if the engine's replicas are not a
+    group.
+    """
     return getattr(definition(engine), "credentials", None) if engine in names() else None
 
 
 def routes(engine: str) -> str:
-    """Return what an engine answers, openai or http; empty for one that this version lacks."""
+    """Return the type of requests that an engine serves, openai or http, or an empty string for an unknown engine."""
     return definition(engine).ROUTES if engine in names() else ""
 
 
 def page(engine: str) -> str:
-    """Return the path at which people begin to look at an engine; empty for one that shows browsers nothing."""
+    """Return the start path of an engine's web pages, or an empty string if it has none."""
     return str(getattr(definition(engine), "PAGE", "")) if engine in names() else ""
 
 
 def batching(engine: str) -> Callable[..., Batch] | None:
-    """Return the engine's `batch(model, max_tokens=, temperature=)`; None for one that answers by a server alone."""
+    """Return the engine's function `batch(model, max_tokens=, temperature=)`, or None if it has none."""
     found: Any = getattr(definition(engine), "batch", None)
     return cast(Callable[..., Batch] | None, found)

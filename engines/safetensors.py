@@ -1,4 +1,4 @@
-"""Folders of weights in safetensors, as an artifact has them: where one lies, and what describes it."""
+"""Folders with safetensors weights in an artifact: their paths, sizes and configurations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engines.contract import Model
 from jobs import errors
 
 SUFFIX = ".safetensors"
-#: Endings of weights that are code: whoever loads them runs what they hold.
+#: Suffixes of pickled weights, which run code when they are loaded.
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 CONFIG = "config.json"
 _MOST_CONFIG = 1 << 20
@@ -19,10 +19,13 @@ _WIDE = ("float", "float32")
 
 
 def folder(engine: str, asked: str | None, model: Model | None) -> str:
-    """Return the path of the folder with the weights, beginning with a dot. InvalidRequest where there is not one."""
+    """Return the path of the folder with the weights, starting with a dot. Raises InvalidRequest if there is not
+    exactly one.
+    """
     if model is None:
         raise errors.InvalidRequest(
-            f"model: the engine {engine} needs an artifact with weights in safetensors; cluster artifact put DIR",
+            f"model: the engine {engine} requires an artifact with weights in safetensors; upload it with"
+            " cluster artifact put DIR",
             field="model",
         )
     _refuse_pickled(model)
@@ -30,20 +33,20 @@ def folder(engine: str, asked: str | None, model: Model | None) -> str:
     if asked is not None:
         return _read_parameter(asked, there)
     if len(there) != 1:
-        what = f"has {len(there)} folders with files" if there else "has no file"
+        what = f"contains {len(there)} folders with files" if there else "contains no files"
         field = "parameters.folder" if there else "model"
-        hint = f"; name one, such as {there[0]}" if there else ""
-        raise errors.InvalidRequest(f"{field}: the artifact {what} that end with {SUFFIX}{hint}", field=field)
+        hint = f"; choose one, such as {there[0]}" if there else ""
+        raise errors.InvalidRequest(f"{field}: the artifact {what} with the suffix {SUFFIX}{hint}", field=field)
     [found] = there
     if _join_path(found, CONFIG) not in model.files:
-        raise errors.InvalidRequest(f"model: there is no {CONFIG} beside the weights in {found}", field="model")
+        raise errors.InvalidRequest(f"model: {CONFIG} is missing next to the weights in {found}", field="model")
     return _protect_path(found)
 
 
 def _read_parameter(asked: str, there: list[str]) -> str:
     plain = str(PurePosixPath(asked))
     if plain not in there:
-        detail = f"parameters.folder: the artifact has no files that end with {SUFFIX} in {asked}"
+        detail = f"parameters.folder: the artifact contains no files with the suffix {SUFFIX} in {asked}"
         raise errors.InvalidRequest(detail, field="parameters.folder")
     return _protect_path(plain)
 
@@ -51,12 +54,15 @@ def _read_parameter(asked: str, there: list[str]) -> str:
 def _refuse_pickled(model: Model) -> None:
     pickled = sorted(path for path in model.files if path.lower().endswith(PICKLED))
     if pickled:
-        detail = f"model: {pickled[0]} has pickled weights, which are code; put the folder without it, with {SUFFIX}"
+        detail = (
+            f"model: {pickled[0]} contains pickled weights, which can run code; upload the folder without it, with"
+            f" weights in {SUFFIX} files"
+        )
         raise errors.InvalidRequest(detail, field="model")
 
 
 def weights(place: str, model: Model) -> int:
-    """Return the bytes of the weights in a folder, as `folder` returned it."""
+    """Return the size of the weights in a folder, in bytes. `place` is a path that `folder` returned."""
     inside = str(PurePosixPath(place))
     return sum(
         size
@@ -66,7 +72,7 @@ def weights(place: str, model: Model) -> int:
 
 
 def computed_bytes(stored: int, known: Mapping[str, Any], dtype: str) -> int:
-    """Return the bytes of weights as an engine computes with them, which keeps numbers of 32 bits only when told to."""
+    """Return the size of the weights in memory. Engines convert 32-bit numbers to 16 bits unless `dtype` is 32-bit."""
     wide = known.get("dtype", known.get("torch_dtype")) in _WIDE
     if dtype in _WIDE:
         return stored if wide else 2 * stored
@@ -74,7 +80,7 @@ def computed_bytes(stored: int, known: Mapping[str, Any], dtype: str) -> int:
 
 
 def config(place: str, model: Model) -> Mapping[str, Any]:
-    """Return what describes the weights in a folder; empty where it cannot be read."""
+    """Return the configuration of the weights in a folder, or an empty mapping if it is not readable."""
     try:
         known = json.loads(model.head(_join_path(str(PurePosixPath(place)), CONFIG), _MOST_CONFIG))
     except (ValueError, RecursionError):
@@ -87,5 +93,5 @@ def _join_path(place: str, name: str) -> str:
 
 
 def _protect_path(place: str) -> str:
-    """Return a path that no program takes for an option."""
+    """Return a path that programs cannot mistake for an option."""
     return "." if place == "." else f"./{place}"

@@ -1,4 +1,4 @@
-"""Texts in the folders of engines: what a replica is given of them, since it has no such folder."""
+"""Files in engine folders whose text is sent to replicas, because runners do not have the folders."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SERVER, BATCH, PACKAGES = "server.py", "batch.py", "requirements.txt"
 
 @lru_cache
 def text(engine: str, name: str) -> str:
-    """Return a file of an engine's folder."""
+    """Return the text of a file in an engine's folder."""
     return (Path(__file__).parent / engine / name).read_text()
 
 
 def server_command(engine: str, options: Mapping[str, object]) -> list[Argument]:
-    """Return the arguments that start an engine's server. True stands for a flag alone; None and False for none."""
+    """Return the command that starts an engine's server. An option with True becomes a flag; None and False omit it."""
     command: list[Argument] = ["{python}", "-c", literal(text(engine, SERVER))]
     for name, value in options.items():
         if value is True:

@@ -1,1 +1,1 @@
-"""The worker that runs programs: each of its slots has a guard, which lets nothing outlive the program that it ran."""
+"""Worker that runs programs. Each slot has a guard process, which stops everything that a program started."""

@@ -1,4 +1,4 @@
-"""Composes and runs one runner: `python -m runner`. It reaches the coordinators alone, never Redis."""
+"""Entry point of a runner: `python -m runner`. A runner reaches only coordinators, never Redis."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from runner.replicas.tunnels import Tunnels
 log = logging.getLogger("runner")
 
 LOOPBACK = "127.0.0.1"
-#: The kinds whose jobs programs are.
+#: Kinds whose jobs are programs.
 KINDS = registry.computed_on(Device.RUNNER)
-#: Seconds that programs and their last calls get when the runner ends: a job's grace has at most 60.
+#: Time in seconds that programs and last calls get when the runner stops. A job's grace period is at most 60.
 SHUTDOWN_SECONDS = 75.0
-#: Share of the memory offered that one program may use whose job asks for none.
+#: Share of the offered memory that a program can use if its job requests no memory.
 _MEMORY_SHARE = 0.9
 
 
 def resources(settings: Settings) -> Resources:
-    """Return what this runner has to offer."""
+    """Return the resources that this runner offers."""
     memory = settings.runner_memory_mib or usable_memory_mib()
     return Resources(
         slots=settings.slots(),
@@ -68,9 +68,9 @@ def resources(settings: Settings) -> Resources:
 
 @contextmanager
 def folder(settings: Settings) -> Iterator[Places]:
-    """Yield the runner's folders, for it alone and with nothing that runs in them. Raises CannotStart.
+    """Lock and clean up the runner's folders, and yield their paths. Raises CannotStart.
 
-    Without RUNNER_DIR they are new, and removed at the end.
+    Without RUNNER_DIR, the folders are temporary.
     """
     top = Path(settings.runner_dir or tempfile.mkdtemp(prefix="runner-")).absolute()
     places = Places(top)
@@ -78,9 +78,11 @@ def folder(settings: Settings) -> Iterator[Places]:
         places.make()
         lock = leftovers.lock(places)
     except leftovers.InUse as error:
-        raise CannotStart(f"{error}; give each its own RUNNER_DIR") from None
+        raise CannotStart(f"{error}; set a different RUNNER_DIR for each runner") from None
     except OSError as error:
-        raise CannotStart(f"RUNNER_DIR {top} cannot be used: {error}; name a folder that this user may write") from None
+        raise CannotStart(
+            f"cannot use RUNNER_DIR {top}: {error}; set it to a folder that this user can write"
+        ) from None
     try:
         leftovers.end_guards()
         leftovers.end(places)
@@ -93,7 +95,10 @@ def folder(settings: Settings) -> Iterator[Places]:
 
 
 def tunnels(settings: Settings, api: Api) -> Tunnels | None:
-    """Return how coordinators reach replicas; None: at their address, since that was named or is this host's alone."""
+    """Return the tunnels through which coordinators reach replicas.
+
+    Returns None if coordinators reach replicas at an address, which is either configured or local to this host.
+    """
     is_wanted = settings.service_address == TUNNEL
     if not settings.service_address:
         is_wanted = not exposure.is_loopback(api.place.host)
@@ -101,7 +106,7 @@ def tunnels(settings: Settings, api: Api) -> Tunnels | None:
 
 
 def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, Callable[[], list[RunnerLane]]]:
-    """Return the worker, and what starts its lanes."""
+    """Create the worker, and a function that starts its lanes."""
     api = link.store.api
     ledger = Ledger(resources(settings), link.store.fleet, link.worker, freed=link.ask_anew, foreign=gpus.foreign)
 
@@ -143,7 +148,7 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
     )
     if not settings.replicas():
         for kind in registry.endless():
-            worker.refuse(kind, "RUNNER_UIDS has no users in addition to those of the slots; add one for each replica")
+            worker.refuse(kind, "RUNNER_UIDS contains only user IDs for the slots; add one user ID for each replica")
 
     def start() -> list[RunnerLane]:
         def workplace(name: str, uid: int | None) -> Workplace:
@@ -185,20 +190,20 @@ def serve(settings: Settings, link: ApiLink, places: Places) -> int:
 
 
 def why_not(settings: Settings) -> str:
-    """Return why this process cannot be a runner; empty: it can."""
+    """Return the reason why this process cannot be a runner, or an empty string."""
     if not settings.worker_api:
         return (
-            "a runner reaches the coordinators alone, so that programs see no password of Redis: set"
-            " WORKER_API=https://cluster.example and WORKER_TOKEN, made by `cluster token create NAME --scopes worker`"
+            "a runner connects only to coordinators, to hide the password of Redis from programs: set"
+            " WORKER_API=https://cluster.example and WORKER_TOKEN from `cluster token create NAME --scopes worker`"
         )
     if not sys.platform.startswith("linux") or not processes.can_list_children():
-        return "a runner needs Linux with /proc/PID/task/PID/children: run it in a container, or on another host"
+        return "a runner requires Linux with /proc/PID/task/PID/children: run it in a container or on another host"
     return ""
 
 
 def main() -> int:
     chosen = settings.load()
-    # Its name is its token's, which a coordinator says.
+    # Without WORKER_ID, the coordinator reports the worker's name, which is the name of its token.
     named = {"worker": chosen.worker_id} if chosen.worker_id else {}
     logs.configure(chosen.log_level, "runner", host=chosen.host_name(), **named)
     if why := why_not(chosen):
@@ -206,8 +211,8 @@ def main() -> int:
         return exposure.REFUSED
     if os.geteuid() == 0 and not chosen.program_uids():
         log.warning(
-            "this runner is root, and so are its programs, which can read its token: set RUNNER_UIDS=61184-%d, or run"
-            " it as another user",
+            "this runner and its programs run as root, so programs can read its token: set RUNNER_UIDS=61184-%d, or"
+            " run it as another user",
             61183 + chosen.slots() + chosen.replicas(),
         )
     adopt_orphans()

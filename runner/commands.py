@@ -1,4 +1,4 @@
-"""A command job as a runner reads it: its frozen specification, and the environment of each unit's program."""
+"""Specification of a command job as used by runners, and the environment variables of its programs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from jobs.kinds import program_texts as texts
 from jobs.models import Spec
 from jobs.settings import search_path
 
-#: Name of the file, in the program's folder, into which it may write its value.
+#: Name of the file in the program's folder into which the program can write its value.
 RESULT = ".cluster-result"
-#: Most bytes of a value that is stored with the result; a longer one becomes a file.
+#: Maximum size in bytes of a value that is stored in the result. A larger value becomes a file.
 VALUE_BYTES = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A job as a runner must know it, beside the arguments of its program."""
+    """Specification of a command job without the arguments of its program."""
 
-    #: The specification as it is.
+    #: The original specification.
     spec: Spec
     total: int
     has_items: bool = False
-    #: Its items are the lines of a file.
+    #: True if the items are the lines of a file.
     items_in_file: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
@@ -34,20 +34,20 @@ class Command:
     outputs: tuple[str, ...] = ()
     timeout_seconds: float = 0.0
     stop_signal_seconds: float = 0.0
-    #: Most units in one lease; 0: as many as take some seconds.
+    #: Maximum number of units per lease, or 0 for as many as take a few seconds.
     batch: int = 0
     memory_bytes: int = 0
     workspace: str = ""
-    #: Path, among the files, of a list of Python packages; empty: none.
+    #: Path of a file with Python requirements among the job's files, or an empty string.
     python: str = ""
-    #: Module of these packages: a runner's own Python that has it will do. Empty: none will.
+    #: Module that makes the runner's own Python sufficient if it is installed there, or an empty string.
     module: str = ""
     grace_seconds: float = 10.0
     value_bytes: int = VALUE_BYTES
 
 
 def parse(spec: Spec) -> Command:
-    """Read a specification. Absent and null fields have their defaults."""
+    """Parse a specification. Absent and null fields get their default values."""
     known: dict[str, Any] = {name: value for name, value in spec.items() if value is not None}
     plain = {name: known[name] for name in _PLAIN if name in known}
     requirements = known.get("requirements", {})
@@ -65,7 +65,7 @@ def parse(spec: Spec) -> Command:
     )
 
 
-#: Fields of a specification that a Command has under the same name.
+#: Fields that a Command has under the same name as in the specification.
 _PLAIN = (
     "total",
     "env",
@@ -80,27 +80,27 @@ _PLAIN = (
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """Surroundings of the programs of one lease, beside what their job says."""
+    """Environment of the programs of one lease, in addition to the job's specification."""
 
     job: str
-    #: Path of the folder in which they start.
+    #: Path of the working directory.
     folder: str
-    #: Path of the folder that outlives them; empty: none was asked for.
+    #: Path of the persistent workspace, or an empty string if the job has none.
     workspace: str = ""
-    #: Path of the commands of their Python environment; empty: none was asked for.
+    #: Path of the Python environment's bin folder, or an empty string if the job has none.
     python_bin: str = ""
-    #: The job's place in a trace; empty: it is in none.
+    #: Trace context of the job, or an empty string if the job is not traced.
     traceparent: str = ""
     tracestate: str = ""
-    #: UUIDs of their GPUs, with commas between.
+    #: UUIDs of the assigned GPUs, separated by commas.
     gpus: str = ""
     secrets: Mapping[str, str] = field(default_factory=dict)
-    #: Where programs look for commands, unless their job says otherwise: as the runner itself does.
+    #: Default PATH of programs: the search path of the runner.
     path: str = field(default_factory=search_path)
 
 
 def environment(command: Command, around: Surroundings, *, unit: int, attempt: int, item: str | None) -> dict[str, str]:
-    """Return all variables of a unit's program. `item` is its item as JSON."""
+    """Return the environment variables of a unit's program. `item` is the unit's item as JSON."""
     path = command.env.get("PATH", around.path)
     traced = {"TRACEPARENT": around.traceparent, "TRACESTATE": around.tracestate}
     place = {name: text for name, text in traced.items() if text and "TRACEPARENT" not in command.env}
@@ -127,6 +127,6 @@ def environment(command: Command, around: Surroundings, *, unit: int, attempt: i
 
 
 def _item_text(item: str) -> str:
-    """Return a text item as it is. Return other values, and texts that no variable can hold, as JSON."""
+    """Return a text item unchanged. Return other values, and texts with NUL or lone surrogates, as JSON."""
     value = json.loads(item)
     return value if isinstance(value, str) and not texts.problem(value) else item

@@ -1,4 +1,4 @@
-"""Faults of this host, beside those of programs: after some, the runner takes no work until it is well again."""
+"""Faults of this host, as opposed to errors of programs. Some of them stop the runner from taking work."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 
 from runner.files.cache import free_bytes
 
-#: Fewest bytes free where programs work.
+#: Minimum free disk space in bytes for programs.
 LEAST_FREE = 200 << 20
-#: Starts that fail in a row, and the jobs that they are of, before the host is taken to be the reason.
+#: Numbers of consecutive failed starts, and of their jobs, after which the host is considered faulty.
 MOST_FAILURES, MOST_JOBS = 5, 3
-#: Times in a row that this host may fail a unit; then it counts as tried, since its program may be the reason.
+#: Number of consecutive host faults of a unit after which the unit counts as failed: its program may cause them.
 MOST_FAULTS = 3
-#: Jobs of which such units are remembered.
+#: Maximum number of jobs for which host faults are remembered.
 _MOST_REMEMBERED = 1000
-#: Errors of a disk that has no space left.
+#: Error numbers of a full disk.
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-#: Errors of the host's own, whatever the job.
+#: Error numbers that indicate a fault of the host, not of the job.
 HOST_ERRORS = frozenset(
     {
         *DISK_FULL,
@@ -36,55 +36,55 @@ HOST_ERRORS = frozenset(
 
 
 class HostFault(Exception):
-    """This host could not do its part; the unit was not tried."""
+    """The host failed, so the unit does not count as tried."""
 
 
 def is_of_host(error: OSError) -> bool:
-    """Tell whether an error would have come whatever the job is."""
+    """Return True if an error is caused by the host and not by the job."""
     return error.errno in HOST_ERRORS
 
 
 class Cordon:
-    """Why this runner takes no work by itself. Thread-safe."""
+    """Decides whether this runner takes work, based on disk space and failed starts. Thread-safe."""
 
     def __init__(self, folder: Path, least_free: int = LEAST_FREE) -> None:
         self._folder, self._least_free = folder, least_free
         self._lock = threading.Lock()
-        #: Starts that failed since one worked, by job.
+        #: Number of failed starts since the last successful one, by job.
         self._failed: Counter[str] = Counter()
-        #: The unit of each job that this host failed last, and how often in a row.
+        #: Last unit of each job that this host failed, and the number of consecutive failures.
         self._units: dict[str, tuple[int, int]] = {}
         self._faulty = ""
 
     def why(self) -> str:
-        """Return the reason in words for people; empty: it takes work."""
+        """Return the reason why the runner takes no work, or an empty string if it takes work."""
         if self._faulty:
             return self._faulty
         try:
             free = free_bytes(self._folder)
         except OSError as error:
-            return f"where programs work cannot be looked at: {error}"
+            return f"cannot read the free disk space for programs: {error}"
         if free < self._least_free:
             return (
-                f"its disk is full: {free >> 20} MiB are free where programs work, and it needs"
-                f" {self._least_free >> 20} MiB; remove files in RUNNER_DIR, or give it a larger disk"
+                f"the disk is full: {free >> 20} MiB are free for programs, but the runner needs"
+                f" {self._least_free >> 20} MiB; delete files in RUNNER_DIR, or use a larger disk"
             )
         return ""
 
     def is_disk_full(self) -> bool:
         """Return True if less space is free for programs than this runner needs to start one."""
-        with contextlib.suppress(OSError):  # the folder was removed
+        with contextlib.suppress(OSError):  # The folder was removed
             return free_bytes(self._folder) < self._least_free
         return False
 
     def record_start(self) -> None:
-        """Take in that a program started."""
+        """Record that a program started."""
         self._failed.clear()
 
     def did_not_start(self, job: str, why: str, can_start: Callable[[], bool]) -> bool:
-        """Take in that a program could not be started; True when this host is taken to be the reason from now on.
+        """Record that a program could not be started. Return True if the host is considered the cause.
 
-        `can_start` tries a program that is there for sure: where it starts, the others' commands are wrong.
+        `can_start` starts a program that exists on every host. If that works, the commands of the jobs are wrong.
         """
         with self._lock:
             self._failed[job] += 1
@@ -94,13 +94,13 @@ class Cordon:
                 self._failed.clear()
                 return False
             self._faulty = (
-                f"{self._failed.total()} programs of {len(self._failed)} jobs in a row could not be started, the"
-                f" last: {why}; mend the host and start this runner again"
+                f"{self._failed.total()} consecutive programs of {len(self._failed)} jobs could not be started,"
+                f" the last one because of: {why}; repair the host and restart this runner"
             )
             return True
 
     def record_failure(self, job: str, unit: int) -> int:
-        """Take in that this host failed a unit; return how often in a row it failed that one of its job."""
+        """Record a host fault of a unit. Return how many times in a row the host failed this unit."""
         with self._lock:
             last, times = self._units.pop(job, (unit, 0))
             times = times + 1 if last == unit else 1

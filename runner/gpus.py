@@ -1,4 +1,4 @@
-"""GPUs of this host as NVIDIA's driver lists them; none where there is no driver, or nobody to ask it."""
+"""GPUs of this host as reported by NVIDIA's driver. Without the driver or pynvml, a host has no GPUs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from jobs.worker.telemetry import gpu_faults
 
-#: MiB of a GPU's memory that may be used by others where no process of them can be seen.
+#: Memory in MiB that other processes can use on an offered GPU if the driver does not list the processes.
 MOST_FOREIGN_MIB = 4096
 
 
@@ -19,22 +19,22 @@ class Gpu:
     index: int
     name: str
     memory_mib: int
-    #: Such as 9.0.
+    #: Compute capability, for example 9.0.
     compute_capability: str
 
     def row(self) -> dict[str, str | int]:
-        """Return what requirements are compared with."""
+        """Return the fields that are compared with a job's requirements."""
         return {"memory_mib": self.memory_mib, "compute_capability": self.compute_capability}
 
 
 def detect(enabled: str = "auto", visible: str = "") -> list[Gpu]:
-    """Return the GPUs that programs may use, by UUID. `enabled` and `visible` are settings as of GPU workers."""
+    """Return the GPUs that programs can use, sorted by UUID. The parameters are the settings of GPU workers."""
     if enabled == "false":
         return []
     try:
         nvml: Any = importlib.import_module("pynvml")
         nvml.nvmlInit()
-    except Exception:  # no module, no driver: this host has no GPU to offer
+    except Exception:  # Without pynvml or the driver, this host offers no GPUs.
         return []
     try:
         found = [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
@@ -44,32 +44,32 @@ def detect(enabled: str = "auto", visible: str = "") -> list[Gpu]:
 
 
 def foreign(gpu: Gpu) -> str:
-    """Return why a GPU that no worker of the cluster uses is not to be used, in words; empty for nothing that is seen.
+    """Return why a GPU without a worker of this cluster must not be used, or an empty string.
 
-    Memory errors that ECC could not correct; a process that computes there, whose memory may be unknown; where
-    processes cannot be seen, as in a container, much memory: a desktop has some.
+    Reasons are uncorrectable memory errors and running compute processes. If processes are not visible, as in a
+    container, another reason is high memory use: a desktop uses only some memory.
     """
     try:
         nvml: Any = importlib.import_module("pynvml")
         nvml.nvmlInit()
-    except Exception:  # as in `detect`; CUDA will tell the program
+    except Exception:  # As in `detect`. CUDA reports the error to the program.
         return ""
     try:
         handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
         if fault := gpu_faults.of_memory(gpu_faults.uncorrectable(nvml, handle)):
             return f"{fault}; {gpu_faults.ADVICE}"
         if processes := _processes(nvml, handle):
-            return f"processes that are not the cluster's compute there: {', '.join(processes)}"
+            return f"processes outside the cluster are using it: {', '.join(processes)}"
         used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used) >> 20
     except nvml.NVMLError:
         return ""
     finally:
         nvml.nvmlShutdown()
-    return f"{used} MiB of its memory are used by others" if used > MOST_FOREIGN_MIB else ""
+    return f"other processes use {used} MiB of its memory" if used > MOST_FOREIGN_MIB else ""
 
 
 def _processes(nvml: Any, handle: Any) -> list[str]:
-    """Return the processes that compute on a GPU, as far as the driver tells."""
+    """Return the PIDs of compute processes on a GPU, as far as the driver reports them."""
     try:
         return [str(one.pid) for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
     except nvml.NVMLError:
@@ -89,7 +89,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
 
 
 def _filter_visible(gpus: Sequence[Gpu], visible: str) -> list[Gpu]:
-    """Return those that CUDA_VISIBLE_DEVICES names, by number or by the beginning of the UUID; all when it is empty."""
+    """Return the GPUs that CUDA_VISIBLE_DEVICES lists by index or UUID prefix, or all GPUs if it is empty."""
     names = [name.strip() for name in visible.split(",") if name.strip()]
     if not names:
         return list(gpus)

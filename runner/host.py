@@ -1,4 +1,4 @@
-"""Host of programs: what all slots of one runner share."""
+"""State that all slots of a runner share."""
 
 from __future__ import annotations
 
@@ -20,61 +20,61 @@ from runner.replicas.tunnels import Tunnels
 
 log = logging.getLogger(__name__)
 
-#: Processes and descendants of one program that may live at once.
+#: Maximum number of concurrent processes of one program.
 MOST_PROCESSES = 1024
 
 
 @dataclass(kw_only=True)
 class Host:
-    """One runner: its name, its way to the coordinator, its folders and its resources."""
+    """State of a runner: its name, its connections to the coordinator, its folders and its resources."""
 
     worker: str
     name: str
     store: LeaseStore
-    #: Files of a job under one of its leases; gives up once its third argument says so.
+    #: Function that opens a job's files under a lease. Transfers stop when the third argument returns True.
     files: Callable[[str, str, Callable[[], bool]], Files]
     places: Places
     inputs: Inputs
     environments: Environments
     ledger: Ledger
     cordon: Cordon
-    #: Address at which its replicas of services listen, and coordinators reach them, unless that is through tunnels.
+    #: Address at which replicas of services listen and, without tunnels, coordinators reach them.
     address: str = "127.0.0.1"
     tunnels: Tunnels | None = None
     live: Live = field(default_factory=Live)
     shells: Shells = field(default_factory=Shells)
     workspaces: Workspaces = field(default_factory=Workspaces)
-    #: Tells whether the runner ends.
+    #: Function that returns True if the runner is stopping.
     stopping: Callable[[], bool] = lambda: False
-    #: Bytes of memory that a program may use whose job says nothing.
+    #: Memory limit in bytes of a program whose job requests no memory.
     memory_bytes: int = 0
-    #: Job and unit that run now, by slot.
+    #: Job and unit that are running, keyed by slot.
     running: dict[str, tuple[str, int]] = field(default_factory=dict)
-    #: Slots whose GPUs are another worker's now.
+    #: Slots whose GPUs were claimed by another worker.
     lost: frozenset[str] = frozenset()
     _said: set[str] = field(default_factory=set)
 
     def asked(self, heard: Heard) -> None:
-        """Take in what people want of running programs now."""
+        """Apply the users' requests from a heartbeat's reply: followed jobs, and shells to open."""
         self.live.follow(heard.follow)
         self.shells.asked(heard.attach)
 
     def free_disk(self) -> None:
-        """Remove cached files and environments until programs can start: a full disk stops every program here."""
+        """Delete cached files and environments until programs can start, because a full disk blocks every program."""
         for cache in (self.inputs.cache, self.environments):
             cache.evict_until(lambda: not self.cordon.is_disk_full())
 
     def say_once(self, text: str) -> None:
-        """Log an error that would come with each unit, the first time."""
+        """Log an error that would repeat for each unit, only the first time."""
         if text not in self._said:
             self._said.add(text)
             log.error("%s", text)
 
     def row(self, busy: int, *, draining: bool = False) -> dict[str, str | int | float]:
-        """Return what a runner's heartbeat says beside what every worker's does, and renew its claims to GPUs.
+        """Return the runner's fields of the worker record, and renew its claims to GPUs.
 
-        `busy` is the number of busy lanes. It includes lanes of replicas, which are not slots: a runner with replicas
-        alone is idle, but one that takes no work is drained only without them.
+        `busy` is the number of busy lanes, including lanes of replicas. Replicas do not use slots, so a runner that
+        runs only replicas is idle. A runner that takes no work is drained only after its replicas have stopped.
         """
         why, programs = self.cordon.why(), max(0, busy - self.ledger.replicas())
         self.lost = frozenset(self.ledger.renew())

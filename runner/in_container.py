@@ -1,6 +1,6 @@
-"""Start of a runner in a container: `python -m runner.in_container`. Its programs can read no token anywhere.
+"""Entry point of a runner in a container, `python -m runner.in_container`, which hides the token from programs.
 
-runner/token_keeper.py says from where it has it, and why it must be the first process.
+runner/token_keeper.py explains how the runner gets its token, and why the runner must be the first process.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from runner.programs import processes
 
 log = logging.getLogger(__name__)
 
-#: The first process of a container cannot be killed from within, and everything ends with it.
+#: PID of a container's first process. It cannot be killed from inside, and its exit stops the container.
 _FIRST = 1
 
 
 def complaint() -> str:
-    """Say why programs here could get at the token; empty: they cannot."""
+    """Return the reason why programs could read the token, or an empty string if they cannot."""
     if os.getpid() != _FIRST:
         return (
-            "the runner is not the first process of its container, so that programs could end it and have its token:"
-            " leave out init and a shared process namespace"
+            "the runner is not the first process of its container, so programs could kill it and get its token:"
+            " do not use an init process or a shared process namespace"
         )
     if load().worker_token:
         return (
-            f"every program here could read WORKER_TOKEN, or {SECRETS_FOLDER}/worker_token: give it to the container of"
-            " the token's keeper alone (docs/operations.md)"
+            f"every program here could read WORKER_TOKEN or {SECRETS_FOLDER}/worker_token: pass the token only to the"
+            " container of the token keeper (docs/operations.md)"
         )
     return ""
 
@@ -45,7 +45,7 @@ def _end(*_: object) -> NoReturn:
 
 def main() -> int:
     processes.hide()
-    # The first process is sent only what it handles; the runner sets handlers of its own.
+    # The kernel delivers only handled signals to the first process. The runner later installs its own handlers.
     signal.signal(signal.SIGTERM, _end)
     settings = load()
     logs.configure(settings.log_level, "runner", host=settings.host_name())

@@ -1,4 +1,4 @@
-"""Lanes of a runner: slots, in which the programs of a lease run one after the other, and lanes of replicas."""
+"""Lanes of a runner: one per slot, which runs programs sequentially, and lanes for replicas of services."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from runner.run import Run
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks whether a runner that took itself out of service is well again.
+#: Poll interval in seconds of a runner that takes no work and waits for its host to recover.
 LOOK_SECONDS = 1.0
 
 
 class RunnerLane(ABC):
-    """Lane of a runner, as `jobs.worker.lanes.Lane`."""
+    """Lane of a runner; implements `jobs.worker.lanes.Lane`."""
 
-    #: It computes no small jobs.
+    #: Runner lanes compute no small jobs, so the index is always 0.
     at = 0
 
     def __init__(self, host: Host, name: str) -> None:
@@ -41,35 +41,35 @@ class RunnerLane(ABC):
         return not self._host.cordon.why()
 
     def mend(self) -> None:
-        """Wait a while for the host."""
+        """Wait, so that the host can recover."""
         time.sleep(LOOK_SECONDS)
 
     @abstractmethod
     def compute(self, task: Task) -> tuple[Computed, bytes]:
-        """Run a lease, as `jobs.worker.lanes.Lane.compute` does."""
+        """Run the units of a lease; implements `jobs.worker.lanes.Lane.compute`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Kill the running programs, and end the guard."""
+        """Kill the running programs and stop the guard."""
 
     def compute_small(
         self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False
     ) -> list[Whole | errors.KernelFailed]:
-        return [errors.KernelFailed(f"a runner runs no small jobs of kind {fact.kind}") for fact in facts]
+        return [errors.KernelFailed(f"a runner cannot run small jobs of kind {fact.kind}") for fact in facts]
 
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
         return execution.derive(kind, spec, gathered)
 
 
 class GuardLane(RunnerLane):
-    """Runs programs in a slot, under its guard."""
+    """Lane that runs programs in a slot, under the slot's guard."""
 
     def __init__(self, host: Host, place: Workplace) -> None:
         super().__init__(host, place.slot.name)
         self._place = place
 
     def mend(self) -> None:
-        """Free the disk if it is full, then wait a while for the host; the next program replaces a dead guard."""
+        """Free disk space if the disk is full, then wait. The next program replaces a dead guard."""
         if self._host.cordon.is_disk_full():
             self._place.discard()
             self._host.free_disk()
@@ -83,7 +83,9 @@ class GuardLane(RunnerLane):
 
 
 class ReplicaLane(RunnerLane):
-    """Runs replicas of services. Its guard and its folder, with a copy of the model, last as long as a replica does."""
+    """Lane that runs a replica of a service. Its guard and its folder, which contains a copy of the model, are
+    temporary.
+    """
 
     def __init__(self, host: Host, name: str, make_place: Callable[[], Workplace]) -> None:
         super().__init__(host, name)
@@ -94,7 +96,7 @@ class ReplicaLane(RunnerLane):
         try:
             self._place = place = self._make_place()
         except OSError as error:
-            raise LaneDied(f"the folder of a replica cannot be created: {error}", touched=False) from error
+            raise LaneDied(f"cannot create the folder of a replica: {error}", touched=False) from error
         try:
             return ServiceRun(self._host, place, task).go()
         finally:
@@ -106,7 +108,7 @@ class ReplicaLane(RunnerLane):
                 place.forget()
                 place.discard()
             except OSError as error:
-                log.error("the folder of a replica cannot be removed: %s", error, extra={"lane": self.name})
+                log.error("cannot delete the folder of a replica: %s", error, extra={"lane": self.name})
         self.close()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Ledger of a runner's resources: what each lane has set aside for its lease, and what is free."""
+"""Accounting of a runner's resources: reservations of lanes, and free resources."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from runner.gpus import Gpu
 
 log = logging.getLogger(__name__)
 
-#: Seconds of work that a lease aims at: two calls a lease then cost programs of a second 1 % of their time.
+#: Target duration of a lease in seconds. Two calls per lease then cost one-second programs 1 % of their time.
 LEASE_SECONDS = 2.1
-#: Seconds for which GPUs that others have are not offered, and one on which something of others lies.
+#: Time in seconds during which a GPU is not offered: claimed by another worker, or used outside the cluster.
 TAKEN_SECONDS, FOREIGN_SECONDS = 2.0, 10.0
-#: Prefix of the names of lanes for replicas of services, which take no slot.
+#: Prefix of the names of replica lanes, which use no slot.
 REPLICA_LANE = "replica-"
 
 
 class Claims(Protocol):
-    """Claims to GPUs, which runners share with GPU workers."""
+    """Claims to GPUs, which prevent two workers from using the same GPU."""
 
     def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed: ...
 
@@ -40,32 +40,32 @@ class Claims(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """All that a runner has."""
+    """Total resources of a runner."""
 
     slots: int
-    #: Replicas of services that may run at once.
+    #: Maximum number of concurrent replicas of services.
     replicas: int = 0
     cpus: float
     memory_mib: int
     gpus: tuple[Gpu, ...] = ()
     host: str = ""
     labels: tuple[str, ...] = ()
-    #: Programs of two tenants may run at once: each slot has a user of its own.
+    #: True if programs of different tenants can run concurrently, because each slot has its own Unix user.
     isolated: bool = False
 
     @property
     def cpus_of_a_slot(self) -> float:
-        """CPUs that a job counts as which does not say how many it needs."""
+        """CPUs that are reserved for a job without a CPU requirement."""
         return self.cpus / self.slots
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Resources that one lane has set aside."""
+    """Reservation of one lane."""
 
     job: str
     tenant: str
-    #: True for a replica of a service, which runs until a user ends it.
+    #: True for a replica of a service, which runs until a user stops it.
     is_endless: bool
     cpus: float
     memory_mib: int
@@ -74,11 +74,11 @@ class Entry:
 
 
 class Ledger:
-    """Room of a runner, as `jobs.worker.room.Room`. Thread-safe.
+    """Capacity of a runner; implements `jobs.worker.room.Room`. Thread-safe.
 
-    A job's requirements are in its specification. A replica of a service takes no slot, and no CPUs but those that it
-    names. `freed` is called when there is more room than before; `foreign` says what lies on a GPU that nobody of the
-    cluster uses.
+    A job's requirements are in its specification. A replica of a service uses no slot, and no CPUs unless its job
+    requests some. `freed` is called after resources became free. `foreign` returns how a GPU is used outside the
+    cluster.
     """
 
     def __init__(
@@ -94,15 +94,15 @@ class Ledger:
         self._freed, self._foreign = freed, foreign
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
-        #: GPUs that others had, and until when they are not offered.
+        #: GPUs that are not offered temporarily, with the monotonic time at which they are offered again.
         self._others: dict[str, float] = {}
-        #: What lies on GPUs of which that was said.
+        #: Use outside the cluster, keyed by GPU UUID.
         self._lies: dict[str, str] = {}
 
     # -- what there is ----------------------------------------------------------------------------------------------
 
     def total(self) -> Offer:
-        """Return what a runner offers that does nothing, with the names of its GPUs."""
+        """Return the offer of an idle runner, with the names of its GPUs."""
         gpus = [gpu for gpu in self.resources.gpus if gpu.uuid not in self._lies]
         row = self._offer(self.resources.cpus, self.resources.memory_mib, gpus)
         return {**row, "gpus": [{"name": gpu.name, **gpu.row()} for gpu in gpus]}
@@ -112,9 +112,9 @@ class Ledger:
             return {**self._offer(*self._compute_free(), self._list_free_gpus()), "tenant": self._tenant()}
 
     def beside_replicas(self) -> Offer:
-        """Return the resources that the replicas here leave to programs, and the only tenant that may run some.
+        """Return the resources that replicas leave for programs, and the only tenant whose programs can run.
 
-        `replicas` is the number of replicas that can be added, `works_for` the only tenant whose jobs may start now.
+        `replicas` is the number of replicas that can be added. `works_for` is the only tenant whose jobs can start now.
         """
         with self._lock:
             replicas = [entry for entry in self._entries.values() if entry.is_endless]
@@ -139,7 +139,7 @@ class Ledger:
         return self._compute_remaining(self._entries.values())
 
     def _compute_remaining(self, taken: Collection[Entry]) -> tuple[float, int]:
-        """Return the CPUs and the MiB of memory that these entries leave."""
+        """Return the CPUs and the memory in MiB that remain after these reservations."""
         cpus = self.resources.cpus - sum(entry.cpus for entry in taken)
         return max(0.0, cpus), max(0, self.resources.memory_mib - sum(entry.memory_mib for entry in taken))
 
@@ -149,16 +149,16 @@ class Ledger:
         return [gpu for gpu in self.resources.gpus if gpu.uuid not in taken and self._others.get(gpu.uuid, 0) <= now]
 
     def _tenant(self, entries: Collection[Entry] | None = None) -> str:
-        """Return the only tenant whose programs may start beside these entries, or beside all; empty: any."""
+        """Return the only tenant whose programs can run next to these reservations, or an empty string for any."""
         some = self._entries.values() if entries is None else entries
         return "" if self.resources.isolated else next((one.tenant for one in some), "")
 
     # -- lanes ------------------------------------------------------------------------------------------------------
 
     def startable(self, kinds: Mapping[str, int], idle: Sequence[Lane]) -> Mapping[str, int]:
-        """Return the kinds whose jobs may start in an idle lane.
+        """Return the kinds whose jobs can start in an idle lane.
 
-        The runner requests no program while fewer CPUs are free than a program takes that names none.
+        The runner requests no programs while fewer CPUs are free than a job without a CPU requirement gets.
         """
         with self._lock:
             has_cpus = self._compute_free()[0] >= self.resources.cpus_of_a_slot - 1e-9
@@ -175,21 +175,21 @@ class Ledger:
         return self.resources.slots
 
     def running(self) -> dict[str, Entry]:
-        """Return what is set aside, by lane."""
+        """Return all reservations, keyed by lane."""
         with self._lock:
             return dict(self._entries)
 
     # -- setting aside ----------------------------------------------------------------------------------------------
 
     def first_rate(self, facts: Facts) -> float:
-        """Return the kind's guess: what programs of other jobs took says nothing of this one's."""
+        """Return the kind's estimate, because the durations of other jobs' programs do not predict this job's."""
         return facts.nominal_rate
 
     def want(self, facts: Facts, pace: Pace) -> int:
         return min(pace.want(LEASE_SECONDS), int(facts.spec.get("batch") or MAX_UNITS))
 
     def take(self, lane: Lane, facts: Facts) -> bool:
-        """Set aside what the job requires, its GPUs all or none, the first ones by their UUIDs."""
+        """Reserve the resources that a job requires. GPUs are reserved all or none, in the order of their UUIDs."""
         needs = facts.spec.get("requirements") or {}
         with self._lock:
             if lane.name in self._entries:
@@ -211,7 +211,7 @@ class Ledger:
             return True
 
     def _fitting(self, needs: Requirements, cpus: float, tenant: str) -> list[Gpu] | None:
-        """Return the GPUs that it would get; None where something is not free."""
+        """Return the GPUs that the job would get, or None if its requirements do not fit."""
         free = self._list_free_gpus()
         offer = self._offer(*self._compute_free(), free)
         if self._tenant() not in ("", tenant):
@@ -221,13 +221,13 @@ class Ledger:
         return [gpu for gpu in free if _is_enough(gpu, needs)][: requirements.gpus_needed(needs)]
 
     def _claim(self, gpus: Sequence[Gpu], priority: str) -> bool:
-        """Claim all of the GPUs, or none. Those that others have or use are left out for a while."""
+        """Claim all of the GPUs or none. GPUs that are in use elsewhere are not offered for a while."""
         if not gpus:
             return True
         try:
             held = self._claims.claim([gpu.uuid for gpu in gpus], self._worker, priority).held
         except RedisError as error:
-            log.warning("could not claim %s: %s", ", ".join(gpu.uuid for gpu in gpus), error)
+            log.warning("cannot claim %s: %s", ", ".join(gpu.uuid for gpu in gpus), error)
             held = False
         if not held:
             self._leave_out(gpus, TAKEN_SECONDS)
@@ -257,7 +257,7 @@ class Ledger:
         try:
             self._claims.give_up(names, self._worker, priority)
         except RedisError as error:
-            log.warning("could not give %s back: %s; others get it soon", ", ".join(names), error)
+            log.warning("cannot release %s: %s; the claim will expire", ", ".join(names), error)
 
     def give_back(self, lane: Lane) -> None:
         with self._lock:
@@ -269,18 +269,19 @@ class Ledger:
         self._freed()
 
     def replicas(self) -> int:
-        """Count the replicas of services that run here."""
+        """Return the number of running replicas of services."""
         return sum(entry.is_endless for entry in self.running().values())
 
     def gpus(self, lane: str) -> tuple[Gpu, ...]:
-        """Return the GPUs that a lane has set aside."""
+        """Return the GPUs that are reserved for a lane."""
         entry = self._entries.get(lane)
         return entry.gpus if entry else ()
 
     def renew(self) -> list[str]:
-        """Renew all claims; return the lanes that have lost one to another worker. While the store is away: none.
+        """Renew all claims, and return the lanes whose GPUs were claimed by another worker.
 
-        Call it about each second: GPUs that were left out for a while are offered again, too.
+        Call this method about once per second: it also offers GPUs again that were excluded temporarily. If the store
+        is unreachable, the remaining lanes are not checked.
         """
         self._offer_again()
         lost = []
@@ -301,7 +302,7 @@ class Ledger:
             over = [uuid for uuid, until in self._others.items() if until <= now]
             for uuid in over:
                 del self._others[uuid]
-        if over:  # the question that waits has the offer of before
+        if over:  # The waiting request for work contains the old offer
             self._freed()
 
 

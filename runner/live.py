@@ -1,4 +1,4 @@
-"""Live output: while somebody follows a job, what its running units write is passed on; it is never waited for."""
+"""Live output of running programs, sent to followers of a job. Sending never delays a program."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from runner.programs.recorder import Recorder
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two calls for one unit, and most bytes of one: a coordinator takes 64 KiB/s of a job.
+#: Interval in seconds between two calls per unit, and maximum bytes per call. A coordinator accepts 64 KiB/s per job.
 EVERY_SECONDS, MOST_BYTES = 0.25, 15 << 10
-#: Most pieces of stdout and stderr in one call.
+#: Maximum number of chunks per call.
 MOST_CHUNKS = 1000
-#: A follower that is this many bytes behind goes on with what is recent.
+#: Backlog in bytes beyond which a follower skips to recent output.
 BEHIND_BYTES = 1 << 20
 
 
 @dataclass
 class Line:
-    """One running unit's output, on its way to who follows it."""
+    """Live output of one running unit."""
 
     job: str
     unit: int
@@ -31,12 +31,12 @@ class Line:
     recorder: Recorder
     files: Files
     sent: int = 0
-    #: Nobody follows this unit; a later beat may name its job again.
+    #: True if no client follows this unit. A later heartbeat reply can name its job again.
     muted: bool = False
 
 
 class Live:
-    """Passes output on, on a thread of its own, which begins with the first follower. Thread-safe."""
+    """Sends live output in its own thread, which starts with the first follower. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
@@ -53,7 +53,7 @@ class Live:
             self._lines.pop(id(line), None)
 
     def follow(self, jobs: Iterable[str]) -> None:
-        """Take in which jobs are followed now."""
+        """Update the set of followed jobs."""
         with self._lock:
             self._followed = frozenset(jobs)
             for line in self._lines.values():
@@ -75,7 +75,7 @@ class Live:
 
     @staticmethod
     def send(line: Line) -> None:
-        """Pass on what a unit wrote since the last time, and no more than a call takes."""
+        """Send new output of a unit, up to the maximum size of a call."""
         if line.recorder.total_bytes - line.sent > BEHIND_BYTES and line.sent:
             line.sent = line.recorder.total_bytes - MOST_BYTES
         start, chunks = line.recorder.since(line.sent, MOST_BYTES)
@@ -86,5 +86,5 @@ class Live:
             line.muted = not line.files.output(line.unit, line.attempt, start, chunks)
             line.sent = start + sum(len(data) for _, data in chunks)
         except RedisError as error:
-            log.info("live output is not passed on: %s", error)
+            log.info("cannot send live output: %s", error)
             line.muted = True

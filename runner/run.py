@@ -1,4 +1,4 @@
-"""Run of one lease in a slot: its units one after the other, what becomes of each, and what is committed when."""
+"""Execution of one lease in a slot: runs its units sequentially and commits their results."""
 
 from __future__ import annotations
 
@@ -39,52 +39,52 @@ from runner.programs.slot import GuardDied
 
 log = logging.getLogger(__name__)
 
-#: Seconds after which a lease commits what it has; a unit that takes longer lets those behind it go to others.
+#: Duration in seconds after which a lease commits its finished units and releases the units that have not started.
 LONG_SECONDS = 2.0
-#: Most bytes of values in one partial.
+#: Maximum size of the values in one partial, in bytes.
 MOST_VALUES = 256 << 10
-#: Longest grace of a program whose job is cancelled.
+#: Maximum grace period in seconds of a program whose job was cancelled.
 LONGEST_CANCEL = 25.0
-#: Seconds between the suspension of a program that is cut off and the end of its lease.
+#: Time in seconds between the suspension of an unreachable runner's program and the expiry of its lease.
 MARGIN_SECONDS = 3.0
 TTL_SECONDS = PROGRAM_TTL_MS / 1000
-#: Seconds between two tries of a call.
+#: Delay in seconds between two attempts of a call.
 RETRY_SECONDS = 0.5
-#: A program that every host has, and the seconds that it may take.
+#: Command that works on every host, and its timeout in seconds.
 PROBE, _PROBE_SECONDS = (*program.SHELL, ":"), 5.0
-#: Errors of a job's own that keep a unit from being started.
+#: Errors of the job, not of the host, that prevent the start of a unit.
 _JOBS_FAULTS = (CoordinatorRejects, errors.ClusterError, NotBuilt, NoItem, ValueError, RecursionError)
 
 Answer = TypeVar("Answer")
 
 
 class LeaseLost(Exception):
-    """The lease is not this runner's any more, or it must let go of it."""
+    """The lease expired or was revoked."""
 
 
 class Run:
-    """One lease. `go` runs its units in the lane's thread."""
+    """Execution of one lease. `go` runs its units in the lane's thread."""
 
     def __init__(self, host: Host, place: Workplace, task: Task) -> None:
         self.host, self.place, self._task = host, place, task
         self._job, self._token = task.facts.job_id, task.grant.token
         self._command = commands.parse(task.facts.spec)
         self._around = commands.Surroundings(job=self._job, folder="")
-        #: The next unit, and the first whose end is not committed.
+        #: Current unit, and first unit that is not committed.
         self._unit = self._first = task.grant.lo
         self._errors = task.grant.errors
         self._began = self._unit_began = time.monotonic()
-        #: Of each finished unit that is not committed.
+        #: Duration, attempt and value of each finished unit that is not committed.
         self._ms: list[int] = []
         self._attempts: list[int] = []
         self._values: list[Any] = []
         self._value_bytes = 0
         self._helped_at = 0.0
-        #: Its program is suspended.
+        #: True while the program is suspended.
         self._suspended = False
-        #: Its workspace, while it is in use.
+        #: Workspace in use, as (tenant, name).
         self._workspace: tuple[str, str] | None = None
-        #: Its Python environment, while it is in use.
+        #: Folder of the Python environment in use.
         self._environment_taken: Path | None = None
 
     @cached_property
@@ -92,11 +92,11 @@ class Run:
         return self.host.files(self._job, self._token, self._must_stop)
 
     def go(self) -> tuple[Computed, bytes]:
-        """Return what is left to be committed. Raises LeaseEnded, LaneDied."""
+        """Run the units, and return the partial that remains to be committed. Raises LeaseEnded and LaneDied."""
         try:
             return self._go()
         except (LeaseLost, Stale) as given:
-            log.info("a lease was given up: %s", given or "stale", extra={"job_id": self._job})
+            log.info("gave up a lease: %s", given or "the lease is stale", extra={"job_id": self._job})
             self.place.forget()
             return self._nothing()
         finally:
@@ -119,24 +119,26 @@ class Run:
             raise LaneDied(str(died)) from died
 
     def _after_fault(self, fault: Exception) -> tuple[Computed, bytes]:
-        """Give back the unit that this host failed, which does not count, unless it fails that one again and again."""
-        log.error("this host failed a unit, which does not count: %s", fault, extra={"job_id": self._job})
+        """Return the unit that this host failed without counting an attempt, unless the host failed it repeatedly."""
+        log.error(
+            "a unit failed because of this host, so the attempt does not count: %s", fault, extra={"job_id": self._job}
+        )
         self._clean_up()
         times = self.host.cordon.record_failure(self._job, self._unit)
         if times >= MOST_FAULTS and not self._ms:
             self.place.forget()
-            words = f"this host failed it {times} times in a row: {fault}"
+            words = f"the unit failed {times} times in a row because of this host: {fault}"
             self._fail(Failure(error=words, reason="not started"))
-        time.sleep(1.0)  # the next one would probably fail as well
+        time.sleep(1.0)  # The next unit would probably fail too
         return self._collect_finished()
 
     def _clean_up(self) -> None:
-        """Remove the files of a program now: while the disk is full, no later unit starts here and removes them."""
+        """Delete a program's files now, because no later unit deletes them while the disk is full."""
         try:
             if self.place.dirty:
                 self.place.discard()
         except (OSError, GuardDied) as error:
-            log.error("the folder of a program cannot be removed: %s", error, extra={"job_id": self._job})
+            log.error("cannot delete the folder of a program: %s", error, extra={"job_id": self._job})
 
     def _nothing(self) -> tuple[Computed, bytes]:
         return Computed(upto=self._task.grant.lo, partial={}, seconds=0.0), b"{}"
@@ -159,12 +161,12 @@ class Run:
             self._task.upto = self._unit
 
     def _should_end(self) -> bool:
-        """Tell whether what is finished is to be committed now, or nothing more may start."""
+        """Return True if the finished units must be committed now, or if no further unit may start."""
         long = time.monotonic() - self._began > LONG_SECONDS or self._value_bytes > MOST_VALUES
         return bool(self._task.stop) or self.host.stopping() or (long and self._unit > self._first)
 
     def _prepare(self) -> Failure | None:
-        """Make the workplace ready; return why the first unit cannot start, if the job is the reason."""
+        """Prepare the workplace. Return the reason why no unit can start, or None. Host faults raise HostFault."""
         command = self._command
         try:
             self._prepare_folder()
@@ -185,17 +187,19 @@ class Run:
         except Stale:
             raise
         except _JOBS_FAULTS as error:
-            return Failure(error=f"it could not be started: {_text(error)}", reason="not started")
+            return Failure(error=f"the program could not be started: {_text(error)}", reason="not started")
         except OSError as error:
-            raise HostFault(f"the place of a program could not be made: {error}") from error
+            raise HostFault(f"cannot prepare the folders of a program: {error}") from error
         return None
 
     def _take_workspace(self) -> str:
-        """Return the path of the job's workspace; programs of another slot's user would lose it to this one's."""
+        """Reserve the job's workspace and return its path. Programs of another Unix user cannot use it at the same
+        time.
+        """
         key, uid = (self._task.facts.tenant, self._command.workspace), self.place.uid
         if self._workspace is None:
             if not self.host.workspaces.take(key, uid, self._must_stop):
-                raise LeaseLost("stopped while its workspace was in use")
+                raise LeaseLost("the job was stopped while its workspace was in use")
             self._workspace = key
         return str(self.host.places.workspace(*key, uid))
 
@@ -203,7 +207,7 @@ class Run:
         try:
             self._persist(lambda: self.place.prepare(self._task.facts, self._command, lambda: self.files))
         except (OSError, DamagedFile) as error:
-            raise HostFault(f"the folder of a program could not be made: {error}") from error
+            raise HostFault(f"cannot create the folder of a program: {error}") from error
 
     def _make_environment(self) -> Failure | None:
         recorder = Recorder()
@@ -218,11 +222,11 @@ class Run:
                 stopped=self._must_stop,
             )
         except BuildStopped as stopped:
-            raise LeaseLost("stopped") from stopped
+            raise LeaseLost("the job was stopped") from stopped
         except NotBuilt as error:
             self.place.keep(self._unit, recorder, ())
             last = next(iter(recorder.tail().strip().splitlines()[-1:]), "")
-            words = f"its Python environment could not be made, {error}{last and ': '}{last}"
+            words = f"cannot install the Python environment, {error}{last and ': '}{last}"
             return Failure(error=words, reason="not started", tail=recorder.tail())
         self._environment_taken = folder
         self._around = replace(self._around, python_bin=f"{folder}/bin")
@@ -237,13 +241,13 @@ class Run:
     def _start_unit(self) -> tuple[ProgramEnd, Recorder, Failure | None]:
         recorder = Recorder()
         try:
-            if self.place.dirty:  # it could not be cleaned after the unit before
+            if self.place.dirty:  # Cleanup after the previous unit failed
                 self._prepare_folder()
             order = self._order(self._unit)
         except Stale:
             raise
         except _JOBS_FAULTS as error:
-            failed = Failure(error=f"it could not be started: {_text(error)}", reason="not started")
+            failed = Failure(error=f"the program could not be started: {_text(error)}", reason="not started")
             return ProgramEnd(code=0), recorder, failed
         self.host.running[self.place.slot.name] = (self._job, self._unit)
         line = Line(self._job, self._unit, self._attempt(self._unit), recorder, self.files)
@@ -257,10 +261,10 @@ class Run:
             self.host.live.remove(line)
 
     def _run_program(self, order: Order, sink: Callable[[int, bytes], None]) -> ProgramEnd:
-        """Run a program to its end, once the lease is this runner's for sure. Raises LeaseLost, GuardDied."""
+        """Run a program to its end, once the lease is known to be valid. Raises LeaseLost and GuardDied."""
         while self._remaining_seconds() <= 0:
             if self._must_stop():
-                raise LeaseLost("no coordinator answers")
+                raise LeaseLost("no coordinator is reachable")
             time.sleep(RETRY_SECONDS)
         self._suspended = False
         return self.place.slot.run(order, sink, self._look, self._until)
@@ -283,7 +287,7 @@ class Run:
         return program.arguments(self._command.spec, unit, None if item is None else json.loads(item))
 
     def _item(self, unit: int) -> str | None:
-        """Return a unit's item as JSON; None where the job has none."""
+        """Return a unit's item as JSON, or None if the job has no items."""
         if not self._command.has_items:
             return None
         if self._command.items_in_file:
@@ -291,9 +295,9 @@ class Run:
         return json.dumps(program.item_of(self._command.spec, unit), ensure_ascii=False, separators=(",", ":"))
 
     def _take(self, ended: ProgramEnd, recorder: Recorder) -> Failure | None:
-        """Keep what a program left and clean up after it; return why its unit failed, if it did."""
+        """Store the program's output and clean up. Return the failure of the unit, or None."""
         if ended.error and (is_of_host(OSError(ended.errno, "")) or self._blames_host(ended)):
-            raise HostFault(f"a program could not be started: {ended.error}")
+            raise HostFault(f"cannot start a program: {ended.error}")
         if not ended.error:
             self.host.cordon.record_start()
         failed, value = report.failure(ended, recorder.tail(), self._command.timeout_seconds), None
@@ -311,16 +315,17 @@ class Run:
         return failed
 
     def _make_space(self, error: OSError, ended: ProgramEnd, recorder: Recorder) -> Failure:
-        """Remove the output of a program that could not be stored; return its failure if it had filled the disk.
+        """Delete the output of a program that could not be stored, and return its failure if it had filled the disk.
 
-        Raises HostFault if the error has another reason, or if the disk is still full of files of others. Files in a
-        workspace stay: if its unit counted as not tried, the job would fill the disks of all runners one by one.
+        Raises HostFault if the error has another cause, or if other files fill the disk. Files in a workspace remain,
+        so a full workspace must count as a failed attempt. Otherwise, the job would fill the disks of all runners one
+        by one.
         """
         self.place.discard()
         self.place.forget_unit(self._unit)
         is_full, workspace = self.host.cordon.is_disk_full(), self._command.workspace
         if error.errno not in DISK_FULL or (is_full and not workspace):
-            raise HostFault(f"the output of a program could not be stored: {error}") from error
+            raise HostFault(f"cannot store the output of a program: {error}") from error
         if not is_full:
             self.place.keep(self._unit, recorder, ())
         return report.disk_full(ended, recorder.tail(), workspace if is_full else "")
@@ -329,21 +334,21 @@ class Run:
         return self.host.cordon.did_not_start(self._job, ended.error, self._can_start)
 
     def _can_start(self) -> bool:
-        """Tell whether this host starts a program that is there for sure."""
+        """Return True if this host can start a command that works on every host."""
         folder, uid = self._around.folder, self.place.uid
         probe = Order(argv=list(PROBE), folder=folder, timeout_seconds=_PROBE_SECONDS, uid=uid)
         ended = self._run_program(probe, lambda *_: None)
         return not ended.error and not ended.code
 
     def _read_value(self, ended: ProgramEnd) -> tuple[Failure | None, Any]:
-        """Return the value that the program wrote, or the failure if the value is invalid. Raises OSError."""
+        """Return the program's value, or the failure if the value is invalid. Raises OSError."""
         try:
             return None, self._value()
         except (BadValue, ValueError, RecursionError) as error:
             return Failure(error=f"CLUSTER_RESULT: {error}", exit=0, seconds=round(ended.seconds, 3)), None
 
     def _value(self) -> Any:
-        """Return the value that the program wrote; a long one is set aside. Raises BadValue, ValueError."""
+        """Return the program's value; a large one is stored as a file. Raises BadValue and ValueError."""
         text = self.place.folder.value()
         if text is None:
             return None
@@ -355,22 +360,27 @@ class Run:
         return {"artifact": True}
 
     def _keep_stopped_output(self, recorder: Recorder) -> None:
-        """Keep the output of a program that was stopped since its job is cancelled; a runner that ends has no time."""
+        """Store the output of a program that was stopped because its job was cancelled. A stopping runner has no time
+        for it.
+        """
         if self._task.stop != 2:
             return
         try:
             self.place.forget()
-            self.place.discard()  # first: its output needs space
+            self.place.discard()  # Delete files first, because storing the output needs disk space
             self.place.keep(self._unit, recorder, ())
             if self.place.preserved_path is not None:
                 self.files.keep(self.place.preserved_path, [self._unit])
         except (RedisError, OSError) as error:
-            log.info("the output of a cancelled program is not kept: %s", error, extra={"job_id": self._job})
+            log.info("cannot store the output of a cancelled program: %s", error, extra={"job_id": self._job})
 
     # -- while a unit runs ------------------------------------------------------------------------------------------
 
     def _look(self) -> float | None:
-        """Return the grace after which the program is killed, once it must end; help others to the units behind it."""
+        """Check a running program. Return its grace period in seconds if the program must stop, or None.
+
+        Also releases the following units if the current one takes long.
+        """
         grace, left = self._command.grace_seconds, self._remaining_seconds()
         if self._task.stop == 2:
             return max(0.0, min(grace, LONGEST_CANCEL, left))
@@ -386,24 +396,24 @@ class Run:
 
     def _note_suspension(self, *, suspended: bool) -> None:
         if suspended and not self._suspended:
-            log.error("no coordinator answers: a program is suspended", extra={"job_id": self._job})
+            log.error("suspending a program because no coordinator is reachable", extra={"job_id": self._job})
         elif self._suspended and not suspended:
-            log.warning("a coordinator answers again: a suspended program goes on", extra={"job_id": self._job})
+            log.warning("resuming a program because a coordinator is reachable again", extra={"job_id": self._job})
         self._suspended = suspended
 
     def _remaining_seconds(self) -> float:
-        """Return the seconds after which nothing of this lease may run until a coordinator answers."""
+        """Return the remaining seconds after which nothing of this lease may run until a coordinator answers."""
         return self._until() - time.monotonic()
 
     def _until(self) -> float:
-        """Return when that is, in monotonic seconds."""
+        """Return the monotonic time at which the program must be suspended."""
         return self._task.kept_at + TTL_SECONDS - MARGIN_SECONDS
 
     def _must_stop(self) -> bool:
         return self._task.stop == 2 or self.host.stopping()
 
     def _let_others_go_on(self) -> None:
-        """Commit what is finished and give the units behind the one that runs to others; while calls are answered."""
+        """Commit the finished units and release the units after the running one. Does nothing while calls fail."""
         now = time.monotonic()
         if now - self._task.kept_at > 2 * LONG_SECONDS or now - self._helped_at < LONG_SECONDS:
             return
@@ -414,7 +424,7 @@ class Run:
             if self._ms and self.place.preserved_path is None:
                 self._commit_and_go_on()
         except RedisError as error:
-            log.info("units behind a long one wait: %s", error, extra={"job_id": self._job})
+            log.info("cannot release the units after a long one: %s", error, extra={"job_id": self._job})
 
     def _split(self) -> None:
         if self.host.store.leases.split(self._job, self._token, self._unit + 1):
@@ -423,7 +433,7 @@ class Run:
     # -- what becomes of the units ----------------------------------------------------------------------------------
 
     def _collect_finished(self) -> tuple[Computed, bytes]:
-        """Keep what the finished units left; return what the lane's turn commits."""
+        """Upload the files of the finished units, and return the partial that remains to be committed."""
         partial = self._partial()
         if self._ms:
             self._upload(list(range(self._first, self._unit)))
@@ -434,9 +444,10 @@ class Run:
         return program.finished(self._first, self.host.worker, self._ms, self._attempts, self._values)
 
     def _upload(self, units: list[int]) -> None:
-        """Keep what units left as one artifact of the job.
+        """Upload the files of some units as one artifact of the job.
 
-        A rejection, as where no artifacts are stored, fails the first of them, unless only logs are lost.
+        If the coordinator rejects them, for example because it stores no artifacts, the first unit fails. If the files
+        are only logs, they are lost instead.
         """
         folder = self.place.preserved_path
         if folder is None:
@@ -449,10 +460,10 @@ class Run:
             only_logs = self.place.has_only_logs
             self.place.forget()
             if only_logs:
-                self.host.say_once(f"logs of programs are not kept: {_text(error)}")
+                self.host.say_once(f"cannot store the logs of programs: {_text(error)}")
                 return
             self._forget_finished()
-            self._fail(Failure(error=f"what it left cannot be kept: {_text(error)}", exit=0))
+            self._fail(Failure(error=f"cannot store the unit's output files: {_text(error)}", exit=0))
         self.place.forget()
 
     def _forget_finished(self) -> None:
@@ -460,7 +471,9 @@ class Run:
         self._ms, self._attempts, self._values = [], [], []
 
     def _commit_and_go_on(self) -> int:
-        """Commit what is finished; the lease goes on with this unit. Return the parts that wait to be folded."""
+        """Commit the finished units and continue the lease with the current unit. Return the number of waiting
+        partials.
+        """
         committed = self.host.store.leases.commit(
             self._job,
             self._token,
@@ -473,7 +486,7 @@ class Run:
             device=Device.RUNNER,
         )
         if not committed.merged:
-            raise LeaseLost("it is stale")
+            raise LeaseLost("the lease is stale")
         self._task.grant = replace(self._task.grant, lo=self._unit, errors=0)
         self._task.went_on = True
         self._first, self._began = self._unit, time.monotonic()
@@ -481,7 +494,7 @@ class Run:
         return committed.parts
 
     def _fail(self, failed: Failure) -> None:
-        """Commit what is finished, and report the unit as failed. Raises LeaseEnded."""
+        """Commit the finished units, and report the current unit as failed. Raises LeaseEnded."""
         attempt, parts, spec = self._attempt(self._unit), 0, self._command.spec
         self._upload(list(range(self._first, self._unit + 1)))
         if self._ms:
@@ -504,23 +517,23 @@ class Run:
         raise LeaseEnded(parts)
 
     def _keep_on(self) -> None:
-        """Commit what is finished before the lease is given back, where that works at once."""
+        """Commit the finished units before the lease is returned, without retries."""
         try:
             if self._ms:
                 self._upload(list(range(self._first, self._unit)))
                 self._commit_and_go_on()
         except (RedisError, LeaseLost, OSError) as error:
-            log.warning("finished units run again: %s", error, extra={"job_id": self._job})
+            log.warning("cannot commit finished units, so they will run again: %s", error, extra={"job_id": self._job})
 
     def _persist(self, call: Callable[[], Answer]) -> Answer:
-        """Repeat a call until the coordinator answers. Raises LeaseLost once the lease must be let go."""
+        """Repeat a call until the coordinator answers. Raises LeaseLost if the lease must be given up."""
         while True:
             try:
                 return call()
             except Unreachable as error:
                 log.warning("%s", away(error))
                 if self._must_stop():
-                    raise LeaseLost("no coordinator answers") from error
+                    raise LeaseLost("no coordinator is reachable") from error
                 time.sleep(pause(error, RETRY_SECONDS))
 
 

@@ -1,10 +1,11 @@
-"""Keeper of a runner's token: `python -m runner.token_keeper`, in a container of its own beside the runner's.
+"""Keeper of a runner's token: `python -m runner.token_keeper`, in a separate container next to the runner's container.
 
-Programs have the runner's user, so they could read any file in its container that it can. Its token is a file of the
-keeper's container. The keeper hands it over by a socket, in a folder that the runner's container has read-only, and
-only while no runner lives: the runner's process holds a lock on a file in that folder until it ends. It is the first
-process of its container, so the kernel kills every program when it ends. Who asks must wait for CALM_SECONDS, in
-which the lock stays free; no program lives to see their end.
+Programs run as the runner's Unix user, so they could read every file that the runner can read. The token is therefore a
+file of the keeper's container. The keeper sends it over a socket in a folder that the runner mounts read-only.
+
+The keeper sends the token only while no runner is alive. The runner's process holds a lock on a file in the folder
+until it exits. It is the first process of its container, so the kernel kills every program when it exits. A client must
+wait for CALM_SECONDS while the lock stays free, and no program survives that long.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from jobs.settings import load
 
 log = logging.getLogger(__name__)
 
-#: The folder that both containers have.
+#: Folder that both containers mount.
 FOLDER = Path("/run/runner-token")
-#: Seconds for which the lock must be free. The kernel kills a container's programs within milliseconds of its first
-#: process' end.
+#: Time in seconds for which the lock must be free. The kernel kills a container's programs within milliseconds of the
+#: exit of its first process.
 CALM_SECONDS = 1.0
-#: Seconds for which a runner waits for an answer, and after which it asks again.
+#: Timeout of a request by a runner, and delay before the next one, in seconds.
 _ANSWER_SECONDS, _AGAIN_SECONDS = 10.0, 1.0
-#: Pause after a refusal.
+#: Delay in seconds after a refused request.
 _REFUSED_SECONDS = 0.01
-#: Principals that may wait while one is answered.
+#: Maximum number of clients in the socket's queue.
 _BACKLOG = 16
 
-#: Held until this process ends.
+#: File descriptors that stay open until this process exits.
 held_descriptors: list[int] = []
 
 
@@ -55,7 +56,7 @@ def lock_of(folder: Path) -> Path:
 
 
 def serve(folder: Path, token: str, calm_seconds: float = CALM_SECONDS) -> None:
-    """Hand the token to whoever asks while no runner lives; for ever."""
+    """Send the token to clients while no runner is alive. Runs forever."""
     socket_of(folder).unlink(missing_ok=True)
     lock = os.open(lock_of(folder), os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o644)
     with socket.socket(socket.AF_UNIX) as door:
@@ -69,19 +70,20 @@ def serve(folder: Path, token: str, calm_seconds: float = CALM_SECONDS) -> None:
             refused = 0 if given else refused + 1
             if refused == 1:
                 log.warning(
-                    "somebody asked for the token while a runner lives, or did not wait; more of it is not said"
+                    "refused a request for the token: a runner is alive, or the client did not wait; further refusals"
+                    " are not logged"
                 )
-            # A program that asks again and again costs little.
+            # Limits the load that a program causes by repeated requests.
             time.sleep(0 if given else _REFUSED_SECONDS)
 
 
 def _answer(principal: socket.socket, lock: int, token: str, calm_seconds: float) -> bool:
-    """Give the token where that is safe; return whether it was given."""
+    """Send the token if no runner is alive. Return True if the token was sent."""
     if not (_is_free(lock) and _stays(principal, calm_seconds) and _is_free(lock)):
         return False
     with contextlib.suppress(OSError):
         principal.sendall(token.encode())
-        log.info("a runner has started, and has the token")
+        log.info("sent the token to a new runner")
         return True
     return False
 
@@ -96,7 +98,7 @@ def _is_free(lock: int) -> bool:
 
 
 def _stays(principal: socket.socket, seconds: float) -> bool:
-    """Wait; True when who asks is still there, and has said nothing."""
+    """Wait, and return True if the client is still connected and has sent nothing."""
     ready, _, _ = select.select([principal], [], [], seconds)
     return not ready
 
@@ -105,19 +107,19 @@ def _stays(principal: socket.socket, seconds: float) -> bool:
 
 
 def fetch(folder: Path = FOLDER) -> str:
-    """Return the token, and hold the lock from now on until this process ends; asks until the keeper gives it."""
+    """Return the token and hold the lock until this process exits. Repeats the request until the keeper answers."""
     said = ""
     while True:
         try:
             token = ask_holder(folder)
         except OSError as error:
-            token, why = "", f"the keeper of the token does not answer: {error}"
+            token, why = "", f"the token keeper does not answer: {error}"
         else:
-            why = "the token was not given: another runner has it, or one has just ended"
+            why = "the token keeper refused the token: another runner has it, or has just exited"
         if token and become_holder(folder):
             return token
         if why != said:
-            log.warning("%s; trying again", why)
+            log.warning("%s; retrying", why)
             said = why
         time.sleep(_AGAIN_SECONDS)
 
@@ -145,14 +147,14 @@ def _end(*_: object) -> NoReturn:
 
 
 def main() -> int:
-    # The first process is sent only what it handles; without this a pod or a container would stay until it is killed.
+    # The kernel delivers only handled signals to the first process. Without a handler, stopping would need a kill.
     signal.signal(signal.SIGTERM, _end)
     settings = load()
     logs.configure(settings.log_level, "runner-token", host=settings.host_name())
     if not settings.worker_token:
         log.error(
-            "there is no token: ./deploy-cluster.sh docker --runner makes it, or ./deploy-cluster.sh kubernetes for"
-            " each pod of the StatefulSet runner; docs/operations.md says how else"
+            "there is no token: create one with ./deploy-cluster.sh docker --runner, or with ./deploy-cluster.sh"
+            " kubernetes for each pod of the StatefulSet runner; docs/operations.md describes other ways"
         )
         return exposure.REFUSED
     serve(FOLDER, settings.worker_token)

@@ -1,1 +1,1 @@
-"""Dask: a scheduler and workers that call functions."""
+"""Dask: a scheduler and workers that run functions."""

@@ -1,4 +1,4 @@
-"""Dask: replicas are workers; one of them has the scheduler beside its own."""
+"""Dask: each replica is a worker, and the leading replica also runs the scheduler."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from engines.dask.server import certificate
 from engines.texts import PACKAGES, server_command, text
 from jobs import errors
 
-SUMMARY = "Workers of Dask, which call functions of a Python elsewhere."
+SUMMARY = "Dask workers, which run functions of a remote Python client."
 ROUTES: Literal["openai", "http"] = "http"
 PAGE = "/status"
 
 _NAME = "dask"
-#: Its processes answer questions for their health over HTTP, and no others.
+#: HTTP routes of Dask's processes: only health checks.
 _HEALTH_ALONE = '["distributed.http.health"]'
 _ENVIRONMENT = {
     "DASK_DISTRIBUTED__SCHEDULER__HTTP_ROUTES": _HEALTH_ALONE,
@@ -27,21 +27,24 @@ _ENVIRONMENT = {
 class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    threads: int = Field(1, ge=1, le=1024, description="Functions that a worker calls at once.")
+    threads: int = Field(1, ge=1, le=1024, description="Number of functions that a worker runs at the same time.")
     memory_mib: int = Field(
-        0, ge=0, le=1 << 30, description="Memory beyond which a worker keeps results on disk, and pauses; 0: none."
+        0,
+        ge=0,
+        le=1 << 30,
+        description="Memory limit of a worker, beyond which it spills results to disk and pauses; 0: no limit.",
     )
 
 
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
-    """Return how a worker is started, and the scheduler beside one of them."""
+    """Return the command of a replica, which starts a worker and, in the leading replica, the scheduler."""
     if model is not None:
-        raise errors.InvalidRequest("model: the engine dask has none; leave it out", field="model")
+        raise errors.InvalidRequest("model: the engine dask does not use a model; omit it", field="model")
     options = {"--threads": parameters.threads, "--memory": parameters.memory_mib}
     words = server_command(_NAME, options)
     return Launch(command=words, env=_ENVIRONMENT, packages=text(_NAME, PACKAGES), module="distributed", group=True)
 
 
 def credentials(key: str) -> tuple[str, str]:
-    """Return certificate and key, in PEM, for whoever may speak to the scheduler of the replica with this key."""
+    """Return the certificate and its key in PEM for clients of the scheduler whose replica has this key."""
     return certificate(key)

@@ -1,8 +1,8 @@
-"""Runs a worker of Dask until SIGTERM, and the scheduler beside it in the replica that leads.
+"""Server of a Dask replica: runs a worker until SIGTERM, and in the leading replica also the scheduler.
 
-The environment says where, with which key, and where the replica that leads answers. All sides speak TLS with one
-certificate, which follows from that replica's key: whoever does not know the key is let in nowhere. The dashboard
-answers at the port of the replica that leads, for whoever sends its key.
+Environment variables contain the address, the key, and the address of the leader. All connections use TLS with one
+certificate, which is derived from the leader's key, so clients without the key are rejected. The dashboard is served on
+the leader's port to clients that send its key.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
-#: Seconds between two looks at the replica that leads, and looks in a row that fail until a worker ends.
+#: Interval in seconds between checks of the leader, and number of consecutive failures after which a worker exits.
 LOOK_SECONDS, LOOKS = 2.0, 4
-#: Where the dashboard's pages without plots come from: those that show, none that changes anything.
+#: Dask's modules for read-only dashboard pages without plots.
 _SHOWN = ["distributed.http.scheduler.info", "distributed.http.scheduler.json", "distributed.http.statics"]
 
 
 def certificate(key: str) -> tuple[str, str]:
-    """Return the certificate and its key, in PEM, that follow from a key: always the same ones."""
+    """Derive the certificate and its private key in PEM from a key. The result is deterministic."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -70,7 +70,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 class Replica:
-    """Worker of this replica, and the scheduler where it leads."""
+    """Worker of this replica, and its scheduler if it is the leader."""
 
     def __init__(self, asked: argparse.Namespace) -> None:
         from distributed.security import Security as Untyped
@@ -90,11 +90,11 @@ class Replica:
         self._security = security(tls_ca_file=signed, require_encryption=True, **sides)
         self._worker: Any = None
         self.address = ""
-        #: Answers for the dashboard, where it leads and has bokeh.
+        #: Web application of the dashboard if this replica leads and bokeh is installed, or None.
         self.pages: Any = None
 
     async def start(self) -> None:
-        """Start the scheduler where it leads, and the worker."""
+        """Start the scheduler in the leader, and the worker."""
         from distributed import Nanny, Scheduler
 
         here: dict[str, Any] = {"host": self._host, "protocol": "tls://", "security": self._security}
@@ -116,11 +116,11 @@ class Replica:
 
     @property
     def works(self) -> bool:
-        """Tell whether its worker is there."""
+        """Return True if the worker is running."""
         return self._worker is not None and self._worker.status.name == "running" and self._worker.is_alive()
 
     async def wait_for_loss(self) -> None:
-        """Return when the replica that leads does not answer any more; of that one, never."""
+        """Wait until the leader is unreachable. In the leader itself, wait forever."""
         failed = 0
         while self.leads or failed < LOOKS:
             await asyncio.sleep(LOOK_SECONDS)
@@ -141,13 +141,13 @@ class Replica:
 
 
 def _pages(scheduler: Any) -> Any:
-    """Return what answers for the dashboard of a scheduler; None without bokeh."""
+    """Return the web application of a scheduler's dashboard, or None without bokeh."""
     from distributed.http import routing, utils
 
     try:
         from distributed.dashboard import scheduler as dashboard
     except ImportError as error:
-        print(f"there is no dashboard: {error}", file=sys.stderr, flush=True)
+        print(f"the dashboard is not available: {error}", file=sys.stderr, flush=True)
         return None
     pages: Any = routing.RoutingApplication  # untyped
     made = pages(utils.get_handlers(scheduler, _SHOWN), log_function=lambda _: None)
@@ -157,7 +157,7 @@ def _pages(scheduler: Any) -> Any:
 
 
 def listen(replica: Replica) -> None:
-    """Answer whether it is well, where its scheduler is (the address alone lets nobody in), and for the dashboard."""
+    """Serve health checks, the scheduler's address (which alone does not allow a connection), and the dashboard."""
     from tornado.httpserver import HTTPServer
     from tornado.routing import Router
     from tornado.web import Application, RequestHandler
@@ -175,14 +175,14 @@ def listen(replica: Replica) -> None:
         def get(self) -> None:
             self.set_status(501)
             self.set_header("Content-Type", "text/plain; charset=utf-8")
-            self.write("The Python of this runner has no bokeh, which the dashboard needs: pip install bokeh\n")
+            self.write("The dashboard requires bokeh in the Python of this runner: pip install bokeh\n")
 
     own = Application([("/health", Health), ("/address", Address)], log_function=lambda _: None)
     missing = Application([(".*", Missing)], log_function=lambda _: None)
     key = f"Bearer {os.environ['CLUSTER_KEY']}".encode()
 
     class Front(Router):
-        """Leads to what everybody may ask, and whoever sends the key to the dashboard."""
+        """Routes health and address requests to all clients, and the dashboard to clients with the key."""
 
         def find_handler(self, request: Any, **more: Any) -> Any:
             given = request.headers.get("Authorization", "").encode()
@@ -205,7 +205,7 @@ async def run() -> int:
     await asyncio.wait({lost, ended}, return_when=asyncio.FIRST_COMPLETED)
     if ended.done():
         return 0
-    print("the replica that leads does not answer any more", file=sys.stderr, flush=True)
+    print("the leading replica is unreachable", file=sys.stderr, flush=True)
     return 1
 
 

@@ -1,1 +1,1 @@
-"""Any program that answers HTTP on a port."""
+"""Any program that serves HTTP on a port."""

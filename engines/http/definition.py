@@ -1,4 +1,4 @@
-"""Any program that answers HTTP on the port that it is given, with a path for its health."""
+"""Any program that serves HTTP on the assigned port and has a path for health checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.kinds import program_arguments, programs
 from jobs.kinds import program_fields as fields
 from jobs.kinds.program_arguments import Argument
 
-SUMMARY = "Any program that answers HTTP on a port."
+SUMMARY = "Any program that serves HTTP on a port."
 ROUTES: Literal["openai", "http"] = "openai"
 
 
@@ -29,18 +29,18 @@ class Parameters(BaseModel):
                 "maxItems": fields.MAX_WORDS,
             }
         ),
-    ] = Field(description="A program and its arguments, with {port}, {address} and {python} filled in.")
+    ] = Field(description="Program and its arguments, in which {port}, {address} and {python} are replaced.")
     env: Annotated[
         dict[str, str],
         PlainValidator(fields.environment),
         WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
-    ] = Field(default_factory=dict, description="Variables of its environment.")
+    ] = Field(default_factory=dict, description="Environment variables of the program.")
     health: str = Field(
-        "/health", min_length=1, max_length=256, description="The path that answers 2xx once it is ready."
+        "/health", min_length=1, max_length=256, description="Path that returns HTTP 2xx when the program is ready."
     )
 
 
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
-    """Return the program as it was given."""
+    """Return the command that the parameters contain."""
     command = [*programs.SHELL, parameters.command] if isinstance(parameters.command, str) else parameters.command
     return Launch(command=command, env=parameters.env, health=parameters.health)

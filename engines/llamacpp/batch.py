@@ -1,4 +1,4 @@
-"""Answers the prompts under `input` with one GGUF file: `batch.py MODEL MAX_TOKENS TEMPERATURE`."""
+"""Answer the prompts in the folder `input` with one GGUF file: `batch.py MODEL MAX_TOKENS TEMPERATURE`."""
 
 import json
 import pathlib
@@ -9,13 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 from xllamacpp import CommonParams, Server
 
-#: Prompts that are answered at once, and tokens of prompt and answer together.
+#: Number of concurrent prompts, and maximum number of tokens of prompt and answer together.
 PARALLEL, CONTEXT = 4, 4096
 SAY_SECONDS = 5.0
 
 
 def prompts(folder: pathlib.Path) -> Iterator[str]:
-    """Yield the prompts in the lines of all files: a text, or an object with text or prompt, as JSON; or as it is."""
+    """Yield the prompts in the lines of all files. A line is a JSON text, a JSON object with text or prompt, or plain
+    text.
+    """
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
             if line.strip():
@@ -30,7 +32,7 @@ def prompt(line: str, where: str) -> str:
     if isinstance(value, dict):
         value = value.get("text", value.get("prompt"))
     if not isinstance(value, str):
-        sys.exit(f"{where}: a prompt is a text, or an object with text or prompt; got {line[:100]}")
+        sys.exit(f"{where}: a prompt must be a text, or an object with text or prompt; got {line[:100]}")
     return value
 
 
@@ -46,7 +48,7 @@ def main() -> None:
     path, tokens, temperature = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     asked = list(prompts(pathlib.Path("input")))
     if not asked:
-        sys.exit("there is no prompt: every file is empty")
+        sys.exit("the input contains no prompts: all files are empty")
     server = serving(path)
 
     def answer(text: str) -> str:

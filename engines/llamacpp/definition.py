@@ -1,4 +1,4 @@
-"""llama.cpp by the package xllamacpp: models in GGUF, on CPUs and GPUs."""
+"""llama.cpp through the package xllamacpp: models in GGUF, on CPUs and GPUs."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _COMPLETIONS = (
 class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    file: str | None = Field(None, max_length=1024, description="The model's file, where the artifact has several.")
-    context: int = Field(4096, ge=16, le=1 << 22, description="Tokens of prompt and answer together, of one request.")
-    parallel: int = Field(4, ge=1, le=256, description="Requests that are computed at once.")
-    threads: int = Field(0, ge=0, le=1024, description="Threads on CPUs; 0: as many as there are cores.")
-    gpu_layers: int = Field(-1, ge=-1, le=10_000, description="Layers on GPUs, where it has one; -1: all.")
-    embeddings: bool = Field(False, description="Answer /v1/embeddings: for embedding models.")
-    reranking: bool = Field(False, description="Answer /v1/rerank: for models that rank documents.")
+    file: str | None = Field(None, max_length=1024, description="Path of the model's file if the artifact has several.")
+    context: int = Field(4096, ge=16, le=1 << 22, description="Tokens of prompt and answer together in one request.")
+    parallel: int = Field(4, ge=1, le=256, description="Number of concurrent requests.")
+    threads: int = Field(0, ge=0, le=1024, description="Number of CPU threads; 0: one per core.")
+    gpu_layers: int = Field(-1, ge=-1, le=10_000, description="Layers on GPUs if the replica has GPUs; -1: all.")
+    embeddings: bool = Field(False, description="Serve /v1/embeddings, for embedding models.")
+    reranking: bool = Field(False, description="Serve /v1/rerank, for models that rank documents.")
 
 
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
-    """Return how a server of one GGUF file is started."""
+    """Return the command that starts a server of one GGUF file."""
     path = _file(parameters.file, model)
     options = {
         "--model": path,
@@ -56,7 +56,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
 
 
 def abilities(parameters: Any, model: Model) -> Abilities:
-    """Return the abilities of a server of one GGUF file. Its context is at most that of the model."""
+    """Return the abilities of a server of one GGUF file. Its context is limited by the model's."""
     known = gguf_metadata.parse_metadata(model.head(_file(parameters.file, model), gguf_metadata.MOST_BYTES))
     longest = memory.context_of_gguf(known) or parameters.context
     context = min(parameters.context, longest)
@@ -68,7 +68,7 @@ def abilities(parameters: Any, model: Model) -> Abilities:
 
 
 def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
-    """Return the memory for weights and for all requests at once."""
+    """Return the memory for the weights and for the maximum number of concurrent requests."""
     path = _file(parameters.file, model)
     cache = memory.of_gguf(gguf_metadata.parse_metadata(model.head(path, gguf_metadata.MOST_BYTES)))
     where: memory.Where = "both" if gpus and parameters.gpu_layers else "host"
@@ -77,27 +77,32 @@ def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
 
 
 def batch(model: Model, *, max_tokens: int, temperature: float) -> Batch:
-    """Return the program that answers prompts with one GGUF file. InvalidRequest where there is not one."""
+    """Return the program that answers prompts with the model's GGUF file. Raises InvalidRequest if there is not exactly
+    one.
+    """
     words = [f"model/{_file(None, model)}", str(max_tokens), str(temperature)]
     program = text(_NAME, BATCH)
     return Batch(program=program, arguments=words, packages=text(_NAME, PACKAGES), module="xllamacpp")
 
 
 def _file(asked: str | None, model: Model | None) -> str:
-    """Return the path of the model's file in its artifact. InvalidRequest where there is none, or not one."""
+    """Return the path of the model's GGUF file in its artifact. Raises InvalidRequest if there is not exactly one."""
     if model is None:
         raise errors.InvalidRequest(
-            "model: the engine llamacpp needs an artifact with a GGUF file; cluster artifact put FILE.gguf",
+            "model: the engine llamacpp requires an artifact with a GGUF file; upload it with"
+            " cluster artifact put FILE.gguf",
             field="model",
         )
     if asked is not None:
         if asked not in model.files:
-            raise errors.InvalidRequest(f"parameters.file: the artifact has no {asked}", field="parameters.file")
+            raise errors.InvalidRequest(
+                f"parameters.file: the artifact does not contain {asked}", field="parameters.file"
+            )
         return asked
     found = sorted(path for path in model.files if path.lower().endswith(_SUFFIX))
     if len(found) == 1:
         return found[0]
     if not found:
-        raise errors.InvalidRequest("model: the artifact has no file that ends with .gguf", field="model")
-    detail = f"parameters.file: the artifact has {len(found)} files that end with .gguf; name one, such as {found[0]}"
+        raise errors.InvalidRequest("model: the artifact contains no file with the suffix .gguf", field="model")
+    detail = f"parameters.file: the artifact contains {len(found)} .gguf files; choose one, such as {found[0]}"
     raise errors.InvalidRequest(detail, field="parameters.file")

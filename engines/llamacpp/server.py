@@ -1,4 +1,4 @@
-"""Serves one GGUF file until SIGTERM; where, and with which key, the environment says."""
+"""Server of one GGUF file until SIGTERM. Environment variables contain the address and the key."""
 
 import argparse
 import os
@@ -38,7 +38,7 @@ def chosen(asked: argparse.Namespace) -> CommonParams:
 
 
 def limit() -> int:
-    """Return the cores of a container that may use fewer than its machine has, of which llama.cpp knows; else 0."""
+    """Return the CPU limit of the container, which llama.cpp does not detect, or 0 without a limit."""
     cores = int(os.environ.get("CLUSTER_CPUS", "0"))
     return cores if cores < (os.cpu_count() or 1) else 0
 

@@ -1,4 +1,4 @@
-"""Transformers of Hugging Face: weights in safetensors, on CPUs and GPUs."""
+"""Hugging Face Transformers: weights in safetensors, on CPUs and GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROUTES: Literal["openai", "http"] = "openai"
 LARGE = True
 
 _NAME = "transformers"
-#: Nothing is fetched and nothing is told while it runs.
+#: Disables downloads and telemetry.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 
@@ -23,23 +23,23 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     folder: str | None = Field(
-        None, min_length=1, max_length=1024, description="The folder of the weights, where the artifact has several."
+        None, min_length=1, max_length=1024, description="Folder with the weights if the artifact has several."
     )
     context: int = Field(
-        4096, ge=16, le=1 << 22, description="Tokens of prompt and answer together, at most as many as the model knows."
+        4096, ge=16, le=1 << 22, description="Tokens of prompt and answer together, limited by the model's maximum."
     )
-    parallel: int = Field(2, ge=1, le=64, description="Requests that are computed at once; others wait.")
-    threads: int = Field(0, ge=0, le=1024, description="Threads on CPUs; 0: as many as there are cores.")
+    parallel: int = Field(2, ge=1, le=64, description="Number of concurrent requests; others wait.")
+    threads: int = Field(0, ge=0, le=1024, description="Number of CPU threads; 0: one per core.")
     dtype: Literal["auto", "float16", "bfloat16", "float32"] = Field(
-        "auto", description="Numbers with which it computes; auto: those of the weights."
+        "auto", description="Number format for computations; auto: the format of the weights."
     )
     trust_remote_code: bool = Field(
-        False, description="Run code that the model brings; whoever serves it needs the scope operate."
+        False, description="Run code from the model's artifact, which requires the scope operate."
     )
 
 
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
-    """Return how a server of one folder of weights is started."""
+    """Return the command that starts a server of one folder of weights."""
     place = safetensors.folder("transformers", parameters.folder, model)
     options = {
         "--model": place,
@@ -68,7 +68,7 @@ def abilities(parameters: Any, model: Model) -> Abilities:
 
 
 def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
-    """Return the memory for weights and for all requests at once."""
+    """Return the memory for the weights and for the maximum number of concurrent requests."""
     place = safetensors.folder("transformers", parameters.folder, model)
     known = safetensors.config(place, model)
     stored = safetensors.weights(place, model)

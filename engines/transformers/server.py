@@ -1,4 +1,4 @@
-"""Serves one folder of weights in safetensors as OpenAI's API does, until SIGTERM; the environment says where."""
+"""Server of one folder of safetensors weights with OpenAI's API, until SIGTERM. Its address is in the environment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from transformers import (
 
 MOST_BODY, MOST_STOPS, DEFAULT_TOKENS = 8 << 20, 16, 256
 CALLS = {"/v1/chat/completions": "messages", "/v1/completions": "prompt"}
-#: What would change an answer and is not there: refused rather than passed over.
+#: Unsupported parameters with their default values. Other values are rejected because they would change the answer.
 LACKING = {
     "n": 1,
     "best_of": 1,
@@ -44,7 +44,7 @@ LACKING = {
 
 
 class Wrong(Exception):
-    """The request cannot be answered; the message says why."""
+    """The request is invalid; the message contains the reason."""
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -58,7 +58,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def number(body: dict[str, Any], name: str, default: float, least: float, most: float, *, whole: bool = False) -> Any:
-    """Return a number of a request. Wrong names it and its bounds."""
+    """Return a number of a request. Raises Wrong with its name and bounds."""
     value = default if body.get(name) is None else body[name]
     fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool) and least <= value <= most
     if not fits:
@@ -67,7 +67,7 @@ def number(body: dict[str, Any], name: str, default: float, least: float, most: 
 
 
 class Ends(StoppingCriteria):
-    """Ends an answer when its client has left, or a text of its own is there."""
+    """Stops an answer after its client has disconnected, or after a stop text was generated."""
 
     def __init__(self) -> None:
         self.now = threading.Event()
@@ -77,7 +77,7 @@ class Ends(StoppingCriteria):
 
 
 class CountedText(TextIteratorStreamer):
-    """Texts of an answer as they come, and how many tokens it has."""
+    """Stream of the texts of an answer, which counts the tokens."""
 
     def __init__(self, tokenizer: Any) -> None:
         super().__init__(tokenizer, skip_prompt=True, skip_special_tokens=True)
@@ -92,11 +92,11 @@ class CountedText(TextIteratorStreamer):
 
 
 class ServedModel:
-    """One model, of which at most `parallel` answers are computed at once."""
+    """A loaded model, which computes at most `parallel` answers at the same time."""
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self.name, self.context = asked.name, asked.context
-        # Torch knows the machine's cores, not what a container may use of them.
+        # torch detects the cores of the machine, not the CPU limit of the container.
         cores = torch.get_num_threads()
         torch.set_num_threads(asked.threads or min(cores, int(os.environ.get("CLUSTER_CPUS", cores))))
         local = {"local_files_only": True, "trust_remote_code": asked.trust_remote_code}
@@ -113,7 +113,7 @@ class ServedModel:
         self.turns = threading.BoundedSemaphore(asked.parallel)
 
     def tokens(self, path: str, body: dict[str, Any]) -> Any:
-        """Return the tokens of a prompt. Wrong where it is none, or too long."""
+        """Return the tokens of a prompt. Raises Wrong if the prompt is invalid or too long."""
         given: Any = body.get(CALLS[path])
         try:
             if path.startswith("/v1/chat"):
@@ -123,9 +123,9 @@ class ServedModel:
             else:
                 found = [each for each in given if type(each) is int and 0 <= each < self.model.config.vocab_size]
         except Exception as error:
-            raise Wrong(f"{CALLS[path]}: cannot be read: {str(error) or type(error).__name__}"[:500]) from None
+            raise Wrong(f"{CALLS[path]}: is invalid: {str(error) or type(error).__name__}"[:500]) from None
         if not found or (isinstance(given, list) and "prompt" in CALLS[path] and len(found) != len(given)):
-            raise Wrong(f"{CALLS[path]}: must be a text or tokens of this model, and not empty")
+            raise Wrong(f"{CALLS[path]}: must be a non-empty text or tokens of this model")
         if len(found) >= self.context:
             raise Wrong(
                 f"{CALLS[path]}: has {len(found)} tokens, which exceeds the available context of {self.context}"
@@ -133,7 +133,7 @@ class ServedModel:
         return torch.tensor([found], device=self.model.device)
 
     def answer(self, prompt: Any, how: dict[str, Any], ends: Ends, streamer: CountedText) -> threading.Thread:
-        """Begin an answer; its texts come through the streamer, which ends whatever happens."""
+        """Start to compute an answer. Its texts arrive through the streamer, which always ends."""
 
         def compute() -> None:
             try:
@@ -157,10 +157,10 @@ class ServedModel:
 
 
 def choices(body: dict[str, Any], left: int) -> tuple[dict[str, Any], list[str]]:
-    """Return how an answer is computed, and the texts that end it. Wrong names what it cannot be."""
+    """Return the generation options and the stop texts. Raises Wrong with the invalid parameter."""
     for name, usual in LACKING.items():
         if body.get(name) not in (None, usual, False if usual == 0 else usual):
-            raise Wrong(f"{name}: is not known to this engine; leave it out")
+            raise Wrong(f"{name}: is not supported by this engine; omit it")
     asked = body.get("max_completion_tokens", body.get("max_tokens"))
     most = number({"max_tokens": asked}, "max_tokens", min(DEFAULT_TOKENS, left), 1, 1 << 22, whole=True)
     heat = number(body, "temperature", 1.0, 0, 100)
@@ -174,19 +174,19 @@ def choices(body: dict[str, Any], left: int) -> tuple[dict[str, Any], list[str]]
     if not (
         isinstance(stops, list) and len(stops) <= MOST_STOPS and all(isinstance(one, str) and one for one in stops)
     ):
-        raise Wrong(f"stop: must be a text, or at most {MOST_STOPS} of them")
+        raise Wrong(f"stop: must be a text, or a list of at most {MOST_STOPS} texts")
     return how, stops
 
 
 class StopFilter:
-    """Text of an answer up to the first of the texts that end it; what may be the beginning of one is held back."""
+    """Filter that passes text up to the first stop text, and holds back text that can be the start of one."""
 
     def __init__(self, stops: list[str]) -> None:
         self._stops, self._held = stops, ""
         self.done = False
 
     def feed(self, text: str, *, last: bool = False) -> str:
-        """Return what may be sent of it now."""
+        """Return the text that can be sent now."""
         self._held += text
         found = [at for at in (self._held.find(stop) for stop in self._stops) if at >= 0]
         if found:
@@ -216,13 +216,13 @@ class Answer(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not (length.isdecimal() and int(length) <= MOST_BODY):
             self.close_connection = True
-            self.fault(413, f"a body of at most {MOST_BODY} bytes is needed")
+            self.fault(413, f"the body must have a Content-Length of at most {MOST_BODY} bytes")
             return
         text = self.rfile.read(int(length))
         if not self.let_in():
             return
         if self.path not in CALLS:
-            self.fault(404, "there is no such call")
+            self.fault(404, "this path does not exist")
             return
         try:
             body = json.loads(text)
@@ -264,7 +264,7 @@ class Answer(BaseHTTPRequestHandler):
                     raise ConnectionResetError
             rest = "" if cut.done else cut.feed("", last=True)
         except OSError:
-            ends.now.set()  # the client has left
+            ends.now.set()  # The client has disconnected
             self.close_connection = True
             return
         finally:
@@ -281,7 +281,7 @@ class Answer(BaseHTTPRequestHandler):
             self.send_whole(200, self.object("".join(texts) + rest, why) | {"usage": usage})
 
     def is_abandoned(self) -> bool:
-        """Tell whether the client has closed its connection."""
+        """Return True if the client has closed its connection."""
         self.connection.setblocking(False)
         try:
             return not self.connection.recv(1, socket.MSG_PEEK)

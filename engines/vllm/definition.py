@@ -1,4 +1,4 @@
-"""vLLM's server: weights in safetensors, divided over the GPUs that a replica has."""
+"""vLLM's server: weights in safetensors, distributed over the GPUs of a replica."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGE = True
 _NAME = "vllm"
 #: Suffixes of the names of architectures that generate text.
 _GENERATING = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
-#: Nothing is fetched and nothing is told while it runs.
+#: Disables downloads and telemetry.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 
 
@@ -27,29 +27,30 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     folder: str | None = Field(
-        None, min_length=1, max_length=1024, description="The folder of the weights, where the artifact has several."
+        None, min_length=1, max_length=1024, description="Folder with the weights if the artifact has several."
     )
     context: int | None = Field(
-        None, ge=16, le=1 << 22, description="Tokens of prompt and answer together; unless given, the model's own."
+        None, ge=16, le=1 << 22, description="Tokens of prompt and answer together; default: the model's maximum."
     )
-    parallel: int | None = Field(None, ge=1, le=65_536, description="Requests that are computed at once at most.")
+    parallel: int | None = Field(None, ge=1, le=65_536, description="Maximum number of concurrent requests.")
     dtype: Literal["auto", "half", "float16", "bfloat16", "float", "float32"] = Field(
-        "auto", description="Numbers with which it computes; auto: those of the weights, 16 bits where they have 32."
+        "auto",
+        description="Number format for computations; auto: the format of the weights, but 16 bits instead of 32.",
     )
     tensor_parallel: int | None = Field(
-        None, ge=1, le=64, description="GPUs over which each layer is divided; unless given, all that are left."
+        None, ge=1, le=64, description="Number of GPUs that share each layer; default: gpus / pipeline_parallel."
     )
-    pipeline_parallel: int = Field(1, ge=1, le=64, description="Groups of GPUs over which the layers are divided.")
+    pipeline_parallel: int = Field(1, ge=1, le=64, description="Number of GPU groups that share the layers.")
     gpu_memory_utilization: float = Field(
-        0.9, ge=0.05, le=1, allow_inf_nan=False, description="Share of each GPU's memory that it takes."
+        0.9, ge=0.05, le=1, allow_inf_nan=False, description="Share of each GPU's memory that vLLM uses."
     )
     trust_remote_code: bool = Field(
-        False, description="Run code that the model brings; whoever serves it needs the scope operate."
+        False, description="Run code from the model's artifact, which requires the scope operate."
     )
 
 
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
-    """Return how a server of one folder of weights is started."""
+    """Return the command that starts a server of one folder of weights."""
     place = safetensors.folder("vllm", parameters.folder, model)
     options = {
         "--model": place,
@@ -74,7 +75,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
 
 
 def abilities(parameters: Any, model: Model) -> Abilities:
-    """Return the abilities of a server of one folder of weights. The calls that it supports depend on the model."""
+    """Return the abilities of a server of one folder of weights. The supported calls depend on the model."""
     known = safetensors.config(safetensors.folder("vllm", parameters.folder, model), model)
     return Abilities(
         context_length=parameters.context or memory.context_of_config(known) or None,
@@ -83,14 +84,16 @@ def abilities(parameters: Any, model: Model) -> Abilities:
 
 
 def _generates(known: Mapping[str, Any]) -> bool:
-    """Return True if the name of a model's architecture is one of those that generate text."""
+    """Return True if a model's architecture generates text, according to its name."""
     named = known.get("architectures")
     names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     return any(name.endswith(_GENERATING) for name in names)
 
 
 def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
-    """Return the memory for weights and one request of the longest length; what is left is for more."""
+    """Return the memory for the weights and one request of maximum length. The remaining memory serves further
+    requests.
+    """
     place = safetensors.folder("vllm", parameters.folder, model)
     known = safetensors.config(place, model)
     tokens = parameters.context or memory.context_of_config(known)
@@ -100,11 +103,11 @@ def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
 
 
 def _tensor_parallel(parameters: Any, gpus: int) -> int:
-    """Return over how many GPUs each layer is divided. InvalidRequest where that is not all that there are."""
+    """Return the number of GPUs per layer. Raises InvalidRequest if the groups do not use all GPUs."""
     pipeline = parameters.pipeline_parallel
     if not gpus:
         raise errors.InvalidRequest(
-            "requirements.gpus: vllm computes on GPUs; say how many each replica has", field="requirements.gpus"
+            "requirements.gpus: is required, because the engine vllm runs only on GPUs", field="requirements.gpus"
         )
     if parameters.tensor_parallel is None and gpus % pipeline:
         detail = f"parameters.pipeline_parallel: {gpus} GPUs cannot be divided into {pipeline} groups"
@@ -112,7 +115,7 @@ def _tensor_parallel(parameters: Any, gpus: int) -> int:
     tensor = int(parameters.tensor_parallel or gpus // pipeline)
     if tensor * pipeline != gpus:
         detail = (
-            f"parameters.tensor_parallel: {tensor} x {pipeline} (pipeline_parallel) are {tensor * pipeline} GPUs, and "
+            f"parameters.tensor_parallel: {tensor} x {pipeline} (pipeline_parallel) = {tensor * pipeline} GPUs, but "
             f"requirements.gpus is {gpus}"
         )
         raise errors.InvalidRequest(detail, field="parameters.tensor_parallel")

@@ -1,4 +1,4 @@
-"""Becomes vLLM's server with the flags that it is given; the key goes by the environment, which others cannot list."""
+"""Start vLLM's server with the given flags. The key is passed in the environment, which other users cannot read."""
 
 import os
 import sys

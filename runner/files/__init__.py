@@ -1,1 +1,1 @@
-"""Folders and files of programs: workspaces, inputs, Python environments, the cache."""
+"""Folders and files of programs: working directories, workspaces, inputs, Python environments and the file cache."""

@@ -1,4 +1,4 @@
-"""Files of jobs on a runner, by SHA-256: fetched once, verified whenever one is used, the oldest dropped first."""
+"""Cache of job files on a runner, keyed by SHA-256. Files are verified on each use and evicted by least recent use."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-#: Bytes of one read.
+#: Chunk size of reads in bytes.
 _CHUNK = 1 << 20
 
 
 class DamagedFile(Exception):
-    """A file of the cache has other bytes than it was fetched with; it is gone now."""
+    """A cached file does not match its hash. The file has been deleted."""
 
 
 class FileCache:
-    """Files below `folder`, of at most `capacity` bytes together. Thread-safe.
+    """Cache in `folder` with a total size of at most `capacity` bytes. Thread-safe.
 
-    What fetches gets the hashes that are missing and what to pass each file's bytes to.
+    The `fetch` functions receive the missing hashes and a function that stores the content of each file.
     """
 
     def __init__(self, folder: Path, capacity: int) -> None:
         self._folder, self._capacity = folder, capacity
         self._lock = threading.Lock()
-        #: Only one fetches at a time: another job often needs the same files.
+        #: Only one thread fetches at a time, because another job often needs the same files.
         self._fetching = threading.Lock()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        #: Bytes of each file, the longest unused first.
+        #: Size in bytes of each file, in the order of last use.
         self._sizes = self._load_existing()
 
     def _load_existing(self) -> dict[str, int]:
-        """Return what an earlier process left, and remove what it had not finished."""
+        """Return the files of an earlier process, and delete incomplete ones."""
         found = [(path, path.stat()) for path in self._folder.iterdir()]
         for path, _ in found:
             if path.suffix:
@@ -45,7 +45,7 @@ class FileCache:
         return {path.name: of.st_size for path, of in whole}
 
     def missing(self, shas: Sequence[str]) -> list[str]:
-        """Return those that are not here; the others count as used now."""
+        """Return the hashes that are not cached, and mark the others as used."""
         with self._lock:
             for sha in shas:
                 if sha in self._sizes:
@@ -55,7 +55,7 @@ class FileCache:
     def have(
         self, shas: Sequence[str], fetch: Callable[[list[str], Callable[[str, Iterator[bytes]], None]], None]
     ) -> None:
-        """Have all of them here; errors of `fetch`, and OSError, are the caller's."""
+        """Ensure that all of these files are cached. Raises OSError and the errors of `fetch`."""
         with self._fetching:
             wanted = self.missing(shas)
             if wanted:
@@ -63,7 +63,7 @@ class FileCache:
             self._shrink(keep=set(shas))
             if wanted and (needed := self._bytes(shas)) > self._capacity:
                 log.warning(
-                    "the files of one job have %d bytes, and CACHE_BYTES is %d: other jobs' files are fetched again",
+                    "the files of one job have %d bytes, but CACHE_BYTES is %d, so other jobs' files are evicted",
                     needed,
                     self._capacity,
                 )
@@ -96,7 +96,7 @@ class FileCache:
                 (self._folder / sha).unlink(missing_ok=True)
 
     def evict_until(self, is_enough: Callable[[], bool]) -> None:
-        """Remove files, the longest unused first, until there is enough space. A program that needs one fetches it."""
+        """Delete files in the order of last use until `is_enough` returns True. Later jobs fetch the files again."""
         with self._lock:
             while self._sizes and not is_enough():
                 sha = next(iter(self._sizes))
@@ -104,18 +104,18 @@ class FileCache:
                 (self._folder / sha).unlink(missing_ok=True)
 
     def path(self, sha: str) -> Path:
-        """Return where a file is, if it is here."""
+        """Return the path of a cached file."""
         return self._folder / sha
 
     def copy(self, sha: str, to: Path) -> None:
-        """Copy a file that is here; FileNotFoundError where it is not. Raises Damaged.
+        """Copy a cached file. Raises FileNotFoundError if it is not cached, and DamagedFile if it was changed.
 
-        A program owns its copy: a hard link would let it change what others get.
+        Each program gets a copy, because a hard link would let a program change the files of others.
         """
         digest = hashlib.sha256()
         try:
             source = (self._folder / sha).open("rb")
-        except FileNotFoundError:  # somebody else removed it
+        except FileNotFoundError:  # Another process deleted the file
             self.drop(sha)
             raise
         with source, to.open("xb") as target:
@@ -134,6 +134,6 @@ class FileCache:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the bytes that this user may still write there."""
+    """Return the free space in bytes that this user can write to."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize

@@ -1,4 +1,4 @@
-"""Python environments of jobs: one for each list of packages, made once, by a program as any other."""
+"""Python environments of jobs. Each list of packages gets one environment, which a program in a slot installs once."""
 
 from __future__ import annotations
 
@@ -18,36 +18,37 @@ from runner.programs.orders import Order, ProgramEnd
 
 log = logging.getLogger(__name__)
 
-#: Seconds that one step of making an environment may take.
+#: Timeout in seconds of one step of an installation.
 BUILD_SECONDS = 1800.0
-#: Bytes of a list of packages at most.
+#: Maximum size of a list of packages in bytes.
 LONGEST_LIST = 1 << 20
 
-#: Seconds between two looks whether who waits for another one shall stop.
+#: Poll interval in seconds for the stop flag while another installation is running.
 _LOOK_SECONDS = 0.2
 
-#: Runs a program in a slot and returns how it ended, or None where it was stopped.
+#: Function that runs a program in a slot, and returns None if the program was stopped.
 Runs = Callable[[Order], ProgramEnd | None]
 
 
 class NotBuilt(Exception):
-    """The environment of a job could not be made; the message says why."""
+    """The environment of a job could not be installed; the message contains the reason."""
 
 
 class BuildStopped(Exception):
-    """Making an environment was stopped."""
+    """The installation was stopped."""
 
 
 class Environments:
-    """Environments below `folder`, of at most `capacity` bytes together but for those in use. Thread-safe.
+    """Environments in `folder` with a total size of at most `capacity` bytes, except for environments in use.
+    Thread-safe.
 
-    One is made at a time, and then those that were unused longest go.
+    One environment is installed at a time. Afterwards, environments are deleted in the order of last use.
     """
 
     def __init__(self, folder: Path, capacity: int, python: str = sys.executable) -> None:
         self._folder, self._capacity, self._python = folder, capacity, python
         self._building = threading.Lock()
-        #: Who takes or drops an environment holds this one, for a moment.
+        #: Lock for reserving and deleting environments, held only briefly.
         self._taking = threading.Lock()
         self._users: Counter[Path] = Counter()
 
@@ -62,10 +63,10 @@ class Environments:
         run: Runs,
         stopped: Callable[[], bool],
     ) -> Path:
-        """Return the folder of an environment with these packages, which stays until it is given back.
+        """Return the folder of an environment with these packages, reserved until `give_back`.
 
-        Raises NotBuilt, Stopped, OSError. Tenants never share one: what runs in it may change it where slots have no
-        users of their own.
+        Raises NotBuilt, BuildStopped and OSError. Tenants never share an environment, because a program can change it
+        if slots have no Unix users of their own.
         """
         text = _text(requirements)
         place = self._folder / self._key(text, tenant)
@@ -86,12 +87,12 @@ class Environments:
         return place
 
     def give_back(self, place: Path) -> None:
-        """Take in that whoever took an environment needs it no more."""
+        """Release the reservation of an environment."""
         with self._taking:
             self._users[place] -= 1
 
     def take_place(self, place: Path) -> bool:
-        """Take an environment that is ready; it counts as used now."""
+        """Reserve an environment if it is ready, and mark it as used."""
         with self._taking:
             if not _ready(place).exists():
                 return False
@@ -105,7 +106,7 @@ class Environments:
     # -- what goes --------------------------------------------------------------------------------------------------
 
     def _shrink(self, keep: Path) -> None:
-        """Remove what was being made when a runner died, and what is too much. Call it while nobody makes one."""
+        """Delete incomplete environments, and complete ones beyond the capacity. No installation may be running."""
         ready = self._by_use()
         for path in self._folder.iterdir():
             if not path.suffix and not _ready(path).exists():
@@ -116,12 +117,12 @@ class Environments:
             if total <= self._capacity:
                 return
             if place != keep and self._try_remove(place):
-                log.info("the Python environment %s is removed, %d MiB", place.name, size >> 20)
+                log.info("deleting the Python environment %s of %d MiB", place.name, size >> 20)
                 _remove(place)
                 total -= size
 
     def evict_until(self, is_enough: Callable[[], bool]) -> None:
-        """Remove environments that are not in use, the longest unused first, until there is enough space."""
+        """Delete unused environments in the order of last use until `is_enough` returns True."""
         for place in (path.with_suffix("") for path in self._by_use()):
             if is_enough():
                 return
@@ -129,11 +130,11 @@ class Environments:
                 _remove(place)
 
     def _by_use(self) -> list[Path]:
-        """Return the files that mark complete environments, the longest unused first."""
+        """Return the marker files of complete environments, in the order of last use."""
         return sorted(self._folder.glob("*.ready"), key=lambda path: path.stat().st_mtime)
 
     def _try_remove(self, place: Path) -> bool:
-        """Have nobody take an environment from now on; False where somebody uses it."""
+        """Mark an environment as incomplete, so that no job reserves it. Return False if it is in use."""
         with self._taking:
             if self._users[place] > 0:
                 return False
@@ -167,44 +168,46 @@ class Environments:
             if ended.code or ended.reason:
                 clear(place)
                 how = ended.error or ended.reason or f"exit code {ended.code}"
-                raise NotBuilt(f"{argv[2]} ended with {how}")
+                raise NotBuilt(f"{argv[2]} failed with {how}")
         if like.uid is not None:
             give(place, 0)
 
 
 def _text(requirements: Path) -> bytes:
-    """Return a list of packages. Raises NotBuilt."""
+    """Return the content of a list of packages. Raises NotBuilt."""
     try:
         with requirements.open("rb") as opened:
             text = opened.read(LONGEST_LIST + 1)
     except OSError as error:
-        raise NotBuilt(f"the list of packages cannot be read: {error.strerror}") from error
+        raise NotBuilt(f"cannot read the list of packages: {error.strerror}") from error
     if len(text) > LONGEST_LIST:
-        raise NotBuilt(f"the list of packages has over {LONGEST_LIST} bytes")
+        raise NotBuilt(f"the list of packages exceeds {LONGEST_LIST} bytes")
     return text
 
 
 def _ready(place: Path) -> Path:
-    """Return the file that says that an environment is whole, and how many bytes it has; used when it was changed."""
+    """Return the marker file of a complete environment. It contains the size in bytes; its mtime is the time of last
+    use.
+    """
     return place.with_suffix(".ready")
 
 
 def _remove(place: Path) -> None:
     try:
         clear(place)
-    except OSError as error:  # tried again after the next one is made
-        log.warning("%s cannot be removed: %s", place, error)
+    except OSError as error:  # Deletion is retried after the next installation
+        log.warning("cannot delete %s: %s", place, error)
 
 
 def _size_of_ready(ready: Path) -> int:
     try:
         return int(ready.read_text())
-    except ValueError:  # the runner died while it wrote it
+    except ValueError:  # The runner died while writing the file
         return size_of(ready.with_suffix(""))
 
 
 def size_of(folder: Path) -> int:
-    """Add up the bytes of the files below a folder."""
+    """Return the total size in bytes of the files in a folder."""
     return sum(
         os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size
         for _, _, names, descriptor in os.fwalk(folder)
@@ -213,5 +216,5 @@ def size_of(folder: Path) -> int:
 
 
 def is_here(module: object) -> bool:
-    """Return True where this runner's own Python has a module."""
+    """Return True if the runner's own Python has a module."""
     return isinstance(module, str) and bool(module) and importlib.util.find_spec(module) is not None

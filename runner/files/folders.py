@@ -1,4 +1,4 @@
-"""Folder of a slot, in which its programs start: it has a job's files, and nothing that an earlier unit left."""
+"""Working directory of a slot's programs, which contains only the job's files when a unit starts."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from pathlib import Path
 from runner.commands import RESULT
 from runner.files import globs
 
-#: Most bytes of a value, wherever it goes.
+#: Maximum size of a value in bytes.
 LARGEST_VALUE = 1 << 20
-#: Levels of folders that a program may leave; deeper ones are removed by another program.
+#: Maximum depth of folders that this module walks. Another program deletes deeper ones.
 _DEPTH = 200
-#: Longest path below a slot's folder in bytes: the system takes 4,095 in all, with the slot's own and a name in it.
+#: Maximum length in bytes of a path in the folder. The system's limit is 4095 for the whole path.
 _LONGEST = 3000
 
 
 class TooDeep(Exception):
-    """A program left folders within folders beyond what is walked here."""
+    """A program left folders that are nested too deeply to walk."""
 
 
 class BadValue(Exception):
-    """The value that a program wrote cannot be taken; the message says why."""
+    """The value that a program wrote is invalid; the message contains the reason."""
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """Marks of a path that nobody has changed: a program cannot set the time of a change of state."""
+    """Metadata that shows whether a path is unchanged. Programs cannot set the ctime."""
 
     inode: int
     size: int
@@ -45,7 +45,7 @@ def _mark(found: os.stat_result) -> _Mark:
 
 
 class Folder:
-    """The folder at `path`. `place` puts one of the job's paths into it."""
+    """Working directory at `path`. The function `place` creates one of the job's paths in it."""
 
     def __init__(self, path: Path, uid: int | None = None) -> None:
         self.path = path
@@ -53,11 +53,13 @@ class Folder:
         self._paths: list[str] = []
         self._place: Callable[[str], None] = lambda path: None
         self._inode = 0
-        #: The job's paths with what they were like when they were put here.
+        #: Metadata of the job's paths at the time of their creation.
         self._marks: dict[str, _Mark] = {}
 
     def fill(self, paths: Sequence[str], place: Callable[[str], None]) -> None:
-        """Make it anew with a job's paths; folders come before what is in them. Raises TooDeep, OSError."""
+        """Create the folder with a job's paths, in which folders must precede their contents. Raises TooDeep and
+        OSError.
+        """
         self._paths, self._place = list(paths), place
         self._fill()
 
@@ -80,7 +82,9 @@ class Folder:
             os.chown(self.path / path, self._uid, self._uid, follow_symlinks=False)
 
     def restore(self) -> None:
-        """Remove what a unit left, and put back what it changed or removed. Raises TooDeep, OSError."""
+        """Delete the files of a unit, and restore the job's files that it changed or deleted. Raises TooDeep and
+        OSError.
+        """
         if not self._is_there():
             self._fill()
             return
@@ -97,7 +101,7 @@ class Folder:
                 self._put(path)
 
     def _is_there(self) -> bool:
-        """Tell whether the folder itself is the one that was made; a program may have put something else there."""
+        """Return True if the path is still the folder that was created; a program can replace it."""
         try:
             found = self.path.lstat()
         except FileNotFoundError:
@@ -108,10 +112,10 @@ class Folder:
         return path in self._marks
 
     def _is_whole(self, path: str, entry: os.DirEntry[str]) -> bool:
-        """Tell whether a path of the job is as it was put here. Of a folder, what is in it may have changed."""
+        """Return True if one of the job's paths is unchanged. The contents of a folder are not compared."""
         try:
             found, mark = _mark(entry.stat(follow_symlinks=False)), self._marks[path]
-        except FileNotFoundError:  # it went with the folder that it was in
+        except FileNotFoundError:  # The parent folder was deleted
             return False
         if stat.S_ISDIR(mark.mode):
             return (found.inode, found.mode) == (mark.inode, mark.mode)
@@ -120,29 +124,29 @@ class Folder:
     # -- what a unit left -------------------------------------------------------------------------------------------
 
     def value(self) -> bytes | None:
-        """Return what the program wrote as its value; None where it wrote none. Raises BadValue."""
+        """Return the content of the program's value file, or None if there is none. Raises BadValue."""
         try:
             descriptor = os.open(self.path / RESULT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise BadValue(f"CLUSTER_RESULT cannot be read: {error.strerror}") from error
+            raise BadValue(f"cannot read the file CLUSTER_RESULT: {error.strerror}") from error
         try:
             found = os.fstat(descriptor)
             if not self._is_program_s(found):
-                raise BadValue("CLUSTER_RESULT is no file of the program")
+                raise BadValue("CLUSTER_RESULT is not a regular file of the program")
             if found.st_size > LARGEST_VALUE:
-                raise BadValue(f"CLUSTER_RESULT has {found.st_size} bytes, more than {LARGEST_VALUE}")
+                raise BadValue(f"CLUSTER_RESULT has {found.st_size} bytes; the maximum is {LARGEST_VALUE}")
             return os.read(descriptor, LARGEST_VALUE)
         finally:
             os.close(descriptor)
 
     def take_outputs(self, wanted: Sequence[str], into: Path) -> None:
-        """Move the files that the program wrote and a glob names below `into`. A link is never taken or followed.
+        """Move new and changed files that match a glob into a folder. Links are neither moved nor followed.
 
-        What lies deeper than is walked here is left.
+        Files that are nested too deeply are skipped.
         """
-        if not self._is_there():  # a program may have put a link to another folder there
+        if not self._is_there():  # A program can replace the folder by a link
             return
         patterns = [globs.pattern(glob) for glob in wanted]
         for path, entry in list(walk(self.path, into=_is_near)):
@@ -157,12 +161,12 @@ class Folder:
         return self._marks.get(path) == _mark(found)
 
     def _is_program_s(self, found: os.stat_result) -> bool:
-        """Tell whether it is a plain file, of the program's user where that is one of its own."""
+        """Return True for a regular file that belongs to the program's Unix user, if the slot has one."""
         return stat.S_ISREG(found.st_mode) and (self._uid is None or found.st_uid == self._uid)
 
 
 def walk(top: Path, into: Callable[[str], bool] = lambda path: True) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield every path below a folder, each folder before what is in it; follow no link. Raises TooDeep."""
+    """Yield every path in a folder, with folders before their contents. Does not follow links. Raises TooDeep."""
     waiting = [""]
     while waiting:
         below = waiting.pop()
@@ -180,19 +184,19 @@ def walk(top: Path, into: Callable[[str], bool] = lambda path: True) -> Iterator
 
 
 def _is_near(path: str) -> bool:
-    """Tell whether a folder is at a depth, and has a path of a length, that is walked here."""
+    """Return True if the depth and the length of a folder's path are within the limits of `walk`."""
     return path.count("/") <= _DEPTH and len(os.fsencode(path)) <= _LONGEST
 
 
 def _make_listable(folder: Path) -> Path:
-    """Return a folder that its owner may list, whatever a program made of its mode."""
+    """Make a folder listable for its owner, and return it. A program can have changed the mode."""
     if not os.access(folder, os.R_OK | os.X_OK, follow_symlinks=False):
         folder.chmod(0o700)
     return folder
 
 
 def clear(path: Path) -> None:
-    """Remove a file or a tree; nothing where there is none. Raises TooDeep, OSError."""
+    """Delete a file or a tree if it exists. Raises TooDeep and OSError."""
     try:
         is_folder = stat.S_ISDIR(path.lstat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -200,6 +204,6 @@ def clear(path: Path) -> None:
     if not is_folder:
         path.unlink()
         return
-    for _ in walk(path):  # opens every folder that was closed
+    for _ in walk(path):  # Makes every folder listable
         pass
     shutil.rmtree(path)

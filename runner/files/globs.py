@@ -1,7 +1,7 @@
-"""Globs of outputs: * and ? stay within one name, ** does not; a folder stands for all below it.
+"""Globs for output files: * and ? match within one name, ** also across slashes, and a folder matches all files in it.
 
-Matching takes a time that grows with the path and the glob alone. A pattern of `re` may take years, in which no other
-thread runs.
+The matching time is bounded by the lengths of the path and the glob. A pattern of `re` can take exponential time, and
+blocks all other threads meanwhile.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from functools import lru_cache
 from itertools import groupby
 
 _PIECES = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^]/]*\]|.", re.DOTALL)
-#: Pieces that stand for any number of characters, of all sorts and within a name; and one before `**/`, which may be
-#: left out: it leads to the next piece and behind the slash.
+#: Pieces that match any number of characters: all, within a name, and the optional start of `**/`. The last one leads
+#: to the next piece or to the piece after the slash.
 _ANY, _NAME, _SKIP = "**", "*", "skip"
 
 
 @lru_cache(maxsize=256)
 def pattern(glob: str) -> Glob:
-    """Return what a glob matches."""
+    """Return the compiled glob, from a cache."""
     return Glob(glob)
 
 
 class Glob:
-    """Glob as a machine whose state has a bit for each piece that may come next."""
+    """Compiled glob. It is a state machine whose state has one bit for each piece that can match next."""
 
     def __init__(self, glob: str) -> None:
         self._pieces = list(_pieces(glob.removeprefix("./").rstrip("/")))
         self._end = 1 << len(self._pieces)
         self._any, self._name, self._skip = (self._find_pieces(sort) for sort in (_ANY, _NAME, _SKIP))
-        #: Pieces that stand for one such character.
+        #: Cache of the pieces that match a character.
         self._fitting: dict[str, int] = {}
 
     def fullmatch(self, path: str) -> bool:
-        """Return True for a path that the glob names, and for what is below one."""
+        """Return True if the glob matches a path or one of its parent folders."""
         state = self._expand_stars(1)
         for character in path:
             if character == "/" and state & self._end:
@@ -49,7 +49,7 @@ class Glob:
         return sum(1 << at for at, piece in enumerate(self._pieces) if piece == sort)
 
     def _expand_stars(self, state: int) -> int:
-        """Return a state with the pieces that may come next instead of those that may stand for nothing."""
+        """Return the state after skipping pieces that match zero characters."""
         before = -1
         while state != before:
             before, skipped = state, state & self._skip
@@ -64,7 +64,7 @@ class Glob:
 
 
 def _pieces(glob: str) -> Iterator[str]:
-    """Yield the pieces of a glob, of those that stand for any number of characters one where several follow."""
+    """Yield the pieces of a glob. Repeated pieces that match any number of characters are merged."""
     for piece, several in groupby(match[0] for match in _PIECES.finditer(glob)):
         if piece == "**/":
             yield from (_SKIP, _ANY, "/")
@@ -76,7 +76,7 @@ def _pieces(glob: str) -> Iterator[str]:
 
 
 def _fits(piece: str, character: str) -> bool:
-    """Return True for a piece that stands for one such character."""
+    """Return True if the piece matches this single character."""
     if piece in (_ANY, _NAME, _SKIP):
         return False
     if piece == "?":
@@ -85,7 +85,7 @@ def _fits(piece: str, character: str) -> bool:
 
 
 def _is_in(inside: str, character: str) -> bool:
-    """Return True for a character that is in the brackets with this inside, and no slash."""
+    """Return True if the character is in the bracket expression and is not a slash."""
     is_not = inside.startswith("!")
     at, found = int(is_not), False
     while at < len(inside):

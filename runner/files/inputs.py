@@ -1,4 +1,4 @@
-"""Inputs of jobs on a runner: the paths of their files, and their items; read once a job."""
+"""Inputs of jobs on a runner: the manifests of their files, and their items. Each is read once per job."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from runner.files.cache import FileCache
 from threads_protocol import manifest
 from threads_protocol.manifest import Entry
 
-#: Jobs whose inputs are remembered.
+#: Maximum number of jobs whose inputs are cached in memory.
 MOST_JOBS = 8
-#: Items of a job, and bytes of one as it stands in its file: a program gets it as one text.
+#: Maximum number of items per job, and maximum size of an item in bytes: it must fit into one environment variable.
 MOST_ITEMS, LONGEST_ITEM = 100_000, 128 << 10
 PIECE = 1 << 20
 _LINE_END = re.compile(rb"\n")
@@ -26,7 +26,7 @@ Input = TypeVar("Input")
 
 
 class Files(Protocol):
-    """Files and secrets of one job, as `jobs.worker.api.api_files.JobFiles`, under one of its leases."""
+    """Files and secrets of one job under one of its leases; implemented by `jobs.worker.api.api_files.JobFiles`."""
 
     def manifest(self, which: str = "files") -> bytes: ...
 
@@ -44,11 +44,11 @@ class Files(Protocol):
 
 
 class NoItem(Exception):
-    """A unit has no item; the message says why."""
+    """A unit has no valid item; the message contains the reason."""
 
 
 class Items:
-    """Lines of a file of JSON, one a unit, whatever their number and length. The file may go meanwhile."""
+    """Items in a file with one line of JSON per unit. The file can be deleted while it is in use."""
 
     def __init__(self, path: Path) -> None:
         self._stream = path.open("rb")
@@ -65,10 +65,10 @@ class Items:
     def line(self, unit: int) -> str:
         """Return a unit's item as JSON. Raises NoItem."""
         if unit >= len(self.offsets) - 1:
-            raise NoItem(f"the file of items has {len(self.offsets) - 1} lines, none for unit {unit}")
+            raise NoItem(f"the file of items has {len(self.offsets) - 1} lines, so unit {unit} has no item")
         start, end = self.offsets[unit : unit + 2]
         if end - start > LONGEST_ITEM:
-            raise NoItem(f"the item of unit {unit} has {end - start} bytes; at most {LONGEST_ITEM}")
+            raise NoItem(f"the item of unit {unit} has {end - start} bytes; the maximum is {LONGEST_ITEM}")
         return os.pread(self._stream.fileno(), end - start, start).decode(errors="replace").strip()
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class Items:
 
 
 class Inputs:
-    """Inputs of the jobs that were worked on last. Thread-safe."""
+    """Inputs of recent jobs. Thread-safe."""
 
     def __init__(self, cache: FileCache) -> None:
         self.cache = cache
@@ -85,7 +85,9 @@ class Inputs:
         self._items: dict[str, Items] = {}
 
     def entries(self, job: str, files: Files) -> list[Entry]:
-        """Return the paths of a job's files, with the files in the cache. Errors of `files`."""
+        """Return the manifest entries of a job's files, and ensure that the files are cached. Raises the errors of
+        `files`.
+        """
         with self._lock:
             found = self._entries.get(job)
         if found is None:
@@ -96,13 +98,13 @@ class Inputs:
         return found
 
     def items(self, job: str, files: Files) -> Items:
-        """Return a job's items, of the only file of its artifact. Errors of `files`, NoItem."""
+        """Return a job's items from the only file of its artifact. Raises NoItem and the errors of `files`."""
         with self._lock:
             if job in self._items:
                 return self._items[job]
         of = [entry for entry in manifest.entries(files.manifest("items")) if entry.is_file]
         if len(of) != 1:
-            raise NoItem(f"the artifact of items has {len(of)} files, and must have one")
+            raise NoItem(f"the artifact of items contains {len(of)} files, but must contain one")
         self._fetch(of, files)
         with self._lock:
             return _remember(self._items, job, Items(self.cache.path(of[0].sha)))

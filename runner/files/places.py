@@ -1,4 +1,4 @@
-"""Folders of a runner: where programs work, what is cached, what outlives a unit."""
+"""Folders of a runner: working directories, the file cache, workspaces and Python environments."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class Places:
-    """Folders below `top`, which others than the runner may pass through and not list."""
+    """Folders below `top`. Other users can enter the folders but not list them."""
 
     top: Path
 
     def make(self) -> None:
-        """Make them where they are not there. OSError says why not."""
+        """Create the folders. Raises OSError."""
         for folder in (self.top, self.work, self.cache, self.workspaces, self.environments):
             folder.mkdir(parents=True, exist_ok=True)
         for folder in (self.top, self.work, self.workspaces, self.environments):
@@ -42,7 +42,7 @@ class Places:
         return self.top / "environments"
 
     def workspace(self, tenant: str, name: str, uid: int | None) -> Path:
-        """Return the folder of a tenant under a name, made where it is not there, of the user that works there now."""
+        """Create a tenant's workspace if needed, change its owner to the slot's user, and return its path."""
         folder = self.workspaces / _encode_name(tenant)
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         workspace = folder / _encode_name(name)
@@ -53,12 +53,14 @@ class Places:
 
 
 def _encode_name(name: str) -> str:
-    """Return the name of a folder: the text itself where it is plain, else a digest of it."""
+    """Return a name that is safe as a folder: the text itself, or a digest if it has other characters."""
     return name if _PLAIN.fullmatch(name) else f"_{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 def give(top: Path, uid: int) -> None:
-    """Make a tree a user's, links themselves and not what they lead to; the top last, so that it can be done again."""
+    """Change the owner of a tree without following links. The top changes last, so that an interrupted call is
+    repeated.
+    """
     for _, names, files, descriptor in os.fwalk(top, follow_symlinks=False):
         for name in [*names, *files]:
             os.chown(name, uid, uid, dir_fd=descriptor, follow_symlinks=False)

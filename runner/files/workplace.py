@@ -1,4 +1,4 @@
-"""Workplace of a slot: the folder where its programs run, made ready for a job, and what they leave to be kept."""
+"""Workplace of a slot: the working directory of its programs, and the output files that wait for upload."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from runner.programs.recorder import Recorder
 from runner.programs.slot import Slot
 from threads_protocol.manifest import Entry
 
-#: How often a job's files are fetched anew where some went from the cache meanwhile.
+#: Maximum number of attempts to fetch a job's files, because other jobs can evict them from the cache meanwhile.
 _ATTEMPTS = 3
 
 
 class Workplace:
-    """Folders of one slot; one thread uses it at a time."""
+    """Folders of one slot. Only one thread at a time uses them."""
 
     def __init__(self, places: Places, slot: Slot, inputs: Inputs, uid: int | None = None) -> None:
         self.slot, self.uid = slot, uid
@@ -31,15 +31,15 @@ class Workplace:
         top.mkdir(mode=0o711, parents=True, exist_ok=True)
         self.folder = Folder(top / "home", uid)
         self._kept = top / "kept"
-        #: The job whose files are in the folder; empty: nobody's.
+        #: Job whose files are in the working directory, or an empty string.
         self._job = ""
-        #: Whether its folder may contain files of an earlier unit.
+        #: True if the working directory can contain files of an earlier unit.
         self.dirty = False
 
     # -- before a unit ----------------------------------------------------------------------------------------------
 
     def prepare(self, facts: Facts, command: Command, files: Callable[[], Files]) -> None:
-        """Have the job's files in the folder and nothing else. Errors of `files`; OSError."""
+        """Ensure that the working directory contains exactly the job's files. Raises OSError and errors of `files`."""
         if self._job == facts.job_id and self.dirty:
             self.restore()
         if self._job != facts.job_id:
@@ -64,7 +64,7 @@ class Workplace:
         return lambda path: materialize(self._inputs.cache, entries.get(path), self.folder.path / path)
 
     def _change_deep_folder(self, act: Callable[[], None]) -> None:
-        """Change the folder; what is too deep in it is removed by a program first."""
+        """Change the working directory. If it is nested too deeply, a program deletes it first."""
         try:
             act()
         except (TooDeep, RecursionError):
@@ -78,7 +78,7 @@ class Workplace:
     # -- after a unit -----------------------------------------------------------------------------------------------
 
     def keep(self, unit: int, recorder: Recorder | None, outputs: Sequence[str], value: bytes | None = None) -> None:
-        """Set aside what a unit wrote: its output, its files that the globs name, a value too long for a result."""
+        """Store a unit's log, its output files that match the globs, and a value that is too large for the result."""
         if recorder is not None:
             recorder.write(self._kept / "logs", unit)
         if outputs:
@@ -88,48 +88,48 @@ class Workplace:
             (self._kept / "values" / f"{unit}.json").write_bytes(value)
 
     def restore(self) -> None:
-        """Remove what a unit left, and put back what it changed. OSError leaves the folder to the next `prepare`."""
+        """Restore the working directory after a unit. After an OSError, the next `prepare` fills the folder again."""
         job, self._job = self._job, ""
         try:
             self._change_deep_folder(self.folder.restore)
         except (DamagedFile, FileNotFoundError):
-            return  # it is filled anew
+            return  # The next `prepare` fills the folder
         self._job, self.dirty = job, False
 
     def discard(self) -> None:
-        """Remove the folder and its contents to free the space; `prepare` makes it again. Raises OSError."""
+        """Delete the working directory to free disk space. `prepare` creates it again. Raises OSError."""
         self._job, self.dirty = "", True
         self._change_deep_folder(lambda: clear(self.folder.path))
 
     @property
     def preserved_path(self) -> Path | None:
-        """Return the folder of what was set aside; None when nothing was."""
+        """Return the folder of stored output files, or None if there are none."""
         return self._kept if self._kept.exists() else None
 
     @property
     def has_only_logs(self) -> bool:
-        """Tell whether nothing but output was set aside."""
+        """Return True if only logs are stored."""
         return {path.name for path in self._kept.iterdir()} <= {"logs"}
 
     def forget(self) -> None:
-        """Remove what was set aside: it is kept elsewhere, or nobody wants it."""
+        """Delete the stored output files, because they were uploaded or are no longer needed."""
         if self._kept.exists():
             clear(self._kept)
 
     def forget_unit(self, unit: int) -> None:
-        """Remove the stored files of one unit."""
+        """Delete the stored output files of one unit."""
         for part in (f"logs/{unit}", f"logs/{unit}.streams", f"outputs/{unit}", f"values/{unit}.json"):
             clear(self._kept / part)
 
 
 def _with_folders(paths: dict[str, Entry]) -> list[str]:
-    """Return paths and the folders that they are in, each folder before what is in it."""
+    """Return the paths and all of their parent folders, with folders before their contents."""
     folders = {str(parent) for path in paths for parent in Path(path).parents if str(parent) != "."}
     return sorted(folders | set(paths), key=lambda path: path.split("/"))
 
 
 def materialize(cache: FileCache, entry: Entry | None, at: Path) -> None:
-    """Put one path of a job's files where it belongs; without an entry it is a folder."""
+    """Create one path of a job's files. Without an entry, the path is a folder."""
     if entry is None or entry.kind == "d":
         at.mkdir(mode=0o755)
     elif entry.kind == "l":

@@ -1,11 +1,11 @@
-"""Workspaces in use: a folder that outlives programs is of one user at a time, that of the slot which works there."""
+"""Reservations of workspaces. Only one Unix user at a time works in a workspace."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
-#: Seconds between two looks whether who waits shall stop.
+#: Poll interval in seconds for the stop flag of a waiting lease.
 _LOOK_SECONDS = 0.2
 
 #: Tenant and name of a workspace.
@@ -13,14 +13,14 @@ Key = tuple[str, str]
 
 
 class Workspaces:
-    """Workspaces with the users that work there now. Thread-safe."""
+    """Workspaces in use, with their current users. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._users: dict[Key, list[int | None]] = {}
 
     def take(self, key: Key, user: int | None, stopped: Callable[[], bool]) -> bool:
-        """Wait until nobody but this user works in a workspace, and take it; False once `stopped` says so."""
+        """Wait until no other user works in a workspace, and reserve it. Return False once `stopped` returns True."""
         with self._changed:
             while any(each != user for each in self._users.get(key, ())):
                 if stopped():

@@ -1,1 +1,1 @@
-"""Processes of programs: the guard that starts and ends them, their output, and shells beside them."""
+"""Processes of programs: the guard that starts and stops them, their output, and shells next to them."""

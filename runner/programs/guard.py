@@ -1,9 +1,10 @@
-"""The guard of a slot: runs one program after another, and says that one has ended when nothing of it is alive.
+"""Guard process of a slot. It runs one program at a time, and reports its end after all of its descendants have exited.
 
-Its command is `python -m runner.programs.guard FD RUNNER`. FD is its end of `orders.channel`, and RUNNER is the process
-id of the runner, by which the next runner finds a guard that is still alive. It has one thread, which may fork, and no
-secrets. It adopts what a program leaves behind, so no descendant escapes it; when the runner is gone, it kills
-everything and ends.
+Its command is `python -m runner.programs.guard FD RUNNER`. FD is its end of `orders.channel`. RUNNER is the PID of the
+runner, by which the next runner finds a surviving guard.
+
+The guard has a single thread, so it can fork safely, and knows no secrets. Orphaned descendants of a program become its
+children, so none can escape. When the runner exits, the guard kills all descendants and exits.
 """
 
 from __future__ import annotations
@@ -30,46 +31,46 @@ from runner.programs import orders, processes
 from runner.programs.orders import Order, ProgramEnd
 from runner.programs.suspension import Suspension
 
-#: Seconds that descendants of a program that has ended get between SIGTERM and SIGKILL.
+#: Time in seconds between SIGTERM and SIGKILL for descendants that outlive their program.
 LEFTOVER_SECONDS = 1.0
-#: Seconds between two passes of SIGKILL: what was being started during one is killed by the next.
+#: Interval in seconds between two rounds of SIGKILL. Each round kills processes that started during the one before.
 KILL_AGAIN_SECONDS = 0.02
-#: Seconds between two looks at what a program uses, where that is limited.
+#: Interval in seconds between two checks of a program's limits.
 LOOK_SECONDS = 0.25
-#: Seconds within which a program must be suspended, else it is killed, and between two looks whether it still is.
+#: Timeout in seconds for suspending a program, after which it is killed, and interval between later checks.
 SUSPEND_SECONDS, SUSPENDED_LOOK_SECONDS = 1.0, 1.0
-#: Seconds after its start within which a program that is still setpriv is not suspended.
+#: Time in seconds after its start during which a program that is still setpriv is not suspended.
 START_SECONDS = 0.5
-#: Longest that a program stays suspended, in seconds; then it is killed: it may hold locks that others wait for.
+#: Maximum duration of a suspension in seconds. The program is then killed, because it may hold locks of others.
 LONGEST_SUSPENSION = 600.0
-#: Descriptors that come with an order at most: its stdin, stdout and stderr, and itself where it is long.
+#: Maximum number of descriptors of an order: stdin, stdout, stderr, and the order itself if it is long.
 DESCRIPTORS = 4
-#: Characters of a command that an error shows.
+#: Maximum length of a command in an error message, in characters.
 MOST_CHARACTERS = 200
-#: Exit statuses of a shell for a command that is not there, and for one that cannot be executed.
+#: Exit codes of a shell for a command that does not exist, and for one that cannot be executed.
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-#: Of util-linux: has the kernel kill a program when its parent is killed. None: it is not here.
+#: Path of setpriv from util-linux, which makes the kernel kill a program when its parent is killed. None if missing.
 _SETPRIV = shutil.which("setpriv", path=os.defpath)
 
 
 class Watch:
-    """One program from its start until nothing of it is alive."""
+    """Supervision of one program from its start until all of its processes have exited."""
 
     def __init__(self, order: Order, pid: int) -> None:
         self._order = order
         self._pid = pid
         self._started = time.monotonic()
-        #: When all get SIGTERM, of a shell SIGHUP, and SIGKILL, in monotonic seconds.
+        #: Monotonic times at which all processes get SIGTERM (a shell gets SIGHUP) and SIGKILL.
         self._term_at, self._kill_at = math.inf, math.inf
         if order.timeout_seconds:
             self._kill_at = self._started + order.timeout_seconds
             self._term_at = self._kill_at - order.stop_signal_seconds
         self._until = order.until or math.inf
         self._suspension = Suspension(os.getpid())
-        #: Since when it is suspended, while it is; when it is looked at next whether it is.
+        #: Start of the current suspension, or None; and time of its next check.
         self._suspended_at: float | None = None
         self._hold_at = math.inf
-        #: Its end has been asked for, or has come: it does not wait for the time in which it is suspended.
+        #: True after the program was asked to exit, or has exited. Signals are then sent even during a suspension.
         self._ending = False
         limited = order.memory_bytes or order.processes
         self._look_at = self._started + LOOK_SECONDS if limited else math.inf
@@ -80,7 +81,7 @@ class Watch:
         self._max_rss_bytes = 0
 
     def stop(self, reason: str, grace_seconds: float) -> None:
-        """Have all of it ended within the grace; the first reason counts, an earlier end stays."""
+        """Stop all processes within the grace period. Only the first reason is recorded."""
         now = time.monotonic()
         self._ending = True
         self._reason = self._reason or ("" if self._status is not None else reason)
@@ -88,11 +89,14 @@ class Watch:
         self._kill_at = min(self._kill_at, now + grace_seconds)
 
     def keep(self, until: float) -> None:
-        """Have all of it suspended from a time on, in monotonic seconds, instead of the one before; 0: never."""
+        """Change the monotonic time from which the program is suspended; 0 means never."""
         self._until = until or math.inf
 
     def reap(self) -> bool:
-        """Take what has ended; True when nothing is left. Being adopted, every descendant is a child in the end."""
+        """Collect exited processes. Return True if no process remains.
+
+        Descendants whose parent exits become children of the guard, so this method finds all of them.
+        """
         while True:
             try:
                 pid, status, used = os.wait4(-1, os.WNOHANG)
@@ -111,7 +115,7 @@ class Watch:
         self.stop("", LEFTOVER_SECONDS)
 
     def act(self) -> None:
-        """Do what is due: look at the limits, suspend it or have it go on, send signals."""
+        """Do everything that is due: check limits, suspend or resume the program, and send signals."""
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + LOOK_SECONDS
@@ -129,7 +133,7 @@ class Watch:
         if now < self._hold_at:
             return
         if now - self._started < START_SECONDS and _is_setpriv(self._pid):
-            # It has no death signal yet: a program that is stopped now would outlive this guard.
+            # setpriv has not set the death signal yet. If it were stopped now, the program would outlive the guard.
             self._hold_at = now + KILL_AGAIN_SECONDS
             return
         since, held = now - self._suspended_at, self._suspension.hold()
@@ -138,7 +142,7 @@ class Watch:
             self.stop("stopped", 0.0)
 
     def _resume(self, seconds: float) -> None:
-        """Have it go on; the seconds in which it was suspended do not count for its timeout."""
+        """Resume the program. The duration of the suspension does not count for its timeout."""
         self._suspended_at = None
         if not self._ending:
             self._term_at, self._kill_at = self._term_at + seconds, self._kill_at + seconds
@@ -155,7 +159,9 @@ class Watch:
             self._term_at = math.inf
 
     def _ask_to_end(self) -> None:
-        """Ask all of it to end. A shell ignores SIGTERM; what it stopped goes on, unless nothing may run now."""
+        """Send SIGTERM to all processes. A shell ignores SIGTERM, so it gets SIGHUP, and its stopped children get
+        SIGCONT.
+        """
         processes.signal_descendants(os.getpid(), signal.SIGHUP if self._order.attached else signal.SIGTERM)
         if self._order.attached and self._suspended_at is None:
             processes.signal_descendants(os.getpid(), signal.SIGCONT)
@@ -168,14 +174,14 @@ class Watch:
             self.stop("memory", 0.0)
 
     def patience(self) -> float | None:
-        """Return the seconds until something is due; None: nothing is."""
+        """Return the seconds until the next action is due, or None."""
         due = min(self._look_at, self._until if self._suspended_at is None else self._hold_at)
         if self._suspended_at is None or self._ending:
             due = min(due, self._term_at, self._kill_at)
         return None if due == math.inf else max(0.0, due - time.monotonic())
 
     def describe_end(self) -> ProgramEnd:
-        """Describe the end. Call it once nothing is left."""
+        """Return a description of the program's end. All processes must have exited."""
         code = os.waitstatus_to_exitcode(self._status or 0)
         return ProgramEnd(
             code=code if code >= 0 else 128 - code,
@@ -188,24 +194,24 @@ class Watch:
 
 
 class Guard:
-    """Serves the orders of one channel."""
+    """Runs the programs that are ordered through one channel."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._runner_gone = False
-        # Each end of a child makes this readable.
+        # Each exit of a child makes this pipe readable.
         self._woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Run what is ordered until the runner is gone."""
+        """Run programs until the runner has closed the channel."""
         while not self._runner_gone:
             message, descriptors = orders.receive(self._channel, DESCRIPTORS)
             if message is None:
                 return
             order = orders.receive_order(message, descriptors)
-            if order is not None:  # a stop may come after the end of what it was meant for
+            if order is not None:  # A stop can arrive after its program has exited
                 how = self._run(order, descriptors)
                 with contextlib.suppress(ConnectionError):
                     orders.send(self._channel, orders.serialize_end(how))
@@ -225,11 +231,15 @@ class Guard:
         while not watch.reap():
             watch.act()
             self._wait(watch)
-        program.returncode = 0  # else Popen, which has not seen it end, would wait for it
+        program.returncode = 0  # Otherwise, Popen would wait for the child, which is already collected
         return watch.describe_end()
 
     def _wait_until_it_may_run(self, order: Order) -> Order | None:
-        """Return the order once its lease is kept: the runner may have been stopped since it looked. None: never."""
+        """Wait until the lease is known to be valid, and return the order with the new time limit, or None if it must
+        not run.
+
+        The runner may have been suspended after it checked the lease.
+        """
         until = order.until
         while until and time.monotonic() >= until:
             message, _ = orders.receive(self._channel)
@@ -262,13 +272,13 @@ class Guard:
 
 
 def _start(order: Order, descriptors: list[int]) -> subprocess.Popen[bytes]:
-    """Start a program that is killed when this process is."""
+    """Start a program that the kernel kills when this process dies."""
     stdin, stdout, stderr = descriptors if order.attached else (subprocess.DEVNULL, *descriptors)
     pipes: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     if order.uid is not None or order.attached or _SETPRIV is None:
         return _spawn(order, pipes)
     found = _resolve_program(order)
-    # Without code of ours between fork and exec, the fork copies no memory: 1 ms less.
+    # Without a preexec function, Popen uses vfork, which saves 1 ms.
     return subprocess.Popen(
         [_SETPRIV, "--pdeathsig", "KILL", "--", found, *order.argv[1:]],
         cwd=order.folder,
@@ -279,24 +289,25 @@ def _start(order: Order, descriptors: list[int]) -> subprocess.Popen[bytes]:
 
 
 def _is_setpriv(pid: int) -> bool:
-    """Return True if the process has not replaced setpriv by its program yet."""
-    with contextlib.suppress(OSError):  # the process has ended
+    """Return True if the process has not yet executed the program in place of setpriv."""
+    with contextlib.suppress(OSError):  # The process has exited
         return _SETPRIV is not None and Path(f"/proc/{pid}/exe").samefile(_SETPRIV)
     return False
 
 
 def _spawn(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """Start a shell, or a program under another user: what its environment names must not be loaded before that."""
+    """Start a shell, or a program as another Unix user. Its environment must not affect code before the user change."""
     guard = os.getpid()
 
     def prepare() -> None:
         processes.die_with_parent(guard)
         if order.attached:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the guard ignores it
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # The guard ignores SIGINT
         if order.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         if order.uid and order.processes:
-            # The kernel counts a user's threads, those of this slot alone; above the limit, so that the guard says why.
+            # The limit counts the threads of the slot's user. It is above the guard's limit, so that the guard reports
+            # the reason.
             resource.setrlimit(resource.RLIMIT_NPROC, (2 * order.processes, 2 * order.processes))
 
     return subprocess.Popen(
@@ -313,7 +324,7 @@ def _spawn(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 
 def _resolve_program(order: Order) -> str:
-    """Return the file that an order runs, as its PATH and its folder say. Raises OSError, naming it."""
+    """Return the path of the program that an order runs, resolved with its PATH and folder. Raises OSError."""
     name, folder = order.argv[0], Path(order.folder)
     places = [""] if "/" in name else order.environment.get("PATH", os.defpath).split(":")
     files = [path for path in (folder / place / name for place in places) if _is_file(path)]
@@ -325,7 +336,7 @@ def _resolve_program(order: Order) -> str:
 
 
 def _is_file(path: Path) -> bool:
-    with contextlib.suppress(OSError):  # of a folder that must not be searched, among others
+    with contextlib.suppress(OSError):  # For example, the folder is not accessible
         return path.is_file()
     return False
 
@@ -339,7 +350,7 @@ def _not_started(order: Order, error: Exception) -> ProgramEnd:
 
 
 def main(arguments: list[str]) -> int:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at the runner's terminal is the runner's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the runner's terminal is handled by the runner
     processes.adopt_orphans()
     processes.go_on_without_parent()
     processes.hide()

@@ -1,6 +1,4 @@
-"""Leftovers of an earlier runner: programs that live on because it was killed together with their guard, and guards
-that live on because something had stopped them.
-"""
+"""Cleanup after an earlier runner: programs that outlived their guard, and guards that were stopped by a signal."""
 
 from __future__ import annotations
 
@@ -21,18 +19,18 @@ from runner.programs.slot import GUARD
 
 log = logging.getLogger(__name__)
 
-#: Passes of SIGKILL, and the seconds between two: what was being started during one is killed by the next.
+#: Number of rounds of SIGKILL, and interval in seconds. Each round kills processes that started during the one before.
 _PASSES, _AGAIN_SECONDS = 100, 0.02
 
 
 class InUse(Exception):
-    """Another runner works in these folders."""
+    """Another runner is using these folders."""
 
 
 def lock(places: Places) -> BinaryIO:
-    """Take the folders for this process, until it ends or the file is closed. Raises InUse, OSError.
+    """Lock the folders until this process exits or the file is closed. Raises InUse and OSError.
 
-    A program of an earlier runner that has it, as it can where programs are the runner's own user, is killed.
+    Programs that run as the runner's own user can hold the lock of an earlier runner. They are killed.
     """
     path = places.top / "lock"
     opened = path.open("ab")
@@ -45,12 +43,12 @@ def lock(places: Places) -> BinaryIO:
             holders = [pid for pid in _programs(_variable(places)) if _has_open(pid, path)]
             if not holders:
                 break
-            log.warning("processes of an earlier runner's program hold its lock, and are killed: %s", holders)
+            log.warning("killing an earlier runner's programs, which hold its lock: %s", holders)
             for pid in holders:
                 processes.kill_tree(pid)
             time.sleep(_AGAIN_SECONDS)
     opened.close()
-    raise InUse(f"another runner works in {places.top}")
+    raise InUse(f"another runner is using {places.top}")
 
 
 def _has_open(pid: int, path: Path) -> bool:
@@ -60,14 +58,14 @@ def _has_open(pid: int, path: Path) -> bool:
 
 
 def _variable(places: Places) -> bytes:
-    """Return how a variable of each program of these folders begins."""
+    """Return the prefix of an environment variable that every program in these folders has."""
     return f"CLUSTER_RESULT={places.work}/".encode()
 
 
 def end(places: Places) -> int:
-    """Kill all processes whose environment says that they are programs of these folders; return how many there were.
+    """Kill all programs of these folders, identified by their environment, and return the number of processes.
 
-    Their units run again as soon as a runner says that it lives under the name of the one that died.
+    Their units are retried as soon as a runner with the same worker name sends a heartbeat.
     """
     seen: set[int] = set()
     for _ in range(_PASSES):
@@ -79,23 +77,23 @@ def end(places: Places) -> int:
             processes.kill_tree(pid)
         time.sleep(_AGAIN_SECONDS)
     if seen:
-        log.warning("%d processes that an earlier runner's programs had left were killed", len(seen))
+        log.warning("killed %d processes of an earlier runner's programs", len(seen))
     return len(seen)
 
 
 def remove(places: Places) -> None:
-    """Remove files that programs of an earlier runner left. Their units start again elsewhere, or here."""
+    """Delete files of an earlier runner's programs. Their units are started again here or elsewhere."""
     for folder in places.work.iterdir():
         try:
             clear(folder)
-        except (OSError, TooDeep, RecursionError) as error:  # the next program of the slot replaces it
-            log.warning("%s cannot be removed: %s", folder, error)
+        except (OSError, TooDeep, RecursionError) as error:  # The slot's next program replaces the folder
+            log.warning("cannot delete %s: %s", folder, error)
 
 
 def end_guards() -> int:
-    """Kill all guards of this user whose runner is gone, with what they guard; return how many there were.
+    """Kill all guards of this user whose runner has exited, with their programs. Return the number of guards.
 
-    A guard ends by itself when its runner does, unless it is stopped.
+    Such a guard exits by itself unless a signal has stopped it.
     """
     seen: set[int] = set()
     for _ in range(_PASSES):
@@ -107,24 +105,24 @@ def end_guards() -> int:
             _end_guard(pid)
         time.sleep(_AGAIN_SECONDS)
     if seen:
-        log.warning("%d guards whose runner is gone were killed with their programs", len(seen))
+        log.warning("killed %d guards of earlier runners with their programs", len(seen))
     return len(seen)
 
 
 def _is_left_guard(pid: int) -> bool:
-    """Tell whether a process is a guard of this user whose parent is not its runner any more."""
+    """Return True if a process is a guard of this user whose parent is no longer its runner."""
     words = processes.command(pid)
     if len(words) < 4 or words[-4:-2] != ["-m", GUARD]:
         return False
     status = processes.status(pid)
-    # In a container below, ids of processes are others.
+    # In a nested container, PIDs differ from the guard's argument.
     is_here = len(status.get("NSpid", [""])) == 1
     is_ours = status.get("Uid", ["", ""])[1] == str(os.geteuid())
     return is_here and is_ours and status.get("PPid") != [words[-1]]
 
 
 def _end_guard(pid: int) -> None:
-    """Kill what a guard guards; once nothing of it is left, the guard: until then nothing escapes it."""
+    """Kill all descendants of a guard. If none is left, kill the guard itself. Until then, no descendant can escape."""
     living = [one for one in processes.descendants(pid) if set(processes.states(one)) - set("ZX")]
     for each in living or [pid]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -132,20 +130,20 @@ def _end_guard(pid: int) -> None:
 
 
 def _processes() -> Iterator[int]:
-    """Yield all processes but this one."""
+    """Yield the PIDs of all processes except this one."""
     for path in processes.PROC.iterdir():
         if path.name.isdigit() and int(path.name) != os.getpid():
             yield int(path.name)
 
 
 def _programs(variable: bytes) -> Iterator[int]:
-    """Yield the processes with an environment in which a variable begins like this; that of a zombie is empty."""
+    """Yield the processes with an environment variable that starts with this prefix. Zombies have no variables."""
     return (pid for pid in _processes() if _has(pid, variable))
 
 
 def _has(pid: int, variable: bytes) -> bool:
     try:
         environment = (processes.PROC / str(pid) / "environ").read_bytes()
-    except OSError:  # it is another user's, or has ended
+    except OSError:  # The process has exited or belongs to another user
         return False
     return any(each.startswith(variable) for each in environment.split(b"\0"))

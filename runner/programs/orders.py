@@ -1,4 +1,4 @@
-"""Messages between a runner and the guard of a slot: JSON over a socket that keeps their boundaries."""
+"""Messages between a runner and a slot's guard: JSON over a socket that preserves message boundaries."""
 
 from __future__ import annotations
 
@@ -10,62 +10,63 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: Bytes of one message. A longer order is a file, since systems bound what a socket takes at once: it has up to 1 MiB
-#: of words and 64 KiB of others, and JSON may escape each byte.
+#: Maximum size of a message in bytes. A longer order is sent as a file, because systems limit the size of a message. An
+#: order contains up to 1 MiB of arguments and 64 KiB of other data, and JSON can escape each byte.
 MOST_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """One program to be run to its end."""
+    """Order to run one program to its end."""
 
     argv: list[str]
-    #: The folder in which it starts.
+    #: Path of the working directory.
     folder: str
-    #: Its whole environment: it inherits nothing.
+    #: Complete environment of the program, which inherits nothing.
     environment: dict[str, str] = field(default_factory=dict)
-    #: Seconds after which it is killed; 0: never.
+    #: Time in seconds after which the program is killed; 0 means never.
     timeout_seconds: float = 0.0
-    #: Seconds before the timeout at which it gets SIGTERM, to write a checkpoint.
+    #: Time in seconds between SIGTERM and the timeout, in which the program can write a checkpoint.
     stop_signal_seconds: float = 0.0
-    #: Bytes of memory that it and its descendants may use together; 0: any.
+    #: Memory limit in bytes of the program and its descendants together; 0 means unlimited.
     memory_bytes: int = 0
-    #: Processes and descendants of it that may live at once; 0: any.
+    #: Maximum number of concurrent processes of the program; 0 means unlimited.
     processes: int = 0
-    #: The user and group that it runs as, where the runner is root; None: the runner's.
+    #: Unix user ID and group ID of the program if the runner is root, or None for the runner's own.
     uid: int | None = None
-    #: Its stdin comes along, it ends by SIGHUP, and signals are as at the start of a session: it is somebody's shell.
+    #: True for a user's shell: it gets stdin, default signal handlers, and SIGHUP instead of SIGTERM.
     attached: bool = False
-    #: That stdin is its controlling terminal.
+    #: True if stdin is the controlling terminal.
     terminal: bool = False
-    #: When it is suspended unless the runner says otherwise meanwhile, in monotonic seconds; 0: never.
+    #: Monotonic time at which the program is suspended unless the runner extends it; 0 means never.
     until: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramEnd:
-    """How a program ended. Nothing that it started is alive."""
+    """Description of a program's end. All of its processes have exited."""
 
-    #: Its exit status; 128 and the signal's number where a signal ended it; 126 or 127 where it could not be started.
+    #: Exit code; 128 plus the number of a fatal signal; 126 or 127 if the program could not be started.
     code: int
-    #: Why it was stopped: timeout, stopped, memory, processes; empty where it ended by itself.
+    #: Reason for a stop: timeout, stopped, memory or processes. Empty if the program exited by itself.
     reason: str = ""
-    #: What could not be done to start it; empty where it started.
+    #: Error message if the program could not be started, or an empty string.
     error: str = ""
-    #: The number of that error of the system; 0: it was none.
+    #: System error number if the program could not be started, or 0.
     errno: int = 0
-    #: Seconds from its start until nothing of it was alive.
+    #: Time in seconds from the start until all processes had exited.
     seconds: float = 0.0
-    #: Seconds of CPU, of it and all descendants that ended before their parents were gone.
+    #: CPU time in seconds of the program and its descendants, except for descendants that their parents did not
+    #: collect.
     cpu_seconds: float = 0.0
-    #: The most memory that one of its processes used.
+    #: Maximum resident memory of a single process in bytes.
     max_rss_bytes: int = 0
-    #: It left descendants behind when it ended; they were killed.
+    #: True if descendants outlived the program. They were killed.
     left_behind: bool = False
 
 
 def send(channel: socket.socket, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-    """Send one message, with file descriptors. Raises OSError when the other side is gone or it is too long."""
+    """Send a message with file descriptors. Raises OSError if the other side has exited or the message is too long."""
     _send(channel, json.dumps(message).encode(), descriptors)
 
 
@@ -75,7 +76,7 @@ def _send(channel: socket.socket, text: bytes, descriptors: Sequence[int]) -> No
 
 
 def send_run(channel: socket.socket, order: Order, descriptors: Sequence[int]) -> None:
-    """Send an order, of any length, with its program's descriptors."""
+    """Send an order of any length, with the descriptors of its program."""
     text = json.dumps({"run": asdict(order)}).encode()
     if len(text) <= MOST_BYTES:
         _send(channel, text, descriptors)
@@ -90,7 +91,7 @@ def send_run(channel: socket.socket, order: Order, descriptors: Sequence[int]) -
 
 
 def receive_order(message: dict[str, Any], descriptors: list[int]) -> Order | None:
-    """Return the order that a message is, its own descriptor taken from the others; None for another message."""
+    """Return the order in a message, and remove its own descriptor from the list. Return None for another message."""
     if "file" in message:
         with os.fdopen(descriptors.pop(), "rb") as stream:
             stream.seek(0)
@@ -99,23 +100,23 @@ def receive_order(message: dict[str, Any], descriptors: list[int]) -> Order | No
 
 
 def receive(channel: socket.socket, descriptors: int = 0) -> tuple[dict[str, Any] | None, list[int]]:
-    """Receive one message and at most so many descriptors; None once the other side is gone."""
+    """Receive a message and its descriptors. The message is None if the other side has exited."""
     try:
         data, received, flags, _ = socket.recv_fds(channel, MOST_BYTES, descriptors)
     except ConnectionError:
         return None, []
     if flags & socket.MSG_TRUNC:
-        raise ValueError(f"a message to a guard has over {MOST_BYTES} bytes")
+        raise ValueError(f"a message to a guard exceeds {MOST_BYTES} bytes")
     return (json.loads(data) if data else None), list(received)
 
 
 def stop(grace_seconds: float) -> dict[str, Any]:
-    """Ask for SIGTERM now, of a shell SIGHUP, and SIGKILL after the grace."""
+    """Return a request to send SIGTERM now (SIGHUP to a shell), and SIGKILL after the grace period."""
     return {"stop": {"grace_seconds": grace_seconds}}
 
 
 def keep(until: float) -> dict[str, Any]:
-    """Say until when the program may run, in monotonic seconds, and then is suspended; 0: always."""
+    """Return a message with the monotonic time from which the program is suspended; 0 means never."""
     return {"keep": {"until": until}}
 
 
@@ -124,7 +125,7 @@ def serialize_end(how: ProgramEnd) -> dict[str, Any]:
 
 
 def channel() -> tuple[socket.socket, socket.socket]:
-    """Return both ends of a socket for such messages."""
+    """Return both ends of a socket for these messages."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MOST_BYTES)

@@ -1,4 +1,4 @@
-"""Output of a program: read no faster than a limit, and of it kept the first megabyte and the last eight."""
+"""Output of a program: reading at a limited rate, and storage of the first and the last megabytes."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-#: Bytes kept of the beginning and of the end of what a program writes.
+#: Size in bytes of the stored start and of the stored end of a program's output.
 FIRST_BYTES, LAST_BYTES = 1 << 20, 8 << 20
-#: Bytes a second that are read of one program; a faster one waits.
+#: Maximum read rate per program in bytes per second. A faster program is slowed down.
 RATE_BYTES = 10 << 20
-#: Bytes of one read.
+#: Maximum size of one read in bytes.
 _READ_BYTES = 1 << 16
-#: Bytes of a piece of the end that is kept; what is read at once may be more.
+#: Minimum size in bytes of a stored chunk of the end.
 _PIECE = 1 << 12
 
 
 class Log:
-    """The first and the last bytes of all that was added, with a line between them that says what was dropped."""
+    """Buffer of the first and the last bytes of a stream, with a line about dropped bytes between them."""
 
     def __init__(self, first: int = FIRST_BYTES, last: int = LAST_BYTES) -> None:
         self._room, self._last = first, last
         self._piece = min(_PIECE, last // 64)
         self._head = bytearray()
-        #: Of many bytes each, however few a program writes at once.
+        #: Chunks of the end. Small writes are joined, so that there are few chunks.
         self.tail: collections.deque[bytearray] = collections.deque()
         self._tail_bytes = 0
         self.total_bytes = 0
@@ -50,20 +50,20 @@ class Log:
             self.dropped_bytes += dropped
 
     def content(self) -> bytes:
-        """Return what is kept."""
+        """Return the stored bytes."""
         return b"".join([self._head, self._gap(), *self.tail])
 
     def _gap(self) -> bytes:
         return b"\n[%d bytes were dropped here]\n" % self.dropped_bytes if self.dropped_bytes else b""
 
     def kept_ranges(self) -> list[tuple[int, int, int]]:
-        """Return which bytes of all that was added are kept: from, to, and how far `content` has them later."""
+        """Return (start, end, shift) of each stored range, where shift is the difference to its offset in `content`."""
         begin = self.total_bytes - self._tail_bytes
         head = begin - self.dropped_bytes
         return [(0, head, 0), (begin, self.total_bytes, len(self._gap()) - self.dropped_bytes)]
 
     def after(self, offset: int, most: int) -> tuple[int, bytes]:
-        """Return what is kept from a byte on, at most `most` bytes: where it begins, and the bytes."""
+        """Return stored bytes from an offset on, at most `most`, with the offset of the first one."""
         (_, head, _), (begin, _, _) = self.kept_ranges()
         if offset < head:
             return offset, bytes(self._head[offset : offset + most])
@@ -72,35 +72,35 @@ class Log:
 
 
 class Drain:
-    """Reads pipes until each has no writer any more, on the thread that asks for it.
+    """Reader of pipes, which reads in the caller's thread until all writers have closed them.
 
-    `sink` is called with the number of the pipe and what came from it. `rate` is in bytes a second.
+    `sink` receives the index of a pipe and its data. `rate` is in bytes per second.
     """
 
     def __init__(self, pipes: Sequence[int], sink: Callable[[int, bytes], None], rate: int = RATE_BYTES) -> None:
         self._numbers = {pipe: number for number, pipe in enumerate(pipes)}
         self._sink, self._rate = sink, rate
-        #: When it may read on, in monotonic seconds.
+        #: Monotonic time at which the next read is allowed.
         self._free_at = 0.0
 
     @property
     def open(self) -> bool:
-        """Tell whether a pipe has writers still."""
+        """Return True if a pipe still has writers."""
         return bool(self._numbers)
 
     def pause(self) -> float:
-        """Return the seconds for which it must not read, having read faster than the rate."""
+        """Return the seconds until the next read is allowed by the rate limit."""
         return max(0.0, self._free_at - time.monotonic())
 
     def pipes(self) -> Iterable[int]:
-        """Return the pipes that are worth waiting for; none during a pause."""
+        """Return the pipes to wait for, or none during a pause."""
         return () if self.pause() else tuple(self._numbers)
 
     def read(self, pipe: int) -> None:
-        """Pass on what one pipe holds, at most 64 KiB; close it where it has ended."""
+        """Read up to 64 KiB from a pipe into the sink. Close the pipe at its end."""
         try:
             data = os.read(pipe, _READ_BYTES)
-        except BlockingIOError:  # the program was faster: it reads what it wrote
+        except BlockingIOError:  # The program has read its own output
             return
         if data:
             self._sink(self._numbers[pipe], data)
@@ -113,6 +113,6 @@ class Drain:
         os.close(pipe)
 
     def close(self) -> None:
-        """Close what is open still: somebody outside holds its other end."""
+        """Close the remaining pipes. A process outside of the program can still hold their other ends."""
         for pipe in tuple(self._numbers):
             self._close(pipe)

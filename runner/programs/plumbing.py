@@ -1,4 +1,4 @@
-"""Descriptors between a shell and who is attached to it: a terminal, or three pipes."""
+"""Standard streams of an attached shell: a terminal or three pipes."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import select
 import struct
 import termios
 
-#: Bytes of one read.
+#: Maximum size of one read in bytes.
 _READ_BYTES = 16 << 10
 
 
 class Plumbing:
-    """Our ends, which never block, and `theirs`: a shell's stdin, stdout and stderr, for whoever passes them on.
+    """Non-blocking ends of a shell's standard streams. `theirs` are the shell's ends, which the caller passes on.
 
-    One thread reads, another one writes.
+    One thread can read while another one writes.
     """
 
     def __init__(self, theirs: tuple[int, int, int], keyboard: int, outputs: dict[int, str]) -> None:
         self.theirs = theirs
         self._keyboard: int | None = keyboard
-        #: Those that may have more, and the name of each one's stream.
+        #: Open output descriptors, with their stream names.
         self._outputs = outputs
         self._ours = {keyboard, *outputs}
         for descriptor in self._ours:
             os.set_blocking(descriptor, False)
 
     def read(self, seconds: float) -> tuple[str, bytes] | None:
-        """Return a stream and bytes that came from it, empty for none within that time; None: no more can come.
+        """Return a stream and its next bytes, which are empty after the timeout. Return None if all streams have ended.
 
-        Of a terminal that nobody has open more can come: its session may open it again.
+        A terminal never ends, because the session can open it again.
         """
         if not self._outputs:
             return None
@@ -52,7 +52,10 @@ class Plumbing:
         return os.read(descriptor, _READ_BYTES)
 
     def write(self, data: bytes, seconds: float) -> int:
-        """Pass input on; return how many bytes were taken within that time, all where the shell reads none any more."""
+        """Write input for the shell, and return the number of bytes written within the timeout.
+
+        If the shell has closed its input, all bytes count as written.
+        """
         if self._keyboard is None:
             return len(data)
         poll = select.poll()
@@ -67,29 +70,29 @@ class Plumbing:
             return len(data)
 
     def end_input(self) -> None:
-        """Let the shell read the end of its input. At a terminal people type that."""
+        """Close the shell's input. Has no effect for terminals, where users type an end-of-file character."""
         if self._keyboard is not None and self._keyboard not in self._outputs:
             os.close(self._keyboard)
             self._ours.discard(self._keyboard)
             self._keyboard = None
 
     def resize(self, rows: int, columns: int) -> None:
-        """Say how large the terminal is; of pipes nothing."""
+        """Set the size of the terminal. Has no effect for pipes."""
 
     def close_theirs(self) -> None:
-        """Close the shell's ends, where they were passed to nobody."""
+        """Close the shell's ends if they were not passed to a process."""
         for descriptor in self.theirs:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Close our ends."""
+        """Close the ends of this process."""
         for descriptor in self._ours:
             os.close(descriptor)
         self._ours, self._outputs, self._keyboard = set(), {}, None
 
 
 class Terminal(Plumbing):
-    """A pseudo-terminal; `uid` may open it by its name."""
+    """Pseudo-terminal. The user `uid` can open it by name."""
 
     def __init__(self, rows: int, columns: int, uid: int | None = None) -> None:
         ours, theirs = os.openpty()
@@ -113,10 +116,10 @@ class Terminal(Plumbing):
 
 
 class HungUp(Exception):
-    """Nobody has the terminal open now."""
+    """No process has the terminal open."""
 
 
 def pipes() -> Plumbing:
-    """Return three pipes."""
+    """Return the streams of a shell without a terminal."""
     (stdin, keyboard), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
     return Plumbing((stdin, stdout, stderr), keyboard, {out: "o", err: "e"})

@@ -1,4 +1,4 @@
-"""A process and what it started: who lives, what it uses, and signals to all of it."""
+"""Inspection of processes and their descendants in /proc, signals to them, and process attributes."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def _prctl(option: int, value: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that none is lost sight of."""
+    """Adopt every descendant whose parent exits, so that this process can find all of its descendants."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def hide() -> None:
-    """Keep other processes of the same user from reading this one's memory and environment."""
+    """Prevent other processes of the same user from reading this process' memory and environment."""
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def die_with_parent(parent: int) -> None:
-    """Have this process killed when its parent's thread ends; at once where that has happened already.
+    """Make the kernel kill this process when its parent's thread exits. Kills it now if the parent has already exited.
 
-    A change of the user clears this: call it after.
+    A change of user clears this setting, so call the function afterwards.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -47,22 +47,24 @@ def die_with_parent(parent: int) -> None:
 
 
 def go_on_without_parent() -> None:
-    """Have this process go on when its parent ends, should something have stopped it."""
+    """Make the kernel send SIGCONT when the parent exits, so that a stopped process continues."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def gain_nothing() -> None:
-    """Keep this process and its descendants from becoming another user by what they execute: nobody could end them."""
+    """Prevent this process and its descendants from changing their user by executing a program: they could not be
+    killed.
+    """
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def can_list_children() -> bool:
-    """Tell whether this kernel lists the children of a process."""
+    """Return True if the kernel can list the children of a process."""
     return (PROC / "self/task" / str(os.getpid()) / "children").exists()
 
 
 def children(pid: int) -> Iterator[int]:
-    """Yield the children of all threads of a process; none once it is gone."""
+    """Yield the children of all threads of a process, or nothing if the process has exited."""
     with contextlib.suppress(OSError):
         for thread in (PROC / str(pid) / "task").iterdir():
             with contextlib.suppress(OSError):
@@ -70,7 +72,7 @@ def children(pid: int) -> Iterator[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """List all descendants, those that started them first; zombies too. What starts meanwhile may be missing."""
+    """Return all descendants including zombies, parents first. Processes that start meanwhile can be missing."""
     seen: dict[int, None] = {}
     waiting = [pid]
     while waiting:
@@ -81,7 +83,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def states(pid: int) -> list[str]:
-    """Return the states of a process' threads as /proc has them, a letter each; none once it is gone."""
+    """Return the states of a process' threads, one letter each as in /proc, or an empty list if it has exited."""
     found = []
     with contextlib.suppress(OSError):
         for thread in (PROC / str(pid) / "task").iterdir():
@@ -91,14 +93,14 @@ def states(pid: int) -> list[str]:
 
 
 def command(pid: int) -> list[str]:
-    """Return the program of a process and its arguments; none once it is gone."""
+    """Return the command line of a process, or an empty list if the process has exited."""
     with contextlib.suppress(OSError):
         return os.fsdecode((PROC / str(pid) / "cmdline").read_bytes()).split("\0")[:-1]
     return []
 
 
 def status(pid: int) -> dict[str, list[str]]:
-    """Return the words of /proc/PID/status by name; none once it is gone."""
+    """Return the fields of /proc/PID/status by name, or an empty dictionary if the process has exited."""
     with contextlib.suppress(OSError):
         lines = (PROC / str(pid) / "status").read_text(errors="replace").splitlines()
         return {name: words.split() for name, _, words in (line.partition(":") for line in lines)}
@@ -106,26 +108,26 @@ def status(pid: int) -> dict[str, list[str]]:
 
 
 def signal_descendants(pid: int, number: signal.Signals) -> None:
-    """Send a signal to all descendants of a process, not to itself."""
+    """Send a signal to all descendants of a process, but not to the process itself."""
     for each in descendants(pid):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, number)
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process with its descendants, once; those that start meanwhile may live on."""
+    """Send SIGKILL to a process and its descendants once. Processes that start meanwhile can survive."""
     for each in [pid, *descendants(pid)]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGKILL)
 
 
 def memory_bytes(pids: list[int]) -> int:
-    """Add up the memory of processes; what several of them share counts once. Those that ended count nothing."""
+    """Return the total memory of processes in bytes. Shared memory counts once, and exited processes count as 0."""
     return sum(map(_memory, pids))
 
 
 def _memory(pid: int) -> int:
-    """Return a process' proportional share (PSS), or, where it hides that, all that it has in memory."""
+    """Return the proportional set size of a process in bytes, or its resident memory if the former is not readable."""
     try:
         rollup = (PROC / str(pid) / "smaps_rollup").read_text()
         return next((int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:")), 0)

@@ -1,4 +1,4 @@
-"""Record of one unit's output: what is kept of it, which of it was stderr, and what a follower gets of it meanwhile."""
+"""Recording of one unit's output: the stored bytes, the ranges of stderr, and reads by followers."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pathlib import Path
 
 from runner.programs.output import FIRST_BYTES, LAST_BYTES, Log
 
-#: Ranges of stderr that are told apart; later ones run together.
+#: Maximum number of recorded stderr ranges. Later ones are merged into the last.
 MOST_RANGES = 100_000
-#: Bytes of the end of a program's output that its failure shows.
+#: Size in bytes of the end of a program's output that is included in its failure.
 TAIL_BYTES = 1024
 
 
 class Recorder:
-    """Takes what one program writes, from its start on. Offsets count stdout and stderr together. Thread-safe."""
+    """Recorder of a program's output. Offsets count the bytes of stdout and stderr together. Thread-safe."""
 
     def __init__(self, first: int = FIRST_BYTES, last: int = LAST_BYTES) -> None:
         self._log = Log(first, last)
         self._lock = threading.Lock()
-        #: Where each range of stderr begins and ends.
+        #: Start and end offsets of the stderr ranges.
         self._starts: list[int] = []
         self._ends: list[int] = []
 
     def __call__(self, stream: int, data: bytes) -> None:
-        """Take what came from stdout, 0, or from stderr, 1."""
+        """Record data of stdout (stream 0) or stderr (stream 1)."""
         with self._lock:
             if stream:
                 self._mark(self._log.total_bytes, len(data))
@@ -45,11 +45,11 @@ class Recorder:
         return self._log.total_bytes
 
     def tail(self) -> str:
-        """Return the end of what was written, as text."""
+        """Return the end of the output as text."""
         return self._log.after(max(0, self.total_bytes - TAIL_BYTES), TAIL_BYTES)[1].decode(errors="replace")
 
     def since(self, offset: int, most: int) -> tuple[int, list[tuple[str, bytes]]]:
-        """Return what is kept from an offset on, at most `most` bytes: where it begins, and pieces of either stream."""
+        """Return stored output from an offset on, at most `most` bytes: its offset, and chunks of either stream."""
         with self._lock:
             start, data = self._log.after(offset, most)
             return start, list(self._pieces(start, data))
@@ -69,7 +69,7 @@ class Recorder:
             at = upto
 
     def write(self, folder: Path, unit: int) -> None:
-        """Write the log of a unit below a folder, and beside it which of it was stderr; nothing where there is none."""
+        """Write a unit's log and its stderr ranges to a folder. Writes nothing if there was no output."""
         if not self.total_bytes:
             return
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ class Recorder:
             (folder / f"{unit}.streams").write_text(json.dumps(ranges, separators=(",", ":")))
 
     def stderr(self) -> list[list[int]]:
-        """Return [offset, length] of each range of stderr in what is kept."""
+        """Return [offset, length] of each stderr range in the stored output."""
         ranges = []
         for low, high, shift in self._log.kept_ranges():
             for start, end in zip(self._starts, self._ends, strict=True):

@@ -1,4 +1,4 @@
-"""Report of a unit that failed: the words for people, and the row that is kept of it."""
+"""Report of a failed unit: its error message, and the record that is stored."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 
 from runner.programs.orders import ProgramEnd
 
-#: Most bytes of the row as JSON.
+#: Maximum size of the record as JSON, in bytes.
 MAX_ROW = 4096
-#: Characters of its error.
+#: Maximum length of the error message in characters.
 MAX_ERROR = 300
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a unit counts as failed."""
+    """Failure of a unit."""
 
     error: str
-    #: Exit code, as of a shell where it could not be started; None where nothing was.
+    #: Exit code (126 or 127 if the program could not be started), or None if no start was attempted.
     exit: int | None = None
-    #: timeout, memory, processes, disk, not started; empty where it ended by itself.
+    #: timeout, memory, processes, disk or not started. Empty if the program exited by itself.
     reason: str = ""
     seconds: float = 0.0
     tail: str = ""
 
 
 def failure(ended: ProgramEnd, tail: str, timeout_seconds: float) -> Failure | None:
-    """Return why a program that ended counts as failed; None where it does not."""
+    """Return the failure of a program that has ended, or None if it succeeded."""
     if not ended.code and not ended.reason:
         return None
     reason = "not started" if ended.error else ended.reason
@@ -44,11 +44,13 @@ def failure(ended: ProgramEnd, tail: str, timeout_seconds: float) -> Failure | N
 
 
 def disk_full(ended: ProgramEnd, tail: str, workspace: str = "") -> Failure:
-    """Return the failure of a program that left no space on its runner's disk. `workspace`: it is still full."""
-    stays = f"; its workspace {workspace} stays, and must be emptied on the runner" if workspace else ""
+    """Return the failure of a program that filled the runner's disk. `workspace` is its workspace if the disk is still
+    full.
+    """
+    stays = f"; its workspace {workspace} was not deleted, so delete its files on the runner" if workspace else ""
     return Failure(
-        error="disk full: the program left no space on the runner's disk, so its output could not be kept and its files"
-        f" were removed{stays}; have it write less, or run it where RUNNER_DIR has more space",
+        error="disk full: the program left no space on the runner's disk, so its output could not be stored and its"
+        f" files were deleted{stays}; reduce its output, or run it on a runner with more space in RUNNER_DIR",
         exit=ended.code,
         reason="disk",
         seconds=round(ended.seconds, 3),
@@ -58,11 +60,11 @@ def disk_full(ended: ProgramEnd, tail: str, workspace: str = "") -> Failure:
 
 def _describe(ended: ProgramEnd, timeout_seconds: float) -> str:
     if ended.error:
-        return f"it could not be started: {ended.error}"
+        return f"the program could not be started: {ended.error}"
     limits = {
-        "timeout": f"it took longer than timeout_seconds, {timeout_seconds:g}",
-        "memory": "it and what it started used more memory than they may; ask for more with requirements.memory_mib",
-        "processes": "it started more processes than it may",
+        "timeout": f"the program ran longer than timeout_seconds, {timeout_seconds:g}",
+        "memory": "the program and its child processes exceeded the memory limit; raise requirements.memory_mib",
+        "processes": "the program exceeded the limit of concurrent processes",
     }
     return limits.get(ended.reason) or _status(ended.code)
 
@@ -70,14 +72,14 @@ def _describe(ended: ProgramEnd, timeout_seconds: float) -> str:
 def _status(code: int) -> str:
     if code > 128:
         try:
-            return f"it was ended by {signal.Signals(code - 128).name}, exit code {code}"
+            return f"the program was killed by {signal.Signals(code - 128).name}, exit code {code}"
         except ValueError:
             pass
     return f"exit code {code}"
 
 
 def serialize_failure(failure: Failure, *, unit: int, attempt: int, worker: str, host: str) -> str:
-    """Return a failure as it is kept, at most MAX_ROW bytes of JSON: its tail is cut from the front."""
+    """Encode a failure as JSON of at most MAX_ROW bytes. The start of the tail is cut if needed."""
     fields: dict[str, Any] = {
         "unit": unit,
         "exit": failure.exit,

@@ -1,7 +1,7 @@
-"""Shells that people have beside running programs: each has a guard of its own, and none outlives its program.
+"""Shells of users next to running programs. Each shell has its own guard and is stopped when its program ends.
 
-A shell has three threads: one runs it, one reads what it writes, one passes on what is typed. Whoever reads slowly
-holds it up, as at a terminal; the program beside it never waits for either.
+A shell has three threads: one supervises it, one reads its output, and one forwards input. A slow reader delays only
+the shell, as in a terminal. The program never waits for its shells.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from runner.programs.slot import GuardDied, Slot
 
 log = logging.getLogger(__name__)
 
-#: Seconds between SIGHUP and SIGKILL, for which the end of a unit waits where somebody is attached.
+#: Time in seconds between SIGHUP and SIGKILL. The end of a unit is delayed by up to this time if a user is attached.
 GRACE_SECONDS = 1.0
-#: Processes of a shell that may live at once. A slot's user may have twice as many threads from here, and more from its
-#: program: so a shell that forks without end keeps no program from starting one.
+#: Maximum number of concurrent processes of a shell. A slot's user can have twice as many threads from a shell, and
+#: more from its program, so a fork bomb in a shell does not keep programs from starting.
 MOST_PROCESSES = 768
-#: Seconds for which a call waits, for which the last output and the end are told, and of one look at the terminal.
+#: Timeout of a long poll, time for reporting the last output and the end, and poll interval of a terminal, in seconds.
 WAIT_SECONDS, LAST_SECONDS, LOOK_SECONDS = 10.0, 5.0, 0.2
-#: Seconds between two tries of a call.
+#: Delay in seconds between two attempts of a call.
 _RETRY_SECONDS = 0.3
 _SHELLS = ("/bin/bash", "/bin/sh")
 
@@ -42,32 +42,35 @@ Answer = TypeVar("Answer")
 
 @dataclass(kw_only=True, eq=False)
 class Program:
-    """A program that runs, as what may be beside it must know it."""
+    """Running program to which shells can be attached."""
 
     job: str
     unit: int
-    #: Token of its lease.
+    #: Token of the program's lease.
     lease: str
     order: Order
-    #: When nothing of the lease may run any more, in monotonic seconds.
+    #: Function that returns the monotonic time at which the lease expires.
     until: Callable[[], float]
     shells: list[Shell] = field(default_factory=list)
     ended: bool = False
 
 
 class Shells:
-    """Shells of one runner. Thread-safe. Without `calls` nobody can ask for one; `allowed` false: nobody gets one."""
+    """Shells of one runner. Thread-safe.
+
+    Without `calls`, no shells can be requested. If `allowed` is False, all requests are rejected.
+    """
 
     def __init__(self, calls: ApiAttachments | None = None, *, allowed: bool = True) -> None:
         self._calls, self._allowed = calls, allowed
         self._lock = threading.Lock()
         self._programs: dict[tuple[str, int], Program] = {}
-        #: Those that were begun, or refused, while somebody asks for them still.
+        #: IDs of pending requests that were already started or rejected.
         self._seen: set[str] = set()
 
     @contextlib.contextmanager
     def beside(self, program: Program) -> Iterator[None]:
-        """Let people have shells while the context lasts; at its end nothing of any is alive."""
+        """Allow shells next to a program in this context. At its end, all of their processes have exited."""
         key = (program.job, program.unit)
         with self._lock:
             self._programs[key] = program
@@ -83,7 +86,7 @@ class Shells:
                 shell.wait_until_dead()
 
     def asked(self, several: Iterable[tuple[str, int, str]]) -> None:
-        """Take in what is asked for now: job, unit and id of each."""
+        """Start the requested shells, each given as (job, unit, attachment ID)."""
         wanted = list(several)
         if not (wanted or self._seen) or self._calls is None:
             return
@@ -104,14 +107,14 @@ class Shells:
 
 
 class Shell(threading.Thread):
-    """One shell, from the question for it to its end."""
+    """One shell, from its request to its end."""
 
     def __init__(self, calls: ApiAttachments, program: Program, name: str, *, allowed: bool) -> None:
         super().__init__(name=f"shell-{name[:8]}", daemon=True)
         self._calls, self._program, self._allowed = calls, program, allowed
         self._place = (name, program.job, program.lease)
         self._lock = threading.Lock()
-        #: Why it must end; empty: it goes on.
+        #: Reason for stopping the shell, or an empty string.
         self._why = ""
         self.shell_slot: Slot | None = None
         self._dead = threading.Event()
@@ -120,36 +123,36 @@ class Shell(threading.Thread):
     # -- from other threads -----------------------------------------------------------------------------------------
 
     def hang_up(self, why: str) -> None:
-        """Have it ended: SIGHUP, and SIGKILL after the grace. The first reason counts."""
+        """Stop the shell with SIGHUP, and SIGKILL after the grace period. Only the first reason is recorded."""
         with self._lock:
             if self._why:
                 return
             self._why, slot = why, self.shell_slot
             self._give_up_at = min(self._give_up_at, time.monotonic() + LAST_SECONDS)
-            if slot is None:  # and there will be none
+            if slot is None:  # No slot will be created either
                 self._dead.set()
         if slot is not None and not self._dead.is_set():
             slot.stop(GRACE_SECONDS)
 
     @property
     def is_dead(self) -> bool:
-        """Tell whether nothing of it lives, nor will."""
+        """Return True if all processes of the shell have exited and none will be started."""
         return self._dead.is_set()
 
     def wait_until_dead(self) -> None:
-        """Return when nothing of it lives. A guard that does not see to that is killed in time, with what it guards."""
+        """Wait until all processes of the shell have exited. A guard that does not achieve this in time is killed."""
         self._dead.wait()
 
     # -- its own thread ---------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Begin it, run it, tell its end; never raise."""
+        """Start the shell, supervise it, and report its end. Never raises."""
         try:
             self._go()
         except RedisError as error:
-            log.info("a shell beside a program is not served: %s", error, extra={"job_id": self._program.job})
+            log.info("cannot serve a shell: %s", error, extra={"job_id": self._program.job})
         except Exception:
-            log.exception("a shell beside a program failed", extra={"job_id": self._program.job})
+            log.exception("a shell failed", extra={"job_id": self._program.job})
         finally:
             self._dead.set()
 
@@ -160,7 +163,7 @@ class Shell(threading.Thread):
         if not self._allowed:
             self._tell_end(None, "off")
             return
-        log.info("somebody is attached to unit %d", self._program.unit, extra={"job_id": self._program.job})
+        log.info("a user attached a shell to unit %d", self._program.unit, extra={"job_id": self._program.job})
         terminal = about.get("terminal")
         size = (terminal["rows"], terminal["columns"]) if terminal else None
         with closing(Terminal(*size, self._program.order.uid) if size else pipes()) as plumbing:
@@ -176,7 +179,9 @@ class Shell(threading.Thread):
                 feeding.join()
 
     def _run(self, order: Order, plumbing: Plumbing, threads: Sequence[threading.Thread]) -> tuple[int | None, str]:
-        """Run the shell until nothing of it lives; its exit code where it ended by itself, and why it ended."""
+        """Run the shell until all of its processes have exited. Return the exit code, or None, and the reason of its
+        end.
+        """
         with self._lock:
             if self._why:
                 plumbing.close_theirs()
@@ -191,7 +196,7 @@ class Shell(threading.Thread):
                 thread.start()
             ended = slot.run_attached(order, plumbing.theirs, self._look, self._program.until)
         except (OSError, GuardDied) as error:
-            return None, f"it was lost: {error}"
+            return None, f"the shell was lost: {error}"
         finally:
             slot.close()
         if ended.reason == "stopped":
@@ -210,14 +215,14 @@ class Shell(threading.Thread):
         try:
             work(plumbing)
         except RedisError as error:
-            log.info("somebody who was attached is left: %s", error, extra={"job_id": self._program.job})
+            log.info("lost the connection of an attached user: %s", error, extra={"job_id": self._program.job})
             self.hang_up("lost")
         except Exception:
-            log.exception("a shell beside a program is not served", extra={"job_id": self._program.job})
+            log.exception("cannot serve a shell", extra={"job_id": self._program.job})
             self.hang_up("lost")
 
     def _pass_on(self, plumbing: Plumbing) -> None:
-        """Pass on what the shell writes, to its end; it waits while nobody reads."""
+        """Forward the shell's output until it ends. Blocks while the user does not read."""
         place, until = 0, float("inf")
         while time.monotonic() < min(until, self._give_up_at):
             dead = self._dead.is_set()
@@ -234,12 +239,12 @@ class Shell(threading.Thread):
                 if (upto := self._write(place, *read)) is None:
                     return
                 place = upto
-            elif dead:  # whoever is outside and has it open keeps nobody waiting
+            elif dead:  # A process outside of the shell may still have the terminal open
                 until = min(until, time.monotonic() + LOOK_SECONDS)
                 time.sleep(LOOK_SECONDS / 10)
 
     def _write(self, place: int, stream: str, data: bytes) -> int | None:
-        """Pass bytes on; return the place behind them, None where nobody wants them any more."""
+        """Send bytes and return the offset after them, or None if the attachment has ended."""
         while data and time.monotonic() < self._give_up_at:
             call = partial(self._calls.write, *self._place, place, stream, data[:MAX_BYTES], wait_seconds=WAIT_SECONDS)
             upto = self._persist(call)
@@ -250,9 +255,9 @@ class Shell(threading.Thread):
         return None if data else place
 
     def _feed(self, plumbing: Plumbing) -> None:
-        """Pass on what is typed until nobody wants the shell any more, or it is dead.
+        """Forward the user's input until the attachment has ended or the shell is dead.
 
-        What the shell has not read is asked for again: nobody types ahead of it without bound.
+        Input that the shell has not read is requested again later, so unread input cannot grow without limit.
         """
         place, size, closed, waits = 0, "", False, False
         while not self._dead.is_set():
@@ -274,7 +279,7 @@ class Shell(threading.Thread):
     # -- calls ------------------------------------------------------------------------------------------------------
 
     def _persist(self, call: Callable[[], Answer]) -> Answer | None:
-        """Repeat a call while no coordinator answers; None some seconds after the shell has ended."""
+        """Repeat a call until a coordinator answers. Return None if the shell ended some seconds ago."""
         while True:
             try:
                 return call()
@@ -291,11 +296,11 @@ class Shell(threading.Thread):
 
 
 def _order(program: Order, about: dict[str, Any]) -> Order:
-    """Return the order for a shell: what the program has, and the terminal's name."""
+    """Return the order for a shell: the program's order with the requested command and terminal."""
     terminal, command = about.get("terminal"), about.get("command")
     more = {"TERM": str(terminal["name"])} if terminal else {}
     if not command:
-        # What is typed is no file of the program's folder.
+        # The history must not become a file in the program's folder.
         more["HISTFILE"] = "/dev/null"
         command = [next((shell for shell in _SHELLS if Path(shell).exists()), _SHELLS[-1])]
     return replace(

@@ -1,4 +1,4 @@
-"""A slot of a runner: one guard process, and the program that it runs now."""
+"""Slot of a runner: a guard process and the program that it is running."""
 
 from __future__ import annotations
 
@@ -24,43 +24,44 @@ from runner.programs.output import Drain
 
 log = logging.getLogger(__name__)
 
-#: The module that a guard runs.
+#: Module that a guard process runs.
 GUARD = "runner.programs.guard"
-#: Where the package `runner` is.
+#: Folder that contains the `runner` package.
 _ROOT = Path(__file__).resolve().parents[2]
-#: Seconds that the pipes of a program may stay open once nothing of it is alive.
+#: Time in seconds for which a program's pipes can stay open after all of its processes have exited.
 PIPES_SECONDS = 1.0
-#: Seconds between two questions whether a program shall stop.
+#: Interval in seconds between two checks whether a program must stop.
 LOOK_SECONDS = 0.2
-#: Seconds that a guard gets to kill what it guards, before it is killed itself.
+#: Time in seconds for a guard to kill its program, before the guard itself is killed.
 CLOSE_SECONDS = 5.0
-#: Seconds after a timeout or a grace at which a guard that does not answer is killed: to end a fork bomb takes some.
+#: Time in seconds after a timeout or grace period after which an unresponsive guard is killed. A fork bomb takes a
+#: while.
 ANSWER_SECONDS = 20.0
-#: Seconds between two messages to a guard that say how long its program may run.
+#: Interval in seconds between two messages to a guard that extend the program's time limit.
 KEEP_SECONDS = 1.0
 
-#: Seconds between two looks from which on this process did not run meanwhile.
+#: Minimum delay in seconds between two checks from which this process concludes that it was suspended.
 _STOPPED_SECONDS = 3.0
-#: Seconds between two passes of SIGKILL.
+#: Interval in seconds between two rounds of SIGKILL.
 _AGAIN_SECONDS = 0.005
 
-#: Guards of this process, by process id. Whoever starts or ends one holds the lock.
+#: PIDs of guards. The lock must be held while a guard is started or stopped.
 _guards: set[int] = set()
 _guards_change = threading.Lock()
-#: This process adopts orphans, and every child of it that is no guard is one.
+#: Set if this process adopts orphans. Then every child that is not a guard is an orphan.
 _adopts = threading.Event()
 
 
 class GuardDied(Exception):
-    """The guard ended with its program; nothing is known of how that would have ended."""
+    """The guard died together with its program, so the result of the program is unknown."""
 
 
 class Slot:
-    """Runs one program at a time. `run` blocks; `stop` may come from any thread."""
+    """Runs one program at a time. `run` blocks; `stop` can be called from any thread."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        #: Times that its guard had to be started again.
+        #: Number of restarts of the guard.
         self.restarts = -1
         self._sending = threading.Lock()
         self._start()
@@ -68,21 +69,21 @@ class Slot:
     def _start(self) -> None:
         self._channel, theirs = orders.channel()
         with theirs, _guards_change:
-            # Its environment holds no secret of the runner's.
+            # The guard's environment contains no secrets of the runner.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", GUARD, str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()],
                 cwd="/",
                 env={"PYTHONPATH": str(_ROOT), "PATH": os.defpath},
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-Z at the runner's terminal would stop it, and not its program
+                start_new_session=True,  # Otherwise, Ctrl-Z in the terminal would stop the guard but not the program
             )
             _guards.add(self._process.pid)
         self.restarts += 1
 
     @property
     def pid(self) -> int:
-        """Return the process id of its guard."""
+        """Return the PID of the guard."""
         return self._process.pid
 
     def run(
@@ -92,12 +93,12 @@ class Slot:
         look: Callable[[], float | None] = lambda: None,
         until: Callable[[], float] = lambda: math.inf,
     ) -> ProgramEnd:
-        """Run a program to its end; `sink` gets what it writes, 0 for stdout and 1 for stderr.
+        """Run a program to its end. `sink` receives its output with 0 for stdout and 1 for stderr.
 
-        `look` is asked several times a second; where it answers seconds of grace, the program is stopped. `until` is
-        asked once a second; from that time on, in monotonic seconds, the guard keeps the program suspended, by itself,
-        should this process be stopped, until a later time is answered. Raises GuardDied; then the next program gets
-        another guard.
+        `look` is called several times per second. If it returns a grace period in seconds, the program is stopped.
+        `until` is called once per second and returns a monotonic time. At that time, the guard suspends the program
+        until it receives a later time; this works even if this process is stopped. Raises GuardDied; the next program
+        then gets a new guard.
         """
         if self._process.poll() is not None:
             self.close()
@@ -109,7 +110,7 @@ class Slot:
     def run_attached(
         self, order: Order, descriptors: Sequence[int], look: Callable[[], float | None], until: Callable[[], float]
     ) -> ProgramEnd:
-        """Run a shell to its end on its stdin, stdout and stderr, which are closed here. The rest as `run`."""
+        """Run a shell to its end. Its stdin, stdout and stderr are closed here. Otherwise like `run`."""
         return self._run(order, Drain([], lambda *_: None), descriptors, look, until)
 
     def _run(
@@ -139,7 +140,7 @@ class Slot:
     def _attend(
         self, order: Order, drain: Drain, look: Callable[[], float | None], until: Callable[[], float]
     ) -> ProgramEnd:
-        """Read output until the program has ended, and what the pipes hold then."""
+        """Read output until the program has ended, and then the rest of the pipes."""
         ended: ProgramEnd | None = None
         started = kept = seen = time.monotonic()
         stopping, pipes_until = False, math.inf
@@ -149,7 +150,7 @@ class Slot:
                 ended, pipes_until = self._wait_for_end(), time.monotonic() + PIPES_SECONDS
             elif ended is None:
                 now = time.monotonic()
-                # It was suspended; perhaps this process was stopped, too.
+                # The program was suspended, and perhaps this process too.
                 if not stopping and (now >= until() or now - seen > _STOPPED_SECONDS):
                     answer_until += now - seen
                 seen = now
@@ -160,19 +161,19 @@ class Slot:
                 elif now > kept + KEEP_SECONDS:
                     kept = now
                     self._keep(until())
-                if now > answer_until:  # its program, or another one, keeps it from its work
+                if now > answer_until:  # A program prevents the guard from working
                     self._process.kill()
         return ended
 
     def _keep(self, until: float) -> None:
-        """Say how long the program may run, and have a guard go on that a program has stopped with a signal."""
+        """Send the program's time limit to the guard, and resume the guard if a program has stopped it."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGCONT)
         with self._sending, contextlib.suppress(OSError):
             orders.send(self._channel, orders.keep(_finite(until)))
 
     def _wait(self, drain: Drain, *, for_end: bool) -> bool:
-        """Wait for one thing to happen, for LOOK_SECONDS at most; True: the guard has something to say."""
+        """Wait for at most LOOK_SECONDS. Return True if the guard has sent a message."""
         poll, channel = select.poll(), self._channel.fileno()
         for pipe in drain.pipes():
             poll.register(pipe, select.POLLIN)
@@ -188,20 +189,20 @@ class Slot:
         message, _ = orders.receive(self._channel)
         if message is None:
             self.close()
-            raise GuardDied(f"slot {self.name}: its guard ended with {self._process.returncode}")
+            raise GuardDied(f"slot {self.name}: the guard exited with code {self._process.returncode}")
         return ProgramEnd(**message["ended"])
 
     def stop(self, grace_seconds: float) -> None:
-        """Have what runs now, if anything, ended: SIGTERM, of a shell SIGHUP, and SIGKILL after the grace."""
+        """Stop the running program, if any: SIGTERM (SIGHUP to a shell), and SIGKILL after the grace period."""
         with self._sending, contextlib.suppress(OSError):
             orders.send(self._channel, orders.stop(grace_seconds))
 
     def _replace(self) -> None:
-        log.warning("the guard of a slot is started again", extra={"lane": self.name})
+        log.warning("restarting the guard of a slot", extra={"lane": self.name})
         self._start()
 
     def close(self) -> None:
-        """Kill what runs, and end the guard."""
+        """Kill the running program and stop the guard."""
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
         self._channel.close()
@@ -214,7 +215,7 @@ class Slot:
 
 
 def _pipes(count: int) -> list[tuple[int, int]]:
-    """Make pipes whose reading ends never block: a program may open its own, and read what it wrote."""
+    """Create pipes whose read ends never block, because a program can open its own pipe and read from it."""
     pipes: list[tuple[int, int]] = []
     try:
         for _ in range(count):
@@ -228,21 +229,23 @@ def _pipes(count: int) -> list[tuple[int, int]]:
 
 
 def _finite(until: float) -> float:
-    """Return a time as a message has it: 0 for none."""
+    """Convert an infinite time to 0, as used in messages."""
     return 0.0 if until == math.inf else until
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of what a guard that dies leaves behind, so that it is killed then.
+    """Adopt the processes that a dead guard leaves, so that they can be killed.
 
-    For a runner's process, which has no children but guards: any other would be killed, too.
+    Only for a runner's process, whose children are all guards. Any other child would be killed too.
     """
     processes.adopt_orphans()
     _adopts.set()
 
 
 def spawn_beside(command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
-    """Start a process that is no program's, and is not killed with what programs left. `gone_beside` at its end."""
+    """Start a process that is not part of a program, so it must not be killed as an orphan. Call `gone_beside` at its
+    end.
+    """
     with _guards_change:
         process = subprocess.Popen[bytes](command, **how)
         _guards.add(process.pid)
@@ -250,22 +253,22 @@ def spawn_beside(command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
 
 
 def gone_beside(pid: int) -> None:
-    """Forget such a process."""
+    """Remove a process that `spawn_beside` started from the list."""
     with _guards_change:
         _guards.discard(pid)
 
 
 def _forget(guard: int) -> None:
-    """Kill what a guard left behind when it died, where this process has adopted it."""
+    """Kill the processes that a dead guard left, if this process adopts orphans."""
     with _guards_change:
         _guards.discard(guard)
-        until = time.monotonic() + CLOSE_SECONDS  # what waits for a device or a file server dies later
+        until = time.monotonic() + CLOSE_SECONDS  # Processes that wait for a device or a file server exit later
         while _adopts.is_set() and (orphans := set(processes.children(os.getpid())) - _guards):
             for orphan in orphans:
                 processes.kill_tree(orphan)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(orphan, os.WNOHANG)
             if time.monotonic() > until:
-                log.error("processes that a program left cannot be ended: %s", sorted(orphans))
+                log.error("cannot kill the remaining processes of a program: %s", sorted(orphans))
                 return
             time.sleep(_AGAIN_SECONDS)

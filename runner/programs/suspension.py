@@ -1,4 +1,4 @@
-"""Suspension of a program and of all that it started: nothing of it runs, and nothing of it is lost."""
+"""Suspension of a program and all of its descendants by SIGSTOP, without losing their state."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import signal
 
 from runner.programs import processes
 
-#: States of threads in /proc that are stopped, and those in which one of a process that got SIGSTOP runs no code of
-#: its own.
+#: Thread states in /proc that count as stopped, and thread states in which a process after SIGSTOP runs no user code.
 _STOPPED, _HELD = "Tt", "TtDZX"
 
 
 class Suspension:
-    """Suspends all descendants of a process. One that was stopped by somebody else stays so afterwards."""
+    """Suspends all descendants of a process. Processes that were already stopped stay stopped after the release."""
 
     def __init__(self, top: int) -> None:
         self._top = top
         self._stopped: set[int] = set()
 
     def hold(self) -> bool:
-        """Stop what runs; True when nothing did. What was being started during one call is stopped by the next."""
+        """Stop all running descendants, and return True if none was running. Repeat it for processes that started
+        meanwhile.
+        """
         running = [pid for pid in processes.descendants(self._top) if not self._is_held(pid)]
         for pid in running:
             with contextlib.suppress(ProcessLookupError):
@@ -30,12 +31,12 @@ class Suspension:
         return not running
 
     def _is_held(self, pid: int) -> bool:
-        # Its first thread may have ended, or be held by a debugger or a device, while others run.
+        # The main thread can have exited, or wait for a debugger or a device, while other threads are running.
         states = processes.states(pid)
         return bool(states) and all(state in (_HELD if pid in self._stopped else _STOPPED) for state in states)
 
     def release(self) -> None:
-        """Have what was stopped go on."""
+        """Resume the processes that this object stopped."""
         for pid in self._stopped.intersection(processes.descendants(self._top)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)

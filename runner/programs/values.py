@@ -1,4 +1,4 @@
-"""Values that programs write: JSON as every reader of it understands, the coordinator among them."""
+"""Parsing of values that programs write. Only JSON that all readers of the result accept is valid."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 from pydantic_core import from_json
 
-#: Levels of lists and objects; readers give up at 200, and a value lies some levels below what they read.
+#: Maximum nesting depth of a value. Readers fail at 200 levels, and the surrounding response adds some.
 _DEPTH = 100
 
 
 def parse(text: bytes) -> Any:
-    """Return the value of a text. ValueError for NaN, half characters, other encodings, too many levels, no JSON."""
+    """Parse a value. Raises ValueError for NaN, lone surrogates, other encodings, too many levels and invalid JSON."""
     try:
         value = from_json(text, allow_inf_nan=False)
-        json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
+        json.dumps(value, allow_nan=False)  # 1e999 is parsed as infinity
     except ValueError as error:
-        raise ValueError(f"it is no JSON: {error}") from None
+        raise ValueError(f"the value is not valid JSON: {error}") from None
     if _levels(value) > _DEPTH:
-        raise ValueError(f"it has over {_DEPTH} levels of lists and objects")
+        raise ValueError(f"the value has more than {_DEPTH} levels of lists and objects")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Health of a replica that runs here: asked for by its runner, and told to the coordinators."""
+"""Health checks of a replica by its runner, and reports to the coordinators."""
 
 from __future__ import annotations
 
@@ -16,52 +16,52 @@ import httpx
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two questions while it starts, and afterwards; and for which one waits for its answer.
+#: Intervals in seconds between health checks during the start and afterwards, and timeout of a check.
 STARTING_SECONDS, READY_SECONDS, ANSWER_SECONDS = 0.2, 2.0, 2.0
-#: Questions in a row that fail until it is unhealthy, and seconds after which an unhealthy one is ended.
+#: Number of consecutive failures that make a replica unhealthy, and seconds after which an unhealthy one is stopped.
 FAILURES, UNHEALTHY_SECONDS = 3, 60.0
-#: Seconds between two answers after which nobody knows how it was meanwhile, as after a stop of its runner.
+#: Gap in seconds between checks that does not count as downtime, for example because the runner was suspended.
 BLIND_SECONDS = 10.0
-#: Seconds between two reports of one state.
+#: Maximum interval in seconds between two reports of the same state.
 REPORT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Place where a replica answers."""
+    """Network endpoint of a replica."""
 
-    #: Literal, of IP 4 or 6.
+    #: Literal IPv4 or IPv6 address.
     address: str
     port: int
-    #: Bearer token of its requests.
+    #: Bearer token that requests must send.
     key: str = field(repr=False)
 
     @property
     def url(self) -> str:
-        """Address before the path."""
+        """Return the URL without a path."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"http://{host}:{self.port}"
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that show the key."""
+        """Return the headers with the bearer token."""
         return {"Authorization": f"Bearer {self.key}"}
 
 
 def endpoint(address: str) -> Endpoint:
-    """Return a place with a port that is free now, and a new key. OSError where the address is none of this host."""
+    """Return an endpoint with a free port and a new key. Raises OSError if the address does not belong to this host."""
     family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
     with socket.socket(family) as probe:
         probe.bind((address, 0))
         return Endpoint(address=address, port=int(probe.getsockname()[1]), key=secrets.token_urlsafe(24))
 
 
-#: Reports state (starting, ready, unhealthy, stopping) and why.
+#: Function that reports a state (starting, ready, unhealthy or stopping) and its reason.
 Report = Callable[[str, str], None]
 
 
 class Probe(threading.Thread):
-    """Asks a replica for its health until stopped. `fault` says why it must be ended; empty while nothing does."""
+    """Checks the health of a replica until stopped. `fault` is the reason why the replica must be stopped, or empty."""
 
     def __init__(self, at: Endpoint, path: str, start_seconds: float, report: Report) -> None:
         super().__init__(name=f"probe-{at.port}", daemon=True)
@@ -78,7 +78,7 @@ class Probe(threading.Thread):
         self.fault = ""
 
     def run(self) -> None:
-        """Ask and report, whatever fails, until stopped; then report that it stops."""
+        """Check and report despite errors until stopped, then report the state `stopping`."""
         with self._http:
             while not self._ended.is_set():
                 self._tell(*self.judge(self._check()))
@@ -86,20 +86,20 @@ class Probe(threading.Thread):
         self._tell("stopping", "")
 
     def stop(self) -> None:
-        """Ask no more; nobody waits for that."""
+        """Stop the checks without waiting for the thread."""
         self._ended.set()
 
     def _check(self) -> str:
-        """Return what is wrong with it; empty: it is well."""
+        """Run one health check, and return its error or an empty string."""
         try:
             with self._http.stream("GET", f"{self._at.url}{self._path}", headers=self._at.headers) as answer:
                 status = answer.status_code
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return f"{self._path} does not answer: {str(error) or type(error).__name__}"
-        return "" if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES else f"{self._path} answers {status}"
+        return "" if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES else f"{self._path} returned HTTP {status}"
 
     def judge(self, wrong: str) -> tuple[str, str]:
-        """Return its state by one answer, and why."""
+        """Return the replica's state after one check, and its reason."""
         now = time.monotonic()
         self._pass_over(now)
         if not wrong:
@@ -108,14 +108,14 @@ class Probe(threading.Thread):
         self._failures += 1
         if self.replica_state == "starting":
             if now - self._began > self._start_seconds:
-                self.fault = f"it was not ready within start_timeout_seconds, {self._start_seconds:g}: {wrong}"
+                self.fault = f"the replica was not ready within start_timeout_seconds, {self._start_seconds:g}: {wrong}"
             return "starting", wrong
         if now - self._well_at > UNHEALTHY_SECONDS:
-            self.fault = f"it was unhealthy for {UNHEALTHY_SECONDS:g} s: {wrong}"
+            self.fault = f"the replica was unhealthy for {UNHEALTHY_SECONDS:g} s: {wrong}"
         return ("unhealthy", wrong) if self._failures >= FAILURES else (self.replica_state, self._why)
 
     def _pass_over(self, now: float) -> None:
-        """Count no time for which nobody looked."""
+        """Exclude a gap between two checks from all durations."""
         unseen = now - self._looked_at
         self._looked_at = now
         if unseen > BLIND_SECONDS:
@@ -123,7 +123,7 @@ class Probe(threading.Thread):
             self._well_at += unseen
 
     def _tell(self, state: str, why: str) -> None:
-        """Report a state that is new, and each every REPORT_SECONDS."""
+        """Report a new state at once, and an unchanged one every REPORT_SECONDS."""
         now = time.monotonic()
         if state == self.replica_state and now - self._reported_at < REPORT_SECONDS:
             return
@@ -131,5 +131,5 @@ class Probe(threading.Thread):
         try:
             self._report(state, why)
         except Exception as error:
-            log.info("what a replica does is not told: %s", error)
+            log.info("cannot report the state of a replica: %s", error)
             self._reported_at = -1e9

@@ -1,4 +1,4 @@
-"""Run of a replica of a service: a lease whose one program stays up and answers on a port of this host."""
+"""Execution of a service's replica: a lease whose single program keeps running and listens on a port of this host."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from runner.run import LeaseLost, Run
 
 log = logging.getLogger(__name__)
 
-#: Name of the file, in the program's folder, that lists the packages of its Python environment.
+#: Name of the file in the program's folder that lists the packages of its Python environment.
 PACKAGES = ".cluster-packages.txt"
-#: Seconds between two looks whether the replica that leads is ready.
+#: Poll interval in seconds while a replica waits for its group's leader.
 LOOK_SECONDS = 0.5
 
 
 class ServiceRun(Run):
-    """One lease of a replica. It ends when the program does, and the lease with it."""
+    """Execution of a replica's lease, which ends when the program exits."""
 
     def __init__(self, host: Host, place: Workplace, task: Task) -> None:
         super().__init__(host, place, task)
@@ -66,7 +66,7 @@ class ServiceRun(Run):
         return replace(order, environment=order.environment | own | lead)
 
     def _lead(self, at: Endpoint) -> dict[str, str]:
-        """Return where the replica that leads answers, once it is ready. Raises LeaseLost, ValueError."""
+        """Wait until the group's leader is ready, and return its address. Raises LeaseLost and ValueError."""
         until = time.monotonic() + self.spec["start_timeout_seconds"]
         while True:
             found = self._persist(self.files.lead)
@@ -77,25 +77,25 @@ class ServiceRun(Run):
                 return _format_address(found["address"], found["port"], found["key"])
             self._say_waiting(at, found["job_id"])
             if time.monotonic() > until:
-                raise ValueError(f"{found['job_id']}, which leads, was not ready within start_timeout_seconds")
+                raise ValueError(f"the leader {found['job_id']} was not ready within start_timeout_seconds")
             self._pause()
 
     def _check_reached(self, found: Mapping[str, Any]) -> None:
-        """Raise ValueError for a leader that answers on another host, and there alone."""
+        """Raise ValueError if the leader is on another host and listens only on a loopback address."""
         if found["host"] != self.host.name and ipaddress.ip_address(found["address"]).is_loopback:
-            where = f"{found['job_id']}, which leads, answers on {found['host']} alone"
-            raise ValueError(f"{where}: set SERVICE_ADDRESS of its runner to an address that this host reaches")
+            where = f"the leader {found['job_id']} is reachable only on its own host {found['host']}"
+            raise ValueError(f"{where}: set SERVICE_ADDRESS of its runner to an address that this host can reach")
 
     def _say_waiting(self, at: Endpoint, job: str) -> None:
         try:
-            self.report(at, "starting", f"waits for {job}, which leads, to be ready")
+            self.report(at, "starting", f"waiting for the leader {job} to be ready")
         except Exception as error:
-            log.info("what a replica waits for is not told: %s", error)
+            log.info("cannot report the state of a replica: %s", error)
 
     def _pause(self) -> None:
-        """Wait until the next look. Raises LeaseLost once the lease must be let go."""
+        """Wait until the next check. Raises LeaseLost if the lease must be given up."""
         if self._must_stop():
-            raise LeaseLost("stopped while it waited for the replica that leads")
+            raise LeaseLost("the replica was stopped while it was waiting for the leader")
         time.sleep(LOOK_SECONDS)
 
     def _arguments(self, unit: int, item: str | None) -> list[str]:
@@ -116,11 +116,11 @@ class ServiceRun(Run):
             self._probe.stop()
 
     def _open_tunnel(self, at: Endpoint) -> AbstractContextManager[None]:
-        """Have coordinators reach a place while the context lasts."""
+        """Allow coordinators to reach an endpoint in this context."""
         return self.host.tunnels.to(at.address, at.port) if self.host.tunnels else nullcontext()
 
     def report(self, at: Endpoint, state: str, why: str) -> None:
-        # Those of a group are told where they reach each other, besides.
+        # Replicas of a group also need an address at which they reach each other.
         by_tunnel_alone = self.host.tunnels is not None and not self.spec["group"]
         address = tunnel.ADDRESS if by_tunnel_alone else at.address
         self.files.replica(
@@ -156,7 +156,7 @@ class ServiceRun(Run):
         return ended, recorder, failed
 
     def _take(self, ended: ProgramEnd, recorder: Recorder) -> Failure | None:
-        """Keep what it wrote, and return why it has died: what stays up has no good end."""
+        """Store the program's output, and return the failure of the replica. Even a successful exit is a failure."""
         failed = super()._take(ended, recorder)
         if ended.reason == "unhealthy" and self._probe:
             return replace(failed or Failure(error=""), error=self._probe.fault, reason="unhealthy")
@@ -164,7 +164,7 @@ class ServiceRun(Run):
             return failed
         seconds = round(ended.seconds, 3)
         self._forget_finished()
-        return Failure(error="it ended by itself with exit code 0", exit=0, seconds=seconds, tail=recorder.tail())
+        return Failure(error="the program exited with code 0", exit=0, seconds=seconds, tail=recorder.tail())
 
 
 def _format_address(address: str, port: int, key: str) -> dict[str, str]:

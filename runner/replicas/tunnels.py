@@ -1,7 +1,7 @@
-"""Tunnels from this host to the coordinators, through which they reach the replicas of services that run here.
+"""Tunnels from this host to the coordinators, through which they reach the replicas of services on this host.
 
-A runner connects out alone. How many coordinators there are nobody tells it, and a proxy chooses among them: so it
-connects until it meets only those that it knows, and once more every few seconds.
+Runners only make outgoing connections. They do not know the number of coordinators, and a proxy chooses one for each
+connection. Therefore, a runner connects until it meets only known coordinators, and tries again every few seconds.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from jobs.worker.api.api_calls import Api
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which a coordinator may leave a question of the connection unanswered.
+#: Timeout in seconds for the answer to a ping of the WebSocket.
 _PONG_SECONDS = 10.0
-#: Fewest connections in a row to known coordinators, after which it believes to know all; seconds between two of those.
+#: Minimum number of consecutive connections to known coordinators after which all are assumed to be known, and delay in
+#: seconds between connections.
 _REPEATS, QUICK_SECONDS = 4, 0.05
-#: Seconds after which a connection that is not open yet holds up no further one, as where a name is slow to be found.
+#: Time in seconds after which a slow connection attempt no longer delays the next one, for example because of slow DNS.
 _SLOW_SECONDS = 1.0
-#: Seconds until it looks again for one that is new, and for opening a connection.
+#: Interval in seconds between searches for new coordinators, and timeout of a connection attempt.
 LOOK_SECONDS, _OPEN_SECONDS = 5.0, 10.0
 _BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, Garbled)
 
 
 class Tunnels:
-    """Tunnels of one runner, which it has while a replica runs. Thread-safe."""
+    """Tunnels of one runner, which are open while a replica is running. Thread-safe."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -43,7 +44,7 @@ class Tunnels:
 
     @contextlib.contextmanager
     def to(self, address: str, port: int) -> Iterator[None]:
-        """Let coordinators reach a port of this host while the context lasts."""
+        """Allow coordinators to reach a port of this host in this context."""
         with self._lock:
             self._ports[port] = address
             if self.thread is None:
@@ -63,7 +64,7 @@ class Tunnels:
             return self._ports.get(port)
 
     def _is_over(self) -> bool:
-        """Return True, and let the next replica begin anew, where no replica runs any more."""
+        """Return True if no replica is running. The next replica then starts a new thread."""
         with self._lock:
             if self._ports:
                 return False
@@ -72,7 +73,7 @@ class Tunnels:
 
 
 class Links:
-    """Connections to coordinators, of one event loop."""
+    """Connections to coordinators in one event loop."""
 
     def __init__(self, api: Api, address: Callable[[int], str | None], is_over: Callable[[], bool]) -> None:
         self._api, self._address, self._is_over = api, address, is_over
@@ -81,7 +82,7 @@ class Links:
         self._said = ""
 
     async def keep(self) -> None:
-        """Keep a tunnel to each coordinator until there is nothing to reach."""
+        """Maintain a tunnel to each coordinator until no replica is left."""
         repeats = 0
         meeting: set[asyncio.Task[int]] = set()
         while not self._is_over():
@@ -100,11 +101,11 @@ class Links:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _enough(self) -> int:
-        """Return how many known coordinators in a row mean that there is hardly another: of more, more."""
+        """Return the number of consecutive known coordinators after which all are assumed to be known."""
         return max(_REPEATS, 2 * (len(self._known) + 1))
 
     async def _met(self, repeats: int) -> int:
-        """Connect to a coordinator; return how many known ones were met in a row, with so many before."""
+        """Connect to a coordinator. Return the number of consecutive known coordinators, given the number before."""
         try:
             repeats = 0 if await self._meet() else repeats + 1
         except _BROKEN as error:
@@ -116,11 +117,11 @@ class Links:
     def _say(self, why: str) -> None:
         """Log a reason once."""
         if why and why != self._said:
-            log.warning("coordinators cannot reach the replicas here through a tunnel: %s", why)
+            log.warning("cannot open tunnels for the replicas on this host: %s", why)
         self._said = why
 
     async def _meet(self) -> bool:
-        """Connect to a coordinator; False for one to which there is a tunnel."""
+        """Connect to a coordinator. Return False if a tunnel to it already exists."""
         url, headers, trust = self._api.opening(PATH)
         socket = await connect(
             url,
@@ -138,7 +139,7 @@ class Links:
             name = str(json.loads(await asyncio.wait_for(socket.recv(), _PONG_SECONDS))["coordinator"])
         except (ValueError, KeyError, TypeError) as error:
             await socket.close()
-            raise Garbled(f"what answers is no coordinator: {error}") from None
+            raise Garbled(f"the server is not a coordinator: {error}") from None
         except BaseException:
             await socket.close()
             raise
@@ -151,14 +152,14 @@ class Links:
         return True
 
     async def _hold(self, socket: ClientConnection) -> None:
-        """Serve one tunnel until it breaks."""
+        """Serve one tunnel until its connection fails."""
         tunnel = Tunnel(socket.send, self._open)
         beating = asyncio.create_task(tunnel.keep_alive())
         try:
             async for message in socket:
                 tunnel.hear(message if isinstance(message, bytes) else message.encode())
         except _BROKEN as error:
-            log.info("a tunnel to a coordinator broke off: %s", error)
+            log.info("a tunnel to a coordinator was closed: %s", error)
         finally:
             beating.cancel()
             tunnel.close()
@@ -171,7 +172,7 @@ class Links:
         task.add_done_callback(self._streams.discard)
 
     async def _serve(self, stream: Stream, port: int) -> None:
-        """Pass bytes on between a stream and a replica. Where no replica answers there, the stream is closed."""
+        """Forward bytes between a stream and a replica. Close the stream if no replica listens on the port."""
         with contextlib.suppress(*_BROKEN):
             if (address := self._address(port)) is not None:
                 reader, writer = await asyncio.open_connection(address, port)

@@ -106,7 +106,7 @@ def test_a_token_that_is_revoked_ends_its_worker(served: Served, store: Store) -
     served.app.state.coordinator.cluster.credentials.invalidate()
     with pytest.raises(NotLetIn, match="revoked"):
         worker.register()
-    assert len(told) == 1 and "start the worker again" in told[0]
+    assert len(told) == 1 and "restart the worker" in told[0]
 
 
 # -- what is whose --------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def test_a_line_that_is_no_prompt_is_named(folder: Path, line: str) -> None:
     (folder / "input" / "a").write_text(f'"once"\n{line}\n')
     with pytest.raises(SystemExit) as ended:
         batch.main()
-    assert "input/a, line 2: a prompt is a text" in str(ended.value.code)
+    assert "input/a, line 2: a prompt must be a text" in str(ended.value.code)
 
 
 def test_answers_come_in_the_order_of_the_prompts_and_are_prompts_again(folder: Path) -> None:
@@ -55,5 +55,5 @@ def test_what_the_model_refuses_ends_it_with_the_prompts_number(folder: Path) ->
 
 
 def test_files_without_prompts_are_refused(folder: Path) -> None:
-    with pytest.raises(SystemExit, match="there is no prompt"):
+    with pytest.raises(SystemExit, match="the input contains no prompts"):
         batch.main()

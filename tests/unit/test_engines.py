@@ -69,7 +69,7 @@ def test_the_sum_of_a_models_memory_is_weights_tokens_and_a_margin() -> None:
     assert need.bytes == need.weights + need.cache_bytes + need.margin_bytes
     assert need.words == (
         "15.0 GiB weights + 1.0 GiB for 8,192 tokens (256 heads in 32 layers x 256 x 2 bytes) + "
-        "968 MiB beside (5% and 200 MiB) = 16.9 GiB"
+        "968 MiB margin (5% and 200 MiB) = 16.9 GiB"
     )
     assert "unknown" in Need(weights=1, cache=None, tokens=5, where="host").words
 
@@ -170,9 +170,9 @@ def test_memory_of_gpus_is_that_of_as_many_as_a_replica_has() -> None:
 @pytest.mark.parametrize(
     ("files", "asked", "field", "why"),
     [
-        ({"a.gguf": 1}, None, "model", "no file that end"),
+        ({"a.gguf": 1}, None, "model", "no files with the suffix"),
         ({"a.safetensors": 1}, None, "model", "config.json"),
-        ({**WEIGHTS, "training_args.bin": 1}, None, "model", "training_args.bin has pickled weights"),
+        ({**WEIGHTS, "training_args.bin": 1}, None, "model", "training_args.bin contains pickled weights"),
         ({**WEIGHTS, "sub/Pytorch_Model.PT": 1}, None, "model", "code"),
         ({"a/x.safetensors": 1, "b/x.safetensors": 1}, None, "parameters.folder", "such as a"),
         (WEIGHTS, "nosuch", "parameters.folder", "nosuch"),
@@ -187,7 +187,7 @@ def test_a_model_without_one_folder_of_sound_weights_is_refused(
     with pytest.raises(errors.InvalidRequest, match=why) as refused:
         launched(engine, model(files), 1, folder=asked)
     assert refused.value.field == field
-    with pytest.raises(errors.InvalidRequest, match="needs an artifact"):
+    with pytest.raises(errors.InvalidRequest, match="requires an artifact"):
         launched(engine, None, 1)
 
 

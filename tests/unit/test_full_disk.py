@@ -39,7 +39,7 @@ def bench(disk: Path) -> Iterator[Bench]:
 
 def test_a_program_that_fills_the_disk_fails_with_its_log_and_the_next_one_runs(bench: Bench, disk: Path) -> None:
     call = bench.fail(f"{FILL}; echo x; exit 3")
-    assert call[2].startswith("disk full: ") and "have it write less" in call[2]
+    assert call[2].startswith("disk full: ") and "reduce its output" in call[2]
     assert (call[5]["reason"], call[5]["exit"], call[5]["tail"]) == ("disk", 3, "x\n")
     assert bench.files.kept == [([0], {"logs/0": b"x\n"})]
     assert not bench.home.exists() and used_mib(disk) == 0
@@ -65,7 +65,7 @@ def test_a_program_that_fills_the_disk_with_its_workspace_fails_and_its_log_show
     """If it counted as not tried, it would go on to the next runner and fill that one's disk, too."""
     fill = "head -c 1G /dev/zero > $CLUSTER_WORKSPACE/big 2> /dev/null"
     call = bench.fail(f"{fill}; echo x", workspace="fits")
-    assert call[2].startswith("disk full: ") and "its workspace fits stays" in call[2]
+    assert call[2].startswith("disk full: ") and "its workspace fits was not deleted" in call[2]
     assert (call[5]["reason"], call[5]["tail"]) == ("disk", "x\n")
     assert used_mib(disk) == DISK_MIB and not bench.lane.ready
     (bench.host.places.workspace("default", "fits", None) / "big").unlink()
@@ -94,7 +94,7 @@ def test_a_unit_on_a_disk_that_others_fill_is_not_tried_and_leaves_nothing(bench
     (disk / "others").write_bytes(bytes(DISK_MIB - 2 << 20))
     assert bench.run(f"{FILL}; echo x")[0] == 0
     assert not bench.leases.calls and used_mib(disk) == DISK_MIB - 2
-    assert "its disk is full: 2 MiB are free" in bench.host.cordon.why()
+    assert "the disk is full: 2 MiB are free" in bench.host.cordon.why()
 
 
 def test_a_jobs_files_that_do_not_fit_on_the_disk_leave_nothing(bench: Bench, disk: Path) -> None:

@@ -64,11 +64,11 @@ def test_a_replica_becomes_ready_unhealthy_and_ready_again(server: Server) -> No
     server.status = 503
     watched = Watched(server.at)
     until(lambda: watched.states == ["starting"])
-    assert watched.said[0][1] == "/health answers 503"
+    assert watched.said[0][1] == "/health returned HTTP 503"
     server.status = 204
     until(lambda: watched.states[-1] == "ready")
     server.status = 500
-    until(lambda: watched.said[-1] == ("unhealthy", "/health answers 500"))
+    until(lambda: watched.said[-1] == ("unhealthy", "/health returned HTTP 500"))
     server.status = 200
     until(lambda: watched.states[-1] == "ready")
     assert not watched.probe.fault and server.keys == {f"Bearer {'k' * 16}"}
@@ -97,7 +97,7 @@ def test_what_is_not_ready_in_time_or_unhealthy_for_long_must_be_ended(
     sick = Watched(server.at)
     until(lambda: sick.states[-1:] == ["ready"])
     server.status = 500
-    until(lambda: "was unhealthy for 0.1 s: /health answers 500" in sick.probe.fault)
+    until(lambda: "was unhealthy for 0.1 s: /health returned HTTP 500" in sick.probe.fault)
     sick.probe.stop()
 
 

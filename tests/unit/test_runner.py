@@ -340,7 +340,7 @@ def test_what_a_runner_left_that_was_killed_with_its_guards_is_ended_by_the_next
 def test_two_runners_never_work_in_one_folder(tmp_path: Path) -> None:
     places = Places(tmp_path)
     places.make()
-    with leftovers.lock(places), pytest.raises(leftovers.InUse, match="another runner works in"):
+    with leftovers.lock(places), pytest.raises(leftovers.InUse, match="another runner is using"):
         leftovers.lock(places)
     leftovers.lock(places).close()
 

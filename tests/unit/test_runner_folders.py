@@ -214,7 +214,7 @@ def test_a_value_is_a_plain_file_of_bounded_size(folder: Folder) -> None:
     (folder.path / RESULT).write_text("[1]")
     assert folder.value() == b"[1]"
     (folder.path / RESULT).write_bytes(bytes(LARGEST_VALUE + 1))
-    with pytest.raises(BadValue, match="more than"):
+    with pytest.raises(BadValue, match="the maximum is"):
         folder.value()
     (folder.path / RESULT).unlink()
     (folder.path / RESULT).symlink_to("/etc/passwd")
@@ -273,7 +273,7 @@ def test_what_a_job_needs_at_once_stays_although_it_is_more_than_the_cache_holds
     for _ in range(2):
         cache.have([sha(data) for data in files], Source(*files))
     assert cache.missing([sha(data) for data in files]) == []
-    assert caplog.text.count("the files of one job have 1800 bytes, and CACHE_BYTES is 1000") == 1
+    assert caplog.text.count("the files of one job have 1800 bytes, but CACHE_BYTES is 1000") == 1
 
 
 def test_a_copy_is_no_hard_link_and_damage_is_noticed(tmp_path: Path) -> None:

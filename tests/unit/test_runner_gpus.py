@@ -60,7 +60,7 @@ class Driver(SimpleNamespace):
     ("driver", "words"),
     [
         (Driver(), ""),
-        (Driver(pids=(7, 9)), "compute there: 7, 9"),
+        (Driver(pids=(7, 9)), "are using it: 7, 9"),
         (Driver(5000), "5000 MiB of its memory"),
         (Driver(5000, None), "5000 MiB of its memory"),
         (Driver(600, None), ""),

@@ -131,7 +131,7 @@ def test_gpus_are_claimed_all_or_none_and_others_are_not_offered_for_a_while(clo
 
 
 def test_a_gpu_on_which_something_of_others_lies_is_not_offered(clock: Clock) -> None:
-    claims, lies = Claims(), {"GPU-a": "processes that are not the cluster's compute there: 7"}
+    claims, lies = Claims(), {"GPU-a": "processes outside the cluster are using it: 7"}
     room = ledger(claims, foreign=lambda one: lies.get(one.uuid, ""))
     assert not room.take(lane("0"), facts(gpus=1)) and not claims.mine
     assert len(room.offer()["gpus"]) == 2 and len(room.total()["gpus"]) == 2

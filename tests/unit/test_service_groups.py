@@ -78,7 +78,7 @@ def test_another_one_waits_until_the_leader_is_ready_and_says_so() -> None:
     run = Waiting(STARTING, LEADER | {"state": "unhealthy"}, LEADER)
     assert run.wait() == THEIRS and run.asked == 3
     assert {(row["state"], row["why"]) for row in run.said} == {
-        ("starting", "waits for v-a-1, which leads, to be ready"),
+        ("starting", "waiting for the leader v-a-1 to be ready"),
     }
     assert "their-key" not in str(run.said)
 
@@ -97,7 +97,7 @@ def test_it_waits_while_no_coordinator_answers_and_ends_when_it_is_cancelled() -
 def test_a_leader_that_answers_on_another_host_alone_is_said() -> None:
     elsewhere = LEADER | {"host": "other"}
     assert Waiting(elsewhere).wait() == THEIRS
-    with pytest.raises(ValueError, match="answers on other alone: set SERVICE_ADDRESS"):
+    with pytest.raises(ValueError, match="reachable only on its own host other: set SERVICE_ADDRESS"):
         Waiting(elsewhere | {"address": "127.0.0.1"}).wait()
     assert Waiting(LEADER | {"address": "127.0.0.1"}).wait()["CLUSTER_LEAD_ADDRESS"] == "127.0.0.1"
 
@@ -109,5 +109,5 @@ def test_what_it_waits_for_may_stay_untold() -> None:
 
 
 def test_a_leader_that_is_never_ready_is_waited_for_no_longer_than_a_start_may_take() -> None:
-    with pytest.raises(ValueError, match="v-a-1, which leads, was not ready within start_timeout_seconds"):
+    with pytest.raises(ValueError, match="the leader v-a-1 was not ready within start_timeout_seconds"):
         Waiting(STARTING, start_timeout_seconds=0.05).wait()

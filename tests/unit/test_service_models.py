@@ -109,7 +109,7 @@ def test_the_memory_of_a_replica_is_kept_with_its_sum_and_compared_with_the_runn
     models.client.services.delete("chat")
     serve(models, "gguf", parameters={"context": 16, "parallel": 1})
     memory = models.client.services.get("chat")["asked"]["memory"]
-    assert memory["available_bytes"] == 4 << 30 and "an unknown size" in memory["words"]
+    assert memory["available_bytes"] == 4 << 30 and "of unknown size" in memory["words"]
 
 
 def test_a_model_larger_than_any_runner_is_refused_and_served_when_forced(models: Bench) -> None:
