@@ -196,7 +196,7 @@ class Services(Part):
     # -- steps of the leader ----------------------------------------------------------------------------------------
 
     def place(self, service_id: str, number: int, generation: int) -> bool:
-        """Add a replica before its job is submitted. Return False if the service is stopped or expects another number."""
+        """Add a replica before its job is submitted. Return False if the service is stopped or the number is wrong."""
         return bool(self._functions.run("place_replica", service_id, number, generation))
 
     def retire(self, service_id: str, number: int) -> bool:

@@ -99,7 +99,7 @@ REFUSALS: dict[str, Callable[[redis.Redis], AbstractContextManager[None]]] = {
     "BUSY": a_stuck_function,
 }
 #: What the API answers, where that is not the code.
-WORDS = {"OOM": "redis is full", "BUSY": "its operator stops it with FUNCTION KILL"}
+WORDS = {"OOM": "redis is full", "BUSY": "an operator must stop it with FUNCTION KILL"}
 
 
 @pytest.mark.parametrize("code", REFUSALS)

@@ -100,7 +100,7 @@ def test_no_master_is_said_in_words() -> None:
 
 def test_a_redis_without_an_address_is_said_in_words() -> None:
     stopped = connection.Unreachable[0]("Error -3 connecting to redis:6379. Temporary failure in name resolution.")
-    assert connection.reason(stopped).endswith("has no address, as when the container of Redis does not run")
+    assert connection.reason(stopped).endswith("cannot be resolved; is the Redis container running?")
     assert "redis:6379" not in connection.reason(stopped)
     closed = connection.Unreachable[0]("Connection closed by server.")
     assert "has closed the connection" in connection.reason(closed)

@@ -1,1 +1,1 @@
-"""Connections to Redis, its library of functions, and its append-only file."""
+"""Connections to Redis, the function library, and the append-only file."""

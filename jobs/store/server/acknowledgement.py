@@ -1,7 +1,7 @@
-"""Acknowledged writes: a call returns only after replicas, or Redis' disk, have what it wrote.
+"""Acknowledged writes: a call returns only after replicas or Redis' disk have its writes.
 
-Redis waits for the writes of the same connection. The waiting command is therefore in the same pipeline as the writes:
-another connection could reach a server that never had them.
+WAIT and WAITAOF cover the writes of the same connection. The waiting command is therefore in the same pipeline as the
+writes: another connection could reach a server without these writes.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any
 from jobs.store import keys
 from jobs.store.server.connection import Unacknowledged
 
-#: Longest wait in milliseconds. Shorter than the coordinator waits for a reply.
+#: Maximum wait in milliseconds. It is shorter than the coordinator's timeout for a reply.
 WAIT_MS = 2500
 
 
 @dataclass(frozen=True, kw_only=True)
 class Acknowledgement:
-    """Servers that must have a write before the call counts as done. By default only the master."""
+    """Servers that must have a write before the call returns. By default, only the master."""
 
-    #: Number of replicas that must have it.
+    #: Number of replicas that must have the write.
     replicas: int = 0
-    #: Whether the disks of the master and these replicas must have it. Needs Redis 7.2.
+    #: True if the disks of the master and these replicas must have the write. Requires Redis 7.2.
     disk: bool = False
-    #: Whether the call may find its work done by another connection. A further write then makes Redis wait for that,
+    #: True if an earlier connection may have made the same write. An additional write then makes Redis wait for that,
     #: too.
     repeatable: bool = field(default=True)
 
@@ -32,8 +32,8 @@ class Acknowledgement:
         return self.disk or self.replicas > 0
 
     def ask(self, pipe: Any) -> None:
-        """Add the waiting commands to a pipeline. `check` takes the reply of the last one."""
-        if self.repeatable:  # a full Redis refuses it, and then what the call itself wrote is waited for
+        """Add the waiting commands to a pipeline. Pass the reply of the last command to `check`."""
+        if self.repeatable:  # a full Redis rejects it and waits only for the call's own writes
             pipe.set(keys.DURABLE, 1)
         if self.disk:
             pipe.waitaof(1, self.replicas, WAIT_MS)
@@ -46,13 +46,13 @@ class Acknowledgement:
             raise reply
         local, replicas = reply if self.disk else (1, reply)
         if self.disk and not local:
-            raise Unacknowledged(_unknown("it is not on Redis' disk"))
+            raise Unacknowledged(_unknown("the write is not on Redis' disk"))
         if replicas < self.replicas:
-            raise Unacknowledged(_unknown(f"{replicas} of {self.replicas} replicas have it"))
+            raise Unacknowledged(_unknown(f"only {replicas} of {self.replicas} replicas have the write"))
 
 
 def _unknown(why: str) -> str:
     return (
-        f"written, but {why} after {WAIT_MS / 1000:g} s, so that it is unknown whether it will last: send it again, "
-        "a submit with the same idempotency key"
+        f"written, but {why} after {WAIT_MS / 1000:g} s, so the write may be lost: send the request again; "
+        "repeat a submission with the same idempotency key"
     )

@@ -1,4 +1,4 @@
-"""Redis' append-only file (AOF): its state, and rewriting it."""
+"""State and rewrites of Redis' append-only file (AOF)."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from jobs.store.server.functions import Part
 
 
 class AofState(NamedTuple):
-    """State of the file according to INFO."""
+    """State of the append-only file according to INFO."""
 
-    #: Redis is still reading the file. Meanwhile it reports the file as disabled.
+    #: Redis is still reading the file. Until then, it reports the file as disabled.
     loading: bool
     enabled: bool
-    #: A rewrite is running, or starts when a snapshot has ended.
+    #: A rewrite is running, or starts after the current snapshot.
     rewriting: bool
-    #: The last rewrite since Redis' start failed.
+    #: The last rewrite since Redis started has failed.
     failed: bool
-    #: The last write to the file failed. Redis refuses writes until one succeeds.
+    #: The last write to the file has failed. Redis rejects writes until a write succeeds.
     unwritten: bool = False
 
 
 class RewriteRefused(Exception):
-    """Redis does not rewrite its file: the user may not request it, Redis cannot fork, or it has no such command."""
+    """Redis rejects a rewrite: the user may not request it, Redis cannot fork, or the command does not exist."""
 
 
 class Aof(Part):
-    """Reads the state of the append-only file and has it rewritten."""
+    """Reads the state of the append-only file and requests rewrites."""
 
     def cause(self) -> str:
-        """Return a text that changes when Redis starts and when it has refused writes because of its disk.
+        """Return a text that changes when Redis restarts, and when Redis rejects writes because of its disk.
 
-        Empty if Redis reports neither.
+        The text is empty if Redis reports neither.
         """
         pipe = self._pipe()
         pipe.info("server")
@@ -43,7 +43,7 @@ class Aof(Part):
         return f"{run_id}:{times}" if run_id and times else run_id
 
     def state(self) -> AofState:
-        """Return the state of the file."""
+        """Return the state of the append-only file."""
         info: dict[str, Any] = self._client.info("persistence")
         return AofState(
             loading=bool(info.get("loading")),
@@ -54,7 +54,7 @@ class Aof(Part):
         )
 
     def rewrite(self) -> None:
-        """Start a rewrite, in a process that Redis forks. Raise RewriteRefused if Redis refuses."""
+        """Start a rewrite in a process that Redis forks. Raises RewriteRefused if Redis rejects it."""
         try:
             self._client.execute_command("BGREWRITEAOF")
         except ResponseError as error:
@@ -62,10 +62,10 @@ class Aof(Part):
                 raise RewriteRefused(str(error)) from error
 
     def rewritten(self) -> str:
-        """Return the `cause` for which the file was last rewritten successfully; empty if none."""
+        """Return the `cause` of the last successful rewrite; empty if there was none."""
         [cause] = skipped.replies(self._pipe().get(keys.REWRITTEN))
         return cause.decode(errors="replace") if cause else ""
 
     def note_rewritten(self, cause: str) -> None:
-        """Record for later leaders that the file was rewritten for this `cause`."""
+        """Record the `cause` of a successful rewrite for later leaders."""
         self._client.set(keys.REWRITTEN, cause)

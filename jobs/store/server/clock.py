@@ -1,4 +1,4 @@
-"""Redis' clock, by which all times are written. A coordinator whose own clock is wrong reports the same times."""
+"""Redis' clock, which all timestamps use. A coordinator with a wrong clock therefore reports correct times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 from jobs.store.server.functions import Functions, Part
 
-#: Seconds after which Redis is asked again. In between, the local monotonic clock is used.
+#: Seconds for which a reading of Redis' clock is used. In between, the local monotonic clock counts.
 FRESH_SECONDS = 1.0
 
 
@@ -15,11 +15,11 @@ class Clock(Part):
 
     def __init__(self, functions: Functions) -> None:
         super().__init__(functions)
-        #: time.monotonic() when Redis was asked, and its answer.
+        #: Local time.monotonic() of the last reading, and the Redis time that was read.
         self._read = (float("-inf"), 0.0)
 
     def now(self) -> float:
-        """Return Redis' time in seconds since 1970."""
+        """Return Redis time in seconds since 1970."""
         here, (asked, answer) = time.monotonic(), self._read
         if here - asked < FRESH_SECONDS:
             return answer + here - asked

@@ -1,4 +1,4 @@
-"""Connections to Redis, and errors that mean that it cannot serve. The only module that imports redis."""
+"""Connections to Redis, and the errors of an unavailable Redis. Only this module imports redis."""
 
 from __future__ import annotations
 
@@ -17,77 +17,77 @@ from redis.sentinel import Sentinel as SentinelClient
 
 from jobs.network import redis_address
 
-#: A redis.Redis. Its own annotations are unions of all its modes, which are useless here.
+#: A redis.Redis client. The library's annotations are unions of all client modes, which would be useless here.
 Client: TypeAlias = Any
 RedisError = redis.exceptions.RedisError
-#: Redis' ACL does not allow this user to do that.
+#: The ACL of Redis does not permit this command.
 Denied = redis.exceptions.NoPermissionError
 ResponseError = redis.exceptions.ResponseError
-#: Redis has no memory for what a call would add.
+#: Redis is out of memory and rejects additions.
 Full = redis.exceptions.OutOfMemoryError
 SilenceError = redis.exceptions.TimeoutError
 
 
 class Refused(redis.exceptions.ResponseError):
-    """Redis refuses writes: it cannot save, lacks replicas, has a broken key, or a function does not return."""
+    """Redis rejects writes: it cannot save, lacks replicas, has a broken key, or is blocked by a function."""
 
 
 class Silent(redis.exceptions.ConnectionError):
-    """Redis did not answer for some time. The connection may still look intact."""
+    """Redis has not replied for some time. The connection can still look intact."""
 
 
 class TooOld(redis.exceptions.ResponseError):
-    """Redis has no functions, which need version 7."""
+    """Redis does not support functions, which require version 7."""
 
     def __init__(self, _answer: str) -> None:
         super().__init__("Redis is older than version 7 and has no functions. Upgrade to Redis or Valkey 7 or later.")
 
 
 class LibraryMissing(redis.exceptions.ConnectionError):
-    """Redis lacks this version's functions, and this user may not load them."""
+    """Redis lacks the functions of this version, and this process may not load them."""
 
     def __init__(self, library: str) -> None:
         super().__init__(
-            f"redis has no functions of this version ({library}), and only coordinators load them: start a coordinator"
-            " of the same version"
+            f"redis lacks the functions of this version ({library}), and only coordinators load them:"
+            " start a coordinator of the same version"
         )
 
 
 class LoadDenied(LibraryMissing):
-    """Redis has not the functions of this version, and its rules do not let this coordinator load them."""
+    """Redis lacks the functions of this version, and its ACL does not permit this coordinator to load them."""
 
     def __init__(self, library: str) -> None:
         redis.exceptions.ConnectionError.__init__(
             self,
-            f"redis has no functions of this version ({library}), and the user of REDIS_URL may not load them: allow it"
-            " +function|load, as `python -m jobs.store.acl` prints it for coordinators",
+            f"redis lacks the functions of this version ({library}), and the user in REDIS_URL may not load them:"
+            " grant +function|load, as `python -m jobs.store.acl` prints it for coordinators",
         )
 
 
 class CoordinatorAway(redis.exceptions.ConnectionError):
-    """The coordinator of WORKER_API cannot be reached or cannot serve now. The call may be repeated."""
+    """The coordinator at WORKER_API is unreachable or unavailable. The call can be repeated."""
 
     def __init__(self, detail: str, pause_seconds: float) -> None:
         super().__init__(detail)
-        #: Seconds after which a repetition may succeed.
+        #: Seconds after which a repetition can succeed.
         self.pause_seconds = pause_seconds
 
 
 class CoordinatorRejects(redis.exceptions.ResponseError):
-    """The coordinator of WORKER_API rejects the contents of a call, and would do so again."""
+    """The coordinator at WORKER_API rejects the contents of a call. A repetition would fail, too."""
 
     def __init__(self, detail: str, status: int = 0, field: str = "") -> None:
         super().__init__(detail)
-        #: HTTP status of the answer, and the field that it names; 0 and empty if there is none.
+        #: HTTP status of the response, and the field named in it; 0 and empty if there is none.
         self.status = status
         self.field = field
 
 
 class Unacknowledged(redis.exceptions.ConnectionError):
-    """A write was made, but too few servers have it. The message says which and what to do."""
+    """Redis executed a write, but too few servers have it. The message says which servers, and what to do."""
 
 
-#: Errors of a call if Redis cannot be reached or refuses writes. The call may be repeated.
+#: Errors of calls if Redis is unreachable or rejects writes. Such calls can be repeated.
 Unreachable = (
     redis.exceptions.ConnectionError,
     redis.exceptions.TimeoutError,
@@ -97,14 +97,14 @@ Unreachable = (
     Refused,
     TooOld,
 )
-#: Errors of a server that is not, or not yet, the master. Another connection may reach the master.
+#: Errors of a server that is not the master. A new connection may reach the master.
 Replaced = (
     redis.exceptions.ConnectionError,
     redis.exceptions.ReadOnlyError,
     redis.exceptions.MasterDownError,
     Refused,
 )
-#: Refusals by their first words. Functions and pipelines put their own words before these.
+#: Exceptions by the start of Redis' error message. Functions and pipelines add a prefix to these messages.
 _REFUSALS: dict[str, type[RedisError]] = {
     "OOM command": Full,
     "OOM allow-oom": Full,
@@ -117,23 +117,23 @@ _REFUSALS: dict[str, type[RedisError]] = {
     "NOREPLICAS Not": Refused,
     "BUSY Redis": Refused,
     "BUSY Valkey": Refused,
-    # SUBMIT until the indexes are rebuilt. The broken key follows.
+    # SUBMIT returns this error until the indexes are rebuilt. The name of the broken key follows.
     "DAMAGED ": Refused,
-    # A blocked call when its server becomes a replica.
+    # A blocked call gets this error when its server becomes a replica.
     "UNBLOCKED force": Refused,
     "unknown command `FCALL": TooOld,
     "unknown command `FUNCTION": TooOld,
 }
-#: A refusal after Redis could not write, with the system's reason.
+#: Matches a rejected write after Redis failed to write its AOF, with the reason from the operating system.
 _UNWRITTEN = re.compile(r"MISCONF .*(?:Errors writing to the AOF file|AOF error): (.*?)(?: script: .*)?$", re.DOTALL)
-#: Errors whose message already tells users what is missing.
+#: Errors with a message that already explains the remedy.
 _EXPLAINED = (TooOld, LibraryMissing, Unacknowledged)
-#: A host name that was not resolved. Error numbers of getaddrinfo are negative, those of connections are not.
+#: Matches an unresolved host name. getaddrinfo errors have negative numbers; connection errors have positive ones.
 _NAMELESS = re.compile(r"Error -\d+ connecting")
-#: Errors from parsing a broken entry. Any other error is a bug or a connection error.
+#: Errors from parsing invalid data. Any other error is a bug or a connection error.
 Unreadable = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, AttributeError)
 
-#: Detection of dead peers by the kernel: after 5 s of silence, three probes 2 s apart.
+#: TCP keepalive: after 5 s of silence, the kernel sends three probes, 2 s apart.
 KEEPALIVE = {
     getattr(socket, name): value
     for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
@@ -141,17 +141,17 @@ KEEPALIVE = {
 }
 
 
-#: Timeout of a sentinel in seconds.
+#: Timeout in seconds for replies from Sentinel.
 SENTINEL_SECONDS = 1.0
 
 
 def wrong_type(error: object) -> bool:
-    """Return whether this is Redis' error for a key with another type than the command."""
+    """Return True if the error means that the key's type does not match the command."""
     return isinstance(error, redis.exceptions.ResponseError) and "WRONGTYPE" in str(error)
 
 
 def refusal(text: str) -> RedisError | None:
-    """Return the error among Unreachable for Redis' message, or None for any other message."""
+    """Return the error in Unreachable that matches Redis' message, or None."""
     for beginning, error in _REFUSALS.items():
         place = text.find(beginning)
         if place == 0 or (place > 0 and text[place - 1] in " -"):
@@ -160,77 +160,78 @@ def refusal(text: str) -> RedisError | None:
 
 
 def reason(error: Exception) -> str:
-    """Describe an error among Unreachable for users, without Redis' address."""
+    """Describe an error in Unreachable to users, without the address of Redis."""
     if isinstance(error, _EXPLAINED):
         return str(error)
     if isinstance(error, Full):
-        return "redis is full; delete jobs that have ended, or raise its maxmemory"
+        return "redis is full; delete finished jobs, or raise its maxmemory"
     if isinstance(error, redis.exceptions.BusyLoadingError):
-        return "redis has just started and reads its data"
+        return "redis has just started and is loading its data"
     if isinstance(error, redis.exceptions.ResponseError):
         return _refused(str(error))
     if isinstance(error, MasterNotFoundError):
-        return "redis has no master now: no sentinel of REDIS_URL that answers names one"
+        return "redis has no master: no reachable Sentinel in REDIS_URL reports one"
     if isinstance(error, redis.exceptions.AuthenticationError):
-        return "redis cannot be reached: it refuses the password of REDIS_URL"
+        return "redis cannot be reached: it rejects the password in REDIS_URL"
     if isinstance(error, redis.exceptions.TimeoutError):
-        return "redis cannot be reached: it does not answer in time"
+        return "redis cannot be reached: it does not reply in time"
     return f"redis cannot be reached: {_unreachable(error)}"
 
 
 def _refused(text: str) -> str:
     if unwritten := _UNWRITTEN.search(text):
-        return f"redis cannot write its append-only file ({unwritten[1]}): make room on its disk, see df -h"
+        return f"redis cannot write its append-only file ({unwritten[1]}): free space on its disk, see df -h"
     if text.startswith("DAMAGED"):
         key = text.partition(" ")[2]
         return (
-            f"the key {key} in redis is broken, so no jobs are accepted; its operator rebuilds the indexes with"
+            f"the key {key} in redis is broken, so no jobs are accepted; an operator must rebuild the indexes with"
             " python -m jobs.store.reindex"
         )
     if text.startswith("BUSY"):
-        return "redis runs a function that does not end; its operator stops it with FUNCTION KILL"
-    return f"redis takes no writes ({text[:100]})"
+        return "redis is blocked by a function that does not return; an operator must stop it with FUNCTION KILL"
+    return f"redis rejects writes ({text[:100]})"
 
 
 def _unreachable(error: Exception) -> str:
     if "Connection refused" in str(error):
-        return "nothing listens at REDIS_URL"
+        return "no server is listening at REDIS_URL"
     if _NAMELESS.match(str(error)):
-        return "the name in REDIS_URL has no address, as when the container of Redis does not run"
+        return "the host name in REDIS_URL cannot be resolved; is the Redis container running?"
     if "Connection closed by server" in str(error):
-        return "it has closed the connection, as when it stops"
+        return "it closed the connection, for example because it is stopping"
     return type(error).__name__
 
 
 def away(error: Exception) -> str:
-    """Describe an error among Unreachable for a worker's log."""
+    """Describe an error in Unreachable for a worker's log."""
     said = isinstance(error, (CoordinatorAway, *_EXPLAINED))
     return str(error) if said else f"redis cannot be reached: {error}"
 
 
 def pause(error: Exception, seconds: float) -> float:
-    """Return the seconds before a repetition: those that the error names, else `seconds`."""
+    """Return the seconds to wait before a repetition: the value in the error, or `seconds`."""
     return error.pause_seconds if isinstance(error, CoordinatorAway) else seconds
 
 
 class ReplyParser(DefaultParser):  # type: ignore[misc,valid-type]
-    """Recognizes refusals of Redis also inside a function's error and if redis-py has no class for them."""
+    """Maps error messages to exceptions, even inside a function's error or if redis-py does not know the message."""
 
     @classmethod
     def parse_error(cls, response: str) -> Exception:
-        """Return the error for Redis' message."""
+        """Return the exception for Redis' error message."""
         return refusal(response) or super().parse_error(response)
 
 
 class SentinelServers(SentinelClient):
-    """Asks sentinels in turn, first the one that named the master last.
+    """Asks several Sentinels for the master, starting with the one that last answered.
 
-    The list of sentinels is replaced instead of changed, since threads may read it concurrently.
+    The list of Sentinels is replaced, never modified, because threads read it concurrently.
     """
 
     def discover_master(self, service_name: str) -> tuple[Any, Any]:
-        """Return host and port of the master according to the first sentinel that knows it. Raise MasterNotFoundError
-        if none does.
+        """Return host and port of the master from the first Sentinel that knows it.
+
+        Raises MasterNotFoundError if no Sentinel knows it.
         """
         asked = self.sentinels
         for sentinel in asked:
@@ -238,26 +239,26 @@ class SentinelServers(SentinelClient):
                 masters: Any = sentinel.sentinel_masters()
                 state = masters.get(service_name)
                 usable = state and self.check_master_state(state, service_name)  # type: ignore[no-untyped-call]
-            except (RedisError, *Unreadable):  # something else may listen there
+            except (RedisError, *Unreadable):  # another service may be listening there
                 continue
             if usable:
                 self.sentinels = [sentinel, *(each for each in asked if each is not sentinel)]
                 return state["ip"], state["port"]
-        raise MasterNotFoundError(f"no sentinel names a master for {service_name}")
+        raise MasterNotFoundError(f"no Sentinel reports a master for {service_name}")
 
     def doubt(self) -> None:
-        """Ask another sentinel first from now on: one that is cut off names a former master."""
+        """Try the current Sentinel last from now on: an isolated Sentinel reports a former master."""
         self.sentinels = [*self.sentinels[1:], *self.sentinels[:1]]
 
 
 class _MasterConnection(SentinelManagedConnection):
-    """Disconnects when its server has lost its replicas or is busy, since another server may be the master by now.
+    """Connection that closes when its server has lost its replicas or is busy, because the master may have changed.
 
-    If the server is not what a sentinel reported, the next connection asks another sentinel first.
+    If the server is not the master that a Sentinel reported, the next connection asks another Sentinel first.
     """
 
     def connect_to(self, address: tuple[Any, Any]) -> None:
-        """Connect to the server that a sentinel named."""
+        """Connect to the server that a Sentinel reported."""
         try:
             super().connect_to(address)  # type: ignore[no-untyped-call]
         except Unreachable:
@@ -265,10 +266,11 @@ class _MasterConnection(SentinelManagedConnection):
             raise
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
-        """Return the next reply. Disconnect after NOREPLICAS or BUSY, so that sentinels are asked for the master.
+        """Return the next reply. Disconnect after NOREPLICAS or BUSY, so that the next call asks Sentinel for the
+        master.
 
-        Any failure to read disconnects, as without sentinels: redis-py would leave the connection open, and the next
-        command would get this reply.
+        Any failed read disconnects, too. By default, redis-py keeps the connection open, and the next command would
+        receive this reply.
         """
         options.setdefault("disconnect_on_error", True)
         try:
@@ -277,7 +279,7 @@ class _MasterConnection(SentinelManagedConnection):
             if any(code in str(error) for code in ("NOREPLICAS", "BUSY")):
                 self.disconnect()  # type: ignore[no-untyped-call]
                 self._doubt()
-            elif "is now a slave" in str(error):  # the library's words; it has disconnected
+            elif "is now a slave" in str(error):  # redis-py has already disconnected
                 self._doubt()
             raise
 
@@ -286,9 +288,9 @@ class _MasterConnection(SentinelManagedConnection):
 
 
 def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Client:
-    """Return a client of the Redis at `url`. `timeout` is in seconds for each reply.
+    """Return a client for the Redis at `url`. `timeout` is the maximum wait for a reply in seconds.
 
-    `retries` repeats whole commands. It must be 0 for RQ, whose writes are not idempotent.
+    `retries` is the number of repetitions of a command. It must be 0 for RQ, whose writes are not idempotent.
     """
     options: dict[str, Any] = {
         "socket_connect_timeout": 3,
@@ -296,7 +298,7 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Clien
         "health_check_interval": 10,
         "retry": Retry(ExponentialWithJitterBackoff(base=0.1, cap=1), retries),
         "parser_class": ReplyParser,
-        # A worker may not name its library to the server.
+        # The ACL of workers does not permit CLIENT SETINFO.
         "driver_info": None,
         "retry_on_error": [redis.exceptions.BusyLoadingError, redis.exceptions.ReadOnlyError],
     }
@@ -309,13 +311,13 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Clien
 
 
 def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Client:
-    """Return a client of the master. Each new connection asks the sentinels which server that is."""
+    """Return a client of the master. Each new connection asks Sentinel for the master."""
     asking = {
         "username": place.sentinel_user,
         "password": place.sentinel_password,
         "socket_timeout": SENTINEL_SECONDS,
         "driver_info": None,
-        # The next sentinel is asked instead.
+        # Instead of a retry, the client asks the next Sentinel.
         "retry": Retry(NoBackoff(), 0),
     }
     sentinel: Any = SentinelServers(place.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
@@ -340,9 +342,9 @@ class Server:
 
 
 def server_of(client: Client) -> Server | None:
-    """Return the server to which a client connects next; None if the connection uses TLS or a Unix socket.
+    """Return the server to which the client connects next, or None for TLS and Unix sockets.
 
-    Asks sentinels for the master. Raises an error among Unreachable.
+    This asks Sentinel for the master. Raises an error in Unreachable.
     """
     pool, options = client.connection_pool, client.get_connection_kwargs()
     if issubclass(pool.connection_class, redis.SSLConnection) or "path" in options:
@@ -362,5 +364,5 @@ def _greeting(options: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def error_of(text: str) -> Exception:
-    """Return the error for a message of Redis."""
+    """Return the exception for an error message of Redis."""
     return ReplyParser.parse_error(text)

@@ -1,6 +1,6 @@
-"""Calls of the library of Redis Functions.
+"""Calls of the Redis Functions in this project's library.
 
-Every function is atomic, idempotent and uses Redis' clock, so a call may be repeated after a lost reply.
+Every function is atomic, idempotent and uses Redis time, so a call can be repeated after a lost reply.
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ from jobs.store.server.connection import Client, Denied, Full, LibraryMissing, L
 from jobs.store.server.library import Library, Setting, make_library
 
 LEASE_TTL_MS = 3000
-#: Time to live of leases of programs: for this long a runner may be cut off before others start the program again.
+#: Duration of program leases in milliseconds. A disconnected runner can return within this time before others restart
+#: its programs.
 PROGRAM_TTL_MS = 30_000
 SLOT_TTL_MS = 3000
-#: Time to live of claims to GPUs: of GPU workers, and of runners. Programs may be suspended on a GPU for ten minutes
-#: while their runner is cut off. A runner that stops or restarts loses its claims at once.
+#: Duration of GPU claims in milliseconds, for GPU workers and for runners. Programs can be suspended on a GPU for ten
+#: minutes while their runner is disconnected. A runner that stops or restarts loses its claims at once.
 GPU_TTL_MS = 5000
 PROGRAM_GPU_TTL_MS = PROGRAM_TTL_MS + 620_000
 WORKER_TTL_MS = 5000
-#: Maximum number of spans. While there are fewer, spans are only dropped by age.
+#: Maximum number of spans. Below it, spans are dropped only by age.
 SPANS_KEPT = 20_000
 
 
-#: Functions that a full Redis refuses, and those that replace them then and add nothing.
+#: Functions that a full Redis rejects, with replacements that add no data.
 WHEN_FULL = {"lease": "lease_when_full", "submit": "submit_when_full"}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Deaths of lanes after which a range is halved, errors after which it is dead, and ranges that one RETRY moves."""
+    """Limits of retries: lane deaths before a range is halved, errors before a range is dead, and ranges per RETRY."""
 
     expiries: int = 3
     errors: int = 3
-    #: Ranges of a program. Moving them takes a few milliseconds.
+    #: Maximum number of a program's ranges that one RETRY moves, which takes a few milliseconds.
     retried: int = 1000
 
 
@@ -46,10 +47,10 @@ LIMITS = Limits()
 
 
 class Functions:
-    """Calls of the functions with one client.
+    """Calls functions with one client.
 
-    `replicas` of Redis must have what `run_acknowledged` writes. Only tests set `clock` (Lua text that defines now())
-    and `limits`.
+    `run_acknowledged` waits until `replicas` Redis replicas have its writes. Only tests set `clock` (Lua text that
+    defines now()) and `limits`.
     """
 
     def __init__(
@@ -67,11 +68,11 @@ class Functions:
         self.library: Library = make_library(settings_of(limits), clock)
 
     def function(self, name: str) -> str:
-        """Return the name of a function in Redis."""
+        """Return the full name of a function in Redis."""
         return self.library.function(name)
 
     def load(self) -> None:
-        """Load the library. Raise LibraryMissing if this process may not, LoadDenied if its user may not."""
+        """Load the library. Raises LibraryMissing if this process may not, or LoadDenied if its user may not."""
         if not self._loads:
             raise LibraryMissing(self.library.name)
         try:
@@ -87,13 +88,13 @@ class Functions:
         return reply
 
     def run_texts(self, name: str, *arguments: Any) -> list[str]:
-        """Call a function and return its reply, a list, as texts."""
+        """Call a function and return its reply as a list of strings."""
         return _texts(self.run(name, *arguments))
 
     def run_acknowledged(self, name: str, *arguments: Any, repeatable: bool = True) -> Any:
         """Call a function and return its reply after `replicas` have its writes. Raises Unacknowledged.
 
-        `repeatable`: the reply may describe what an earlier call wrote, which replicas must have, too.
+        With `repeatable`, replicas must also have the writes of an earlier call that the reply may describe.
         """
         asked = Acknowledgement(replicas=self.replicas, repeatable=repeatable)
         if not asked:
@@ -104,11 +105,11 @@ class Functions:
         return reply
 
     def run_acknowledged_texts(self, name: str, *arguments: Any) -> list[str]:
-        """Do the same and return the reply, a list, as texts."""
+        """Call a function with `run_acknowledged` and return its reply as a list of strings."""
         return _texts(self.run_acknowledged(name, *arguments))
 
     def many(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None = None) -> list[Any]:
-        """Call one function many times in one round trip. Errors are returned in place of replies.
+        """Call one function many times in one round trip. The list contains an exception for each failed call.
 
         Raises Unacknowledged if the servers in `asked` lack the writes.
         """
@@ -124,7 +125,7 @@ class Functions:
         return replies
 
     def _call_with_library(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
-        """Make the calls. Load the library if the server lacks it, for example a replica that became the master."""
+        """Make the calls. Load the library if the server lacks it, for example after a failover."""
         replies = self._send(name, calls, asked)
         if any(_is_missing(reply) for reply in replies):
             self.load()
@@ -136,7 +137,7 @@ class Functions:
 
     def _send(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
         function = self.function(name)
-        if len(calls) == 1 and not asked:  # a pipeline costs twice the CPU
+        if len(calls) == 1 and not asked:  # a pipeline needs twice the CPU time
             try:
                 return [self.client.execute_command("FCALL", function, 0, *calls[0])]
             except ResponseError as error:
@@ -149,7 +150,7 @@ class Functions:
         return cast(list[Any], pipe.execute(raise_on_error=False))
 
     def read(self, *commands: Sequence[str]) -> list[Any]:
-        """Return replies of reading commands, made atomically, even if Redis is full. Raises the first error."""
+        """Execute read commands atomically, even if Redis is full, and return the replies. Raises the first error."""
         replies = self.replies(*commands) if commands else []
         for reply in replies:
             if isinstance(reply, Exception):
@@ -157,7 +158,7 @@ class Functions:
         return replies
 
     def replies(self, *commands: Sequence[str]) -> list[Any]:
-        """Return the same, with errors in place of replies."""
+        """Execute read commands atomically and return the replies, with exceptions for failed commands."""
         return cast(list[Any], self.run("read", json.dumps(commands)))
 
 
@@ -170,7 +171,7 @@ def _is_missing(reply: Any) -> bool:
 
 
 def settings_of(limits: Limits) -> dict[str, Setting]:
-    """Return SETTINGS of the library."""
+    """Return the SETTINGS table of the library."""
     return {
         "max_expiries": limits.expiries,
         "max_errors": limits.errors,
@@ -199,10 +200,10 @@ class Part:
         return self._functions.client
 
     def now_ms(self) -> int:
-        """Return Redis' time in milliseconds."""
+        """Return Redis time in milliseconds."""
         seconds, micros = self._client.time()
         return int(seconds) * 1000 + int(micros) // 1000
 
     def _pipe(self) -> Any:
-        """Return a pipeline without MULTI, which a full Redis refuses."""
+        """Return a pipeline without MULTI, which a full Redis rejects."""
         return self._client.pipeline(transaction=False)

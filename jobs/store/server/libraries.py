@@ -1,4 +1,4 @@
-"""Libraries of Redis Functions on the server: this version's and others."""
+"""Function libraries on the server: this version's and others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobs.store.server.library import PREFIX
 
 log = logging.getLogger(__name__)
 
-#: Milliseconds for which an unused library is kept: as long as lost workers are remembered.
+#: Milliseconds for which an unused library is kept, as long as lost workers are remembered.
 KEPT_MS = 86_400_000
 
 
@@ -18,7 +18,7 @@ class Libraries(Part):
     """Loads this version's library and deletes unused ones."""
 
     def load(self) -> None:
-        """Load the library, even if one of its name exists, which a backup or another process may have changed."""
+        """Load the library, even if one with its name exists: a backup or another process may have changed that one."""
         self._functions.load()
 
     def check(self) -> None:
@@ -31,7 +31,7 @@ class Libraries(Part):
         return [_name(each) for each in found]
 
     def delete_unused(self) -> list[str]:
-        """Delete libraries that no live process uses, and return their names. Called by the leader."""
+        """Delete libraries that no running process uses, and return their names. Only the leader calls this."""
         unused = self._functions.run_texts("unused_libraries", KEPT_MS, *self.names())
         for name in unused:
             self._client.execute_command("FUNCTION DELETE", name)
@@ -39,6 +39,6 @@ class Libraries(Part):
 
 
 def _name(row: object) -> str:
-    """Return the name of a library from its row of FUNCTION LIST: pairs, as a list or as a dictionary."""
+    """Return the library name in an entry of FUNCTION LIST: pairs, as a list or a dictionary."""
     pairs = row if isinstance(row, dict) else dict(zip(row[::2], row[1::2], strict=True))  # type: ignore[index]
     return bytes(pairs[b"library_name"]).decode()

@@ -1,8 +1,7 @@
-"""The library of Redis Functions: its text, joined from the files of `lua/`, and its name, which has a digest of the
-text.
+"""Library of Redis Functions: joins the files in `lua/` and names the library by a digest of its text.
 
-Names of functions are global on a server. With a digest in the names, libraries of several versions can coexist, and
-each caller gets its own version.
+Function names are global on a server. With a digest in the names, libraries of several versions can coexist, and each
+process calls the functions of its own version.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ Setting: TypeAlias = int | Sequence[str] | Sequence[float]
 
 #: Prefix of library names.
 PREFIX = "tc_"
-#: Characters of the digest in a name.
+#: Number of digest characters in a name.
 _DIGEST = 8
 _FOLDER = Path(__file__).resolve().parents[1] / "lua"
-#: Files whose names all other files see. The others are blocks.
+#: Files whose names are visible to all other files. Each other file is a block.
 _SHARED = ("library", "clock")
 
 
@@ -38,7 +37,7 @@ class Library:
 
 
 def make_library(settings: Mapping[str, Setting], clock: str | None = None) -> Library:
-    """Return the library with these SETTINGS. `clock`: Lua text that defines now() and replaces clock.lua."""
+    """Return the library with these SETTINGS. `clock` is Lua text that defines now(), in place of clock.lua."""
     constants = ", ".join(f"{name} = {_literal(value)}" for name, value in settings.items())
     return _library(f"local SETTINGS = {{ {constants} }}", clock)
 

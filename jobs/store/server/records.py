@@ -1,4 +1,4 @@
-"""Conversion of Redis hashes to dataclasses, by the types of the fields."""
+"""Convert Redis hashes to dataclasses by the types of their fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Record = TypeVar("Record")
 
 
 def texts(reply: Sequence[bytes]) -> dict[str, str]:
-    """Return the fields of a hash from the reply of HGETALL."""
+    """Return the fields of a hash from a reply of HGETALL."""
     words = [word.decode(errors="replace") for word in reply]
     return dict(zip(words[::2], words[1::2], strict=False))
 
@@ -24,7 +24,7 @@ def number(text: str) -> int:
 def record(kind: Callable[..., Record], stored: Mapping[str, str], **given: Any) -> Record:
     """Return a dataclass with the `given` fields and the hash's fields of type str, int or bool.
 
-    Fields that are not stored have their defaults, else "", 0 or False.
+    Missing fields have their default value, or "", 0 or False if there is no default.
     """
     found = {name: read(stored[name]) for name, read in _readers(kind) if name in stored and name not in given}
     return kind(**_empty(kind) | found | given)

@@ -1,8 +1,7 @@
-"""One pipelined connection to Redis in an event loop: many calls are in progress at once, and no thread waits for
-replies.
+"""Pipelined connection to Redis in an event loop: many calls are in progress at once, and no thread waits for replies.
 
-For calls that may be repeated. If a call cannot be made, Away is raised at once. The caller then makes it in a thread
-with the ordinary client, which handles a Redis that is down, was replaced, or has lost its functions.
+Use it for calls that can be repeated. If Redis is unavailable, Away is raised at once. The caller then makes the call
+in a thread with the ordinary client, which handles a Redis that is down, was replaced, or has lost its functions.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ Command: TypeAlias = Sequence[str | bytes | int | float]
 MOST = 256
 #: Seconds without a reply after which the connection is closed.
 SILENCE_SECONDS = 1.0
-#: Seconds between attempts to connect, and timeout of an attempt.
+#: Interval between connection attempts and timeout of an attempt, both in seconds.
 RETRY_SECONDS, CONNECT_SECONDS = 1.0, 3.0
 _NOTHING_YET = object()
 
 
 class Away(Exception):
-    """The call was not answered, though it may have been executed. Repeat it in a thread."""
+    """The call got no reply, but Redis may have executed it. Repeat it in a thread."""
 
 
 class _Call:
@@ -51,7 +50,7 @@ class _Call:
         self.replies.append(reply)
         if len(self.replies) < self._count:
             return False
-        if not self.whole.done():  # its caller may have gone
+        if not self.whole.done():  # the caller may be cancelled
             self.whole.set_result(self.replies)
         return True
 
@@ -109,7 +108,7 @@ class _Replies(asyncio.Protocol):
 
 
 class Wire:
-    """Calls to Redis on one connection of an event loop, which is replaced when it is lost.
+    """Calls Redis on one connection of an event loop, and replaces a lost connection.
 
     With TLS or a Unix socket there is no connection, and every call raises Away.
     """
@@ -123,12 +122,12 @@ class Wire:
         self._closed = True
 
     def open(self) -> None:
-        """Allow connecting. Without this call no connection is made, since its loop might end first."""
+        """Allow connections. Without this call, none is made, because the event loop could end first."""
         self._closed = False
 
     @property
     def ready(self) -> bool:
-        """Return whether a call can be made now. If not, start to connect unless that was tried recently."""
+        """True if a call can be made now. Otherwise, start to connect, unless an attempt was made recently."""
         if self._replies.transport is not None:
             return len(self._replies.waiting) < MOST
         rested = time.monotonic() - self._tried >= RETRY_SECONDS
@@ -138,7 +137,7 @@ class Wire:
         return False
 
     async def call(self, *commands: Command) -> list[Any]:
-        """Make calls in one packet and return their replies, with errors in place. Raises Away."""
+        """Send commands in one packet and return their replies, with exceptions for failed commands. Raises Away."""
         if not self.ready:
             raise Away
         replies = self._replies.send(commands)
@@ -147,7 +146,7 @@ class Wire:
         return await replies
 
     def _look(self) -> None:
-        """Close a connection whose oldest call has waited too long."""
+        """Close the connection if its oldest call has waited too long."""
         self._watch = None
         if not self._replies.waiting:
             return
@@ -168,7 +167,7 @@ class Wire:
                 self._replies = await _connected(server)
 
     async def close(self) -> None:
-        """Close the connection and make no new one."""
+        """Close the connection and do not reconnect."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()

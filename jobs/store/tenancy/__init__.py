@@ -1,1 +1,1 @@
-"""Tenants: tokens, caps, usage, secrets, and the audit log."""
+"""Tenants: tokens, caps, usage, secrets and the audit log."""

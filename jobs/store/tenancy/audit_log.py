@@ -1,7 +1,7 @@
-"""The audit log: changes and denied calls, as a chain of hashes to which functions append.
+"""Audit log: changes and denied calls, as a hash chain to which the Redis functions append.
 
-The line of an entry is `{"seq":N,BODY,"hash":"H"}`, JSON whose text is kept as written. H is the SHA-1 of the previous
-hash and of `{"seq":N,BODY}`; functions have no other hash. The hash before the first entry is ROOT.
+The line of an entry is `{"seq":N,BODY,"hash":"H"}`, JSON whose text is stored as written. H is the SHA-1 of the
+previous hash and `{"seq":N,BODY}`, because Redis functions have no other hash. The hash before the first entry is ROOT.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT = "0" * 40
 
 
 class Position(NamedTuple):
-    """Position in the chain: number and hash of an entry; 0 and ROOT before the first."""
+    """Position in the chain: number and hash of an entry, or 0 and ROOT before the first entry."""
 
     seq: int
     hash: str
@@ -29,7 +29,7 @@ START = Position(0, ROOT)
 
 
 class Entry(NamedTuple):
-    """Entry of the log."""
+    """An entry of the audit log."""
 
     seq: int
     hash: str
@@ -37,29 +37,30 @@ class Entry(NamedTuple):
 
     @property
     def line(self) -> bytes:
-        """The entry as JSON."""
+        """The entry as one line of JSON."""
         return b'{"seq":%d,%b,"hash":"%b"}' % (self.seq, self.body, self.hash.encode())
 
     def follows(self, before: Position) -> bool:
-        """Return whether this is the entry after `before`, with a valid hash."""
+        """Return True if this is the entry after `before`, with a valid hash."""
         text = b'%b{"seq":%d,%b}' % (before.hash.encode(), self.seq, self.body)
         return self.seq == before.seq + 1 and hashlib.sha1(text, usedforsecurity=False).hexdigest() == self.hash
 
 
 class Denied(NamedTuple):
-    """Calls of one caller that were denied for one reason."""
+    """Denied calls of one principal with the same reason."""
 
     actor: Actor
-    #: Network address.
+    #: Network address of the caller.
     source: str
     reason: str
     times: int
 
 
 class Log(NamedTuple):
-    """Part of the log, read atomically."""
+    """Part of the audit log, read atomically."""
 
-    #: The last entry, the last entry that Redis no longer keeps, and the last one in AUDIT_FILE.
+    #: Position of the last entry, position of the last entry that Redis has dropped, and number of the last one in
+    #: AUDIT_FILE.
     head: Position
     dropped: Position
     exported: int
@@ -67,10 +68,10 @@ class Log(NamedTuple):
 
 
 class AuditLog(Part):
-    """Reads the log, adds denied calls, and trims the log. Functions that change something log it themselves."""
+    """Reads and trims the audit log, and adds denied calls. Functions that make a change log it themselves."""
 
     def read(self, after: int, most: int) -> Log:
-        """Return at most `most` entries after number `after`."""
+        """Return at most `most` entries after entry `after`."""
         return self._log(("XRANGE", keys.AUDIT_LOG, f"({after}-0", "+", "COUNT", str(most)))
 
     def newest(self, most: int) -> Log:
@@ -79,18 +80,18 @@ class AuditLog(Part):
         return log._replace(entries=log.entries[::-1])
 
     def up_to(self, last: int) -> Log:
-        """Return all kept entries up to number `last`."""
+        """Return all stored entries up to entry `last`."""
         return self._log(("XRANGE", keys.AUDIT_LOG, "-", f"{last}-0"))
 
     def hash_of(self, seq: int) -> str | None:
-        """Return the hash of an entry, or None if it is not kept."""
+        """Return the hash of an entry, or None if the entry is not stored."""
         entries = self._log(("XRANGE", keys.AUDIT_LOG, f"{seq}-0", f"{seq}-0")).entries
         return entries[0].hash if entries else None
 
     def unexported_seconds(self) -> float:
-        """Return the age by Redis' clock of the oldest entry that AUDIT_FILE lacks; 0 if there is none.
+        """Return the age of the oldest entry that is not in AUDIT_FILE, by Redis time; 0 if all are.
 
-        An entry from the future counts as old: the clock was set back, and it may be missing for long.
+        An entry from the future also counts as old: after the clock was set back, it may have waited for long.
         """
         last = self.newest(1)
         if last.head.seq <= last.exported:
@@ -114,22 +115,23 @@ class AuditLog(Part):
         )
 
     def deny(self, calls: Sequence[Denied]) -> None:
-        """Add one entry for each of these."""
+        """Add one entry for each item in `calls`."""
         rows = [[*one.actor, one.source, one.reason, one.times] for one in calls]
         self._functions.run("log_denied", json.dumps(rows))
 
     def trim(self, keep: int, *, slack: int = 0, exported: int | None = None) -> int:
-        """Drop all but the last `keep` entries once there are `slack` more. Return how many.
+        """Drop all but the last `keep` entries if there are more than `keep` + `slack`. Return the number of dropped
+        entries.
 
-        With `exported`, the number of the last entry in AUDIT_FILE, no entry after it is dropped. Without it, an entry
-        `trimmed` names the lost ones.
+        If `exported` (the number of the last entry in AUDIT_FILE) is set, no later entry is dropped. Otherwise, an
+        entry `trimmed` records which entries were dropped.
         """
         return int(self._functions.run("log_trim", keep, slack, "" if exported is None else exported))
 
     def rebase(self, end: Position, void: int, seen: Position) -> bool:
         """Continue the log after `end`, the last entry in AUDIT_FILE. Redis has lost the entries from `void` on.
 
-        Returns False and changes nothing if the log's head is no longer `seen`.
+        Return False and change nothing if the log's head is no longer `seen`.
         """
         return bool(self._functions.run("log_rebase", end.seq, end.hash, void, seen.hash))
 

@@ -9,9 +9,9 @@ from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
 from jobs.store.server.functions import Part
 
-#: Names of secrets are names of environment variables.
+#: Pattern of secret names, which are names of environment variables.
 NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
-#: Maximum number of a tenant's secrets, and maximum bytes of a value in UTF-8.
+#: Maximum number of secrets per tenant, and maximum size of a value in UTF-8 bytes.
 MAX_SECRETS, MAX_BYTES = 100, 64 << 10
 
 
@@ -19,19 +19,19 @@ MAX_SECRETS, MAX_BYTES = 100, 64 << 10
 class Sealed:
     """Encrypted value of a secret."""
 
-    #: Id of the encryption key.
+    #: ID of the encryption key.
     key: str
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Secret:
-    """Secret without its value."""
+    """A secret without its value."""
 
     name: str
-    #: Id of the encryption key.
+    #: ID of the encryption key.
     key: str
-    #: When its value was set, in milliseconds of Redis' clock.
+    #: Time at which the value was set, in milliseconds of Redis time.
     changed: int
 
 
@@ -51,7 +51,7 @@ class Secrets(Part):
         return bool(self._functions.run_acknowledged("reseal_secret", *arguments))
 
     def remove(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Delete a secret. Return False if it does not exist. Works when Redis is full."""
+        """Delete a secret, even if Redis is full. Return False if it does not exist."""
         return bool(self._functions.run_acknowledged("delete_secret", tenant, name, *actor))
 
     def all(self, tenant: str) -> list[Secret]:
@@ -61,7 +61,7 @@ class Secrets(Part):
         return sorted(map(_secret, words[::2], words[1::2]), key=lambda secret: secret.name)
 
     def sealed(self, tenant: str, names: Sequence[str]) -> dict[str, Sealed]:
-        """Return the encrypted values of those secrets that exist."""
+        """Return the encrypted values of the secrets that exist."""
         if not names:
             return {}
         [replies] = self._functions.read(("HMGET", keys.secret(tenant), *names))

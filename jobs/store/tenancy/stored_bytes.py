@@ -1,8 +1,8 @@
-"""Recount of the bytes that tenants with a cap on them store, job by job.
+"""Recount the stored bytes of tenants with a cap on them, job by job.
 
 Functions that write, finish or purge a job also update its size and its tenant's sum, so both are exact without a
-recount. The recount covers what was stored before a tenant got the cap, even if a caller died between setting the cap
-and counting.
+recount. The recount covers data that was stored before the tenant got the cap, even if a caller died between setting
+the cap and counting.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 from jobs.store.tenancy import caps
 
-#: Jobs that one call counts.
+#: Number of jobs that one call counts.
 _JOBS_A_CALL = 500
 
 
 class StoredBytes(Part):
-    """Recounts the bytes stored for tenants."""
+    """Recounts the stored bytes of tenants."""
 
     def recount(self) -> list[str]:
-        """Count all jobs of the tenants with the cap, and return these tenants. Scans all jobs if there are such
-        tenants.
+        """Count all jobs of tenants with the cap, and return these tenants. If there are any, this scans all jobs.
 
-        May run at any time and may be interrupted: each call leaves sizes and sum consistent.
+        The recount can run at any time and can be interrupted: each call leaves sizes and sum consistent.
         """
         tenants = self._capped()
         for tenant in tenants:
@@ -46,7 +45,7 @@ class StoredBytes(Part):
         ]
 
     def _weighed(self, tenant: str) -> Iterator[list[bytes]]:
-        """Yield the jobs that count for the tenant, including ones that are gone."""
+        """Yield the jobs that count for the tenant, including deleted ones."""
         return _pages(job for job, _ in self._client.hscan_iter(keys.stored(tenant), count=_JOBS_A_CALL))
 
     def _jobs(self) -> Iterator[list[bytes]]:

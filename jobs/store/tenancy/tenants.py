@@ -14,11 +14,11 @@ from jobs.store.tenancy import caps
 from jobs.store.tenancy.caps import Cap
 from jobs.store.tenancy.stored_bytes import StoredBytes
 
-#: Names of tenants.
+#: Pattern of tenant names.
 NAME = r"^[a-z0-9][a-z0-9-]{0,31}$"
-#: Largest weight and caps.
+#: Maximum weight, and maximum value of caps on lanes and jobs.
 MAX_WEIGHT, MAX_CAP = 1_000_000, 1_000_000_000
-#: Largest caps on units per day, on GPU seconds per day, and on stored bytes.
+#: Maximum values of the caps on units per day, on GPU seconds per day, and on stored bytes.
 MAX_UNITS, MAX_GPU_SECONDS, MAX_BYTES = 2**53 - 1, 10**9, 2**50
 
 
@@ -39,7 +39,7 @@ class Tenant:
     max_gpu_seconds: int = 0
     #: Maximum number of bytes of its jobs, artifacts and workflows; 0 for no limit.
     max_stored_bytes: int = 0
-    #: Labels that a host must have to compute its jobs. None when a tenant is written: keep the labels.
+    #: Labels that a host must have to compute the tenant's jobs. When a tenant is written, None keeps its labels.
     requires: frozenset[str] | None = None
 
 
@@ -47,13 +47,13 @@ class Tenant:
 class Use:
     """Current usage of a tenant's caps."""
 
-    #: Live leases of its jobs.
+    #: Number of active leases of its jobs.
     lanes: int
-    #: Queued and running jobs.
+    #: Number of queued and running jobs.
     jobs: int
-    #: Jobs that wait until max_jobs admits them.
+    #: Number of jobs that wait until max_jobs admits them.
     backlog: int
-    #: Today's units by kind, and GPU milliseconds, if they have a cap.
+    #: Today's units by kind and GPU milliseconds, if they have a cap.
     units: Mapping[str, int] = field(default_factory=dict)
     gpu_ms: int = 0
     #: Bytes of its jobs, artifacts and workflows, if they have a cap.
@@ -78,20 +78,21 @@ class Tenants(Part):
         return bool(reply == b"new")
 
     def remove(self, name: str, actor: Actor = ANONYMOUS) -> str:
-        """Remove a tenant. Return ok, missing, default (which stays), busy, workflows, tokens or artifacts.
+        """Remove a tenant. Return ok, missing, default, busy, workflows, tokens or artifacts.
 
-        busy: it has queued or running jobs. workflows, tokens, artifacts: it still has some.
+        `default` cannot be removed. `busy` means that the tenant has queued or running jobs; `workflows`, `tokens` and
+        `artifacts` mean that it still has some.
         """
         reply: bytes = self._functions.run_acknowledged("tenant_remove", name, *actor)
         return reply.decode()
 
     def names(self) -> list[str]:
-        """Return the registered tenants, sorted."""
+        """Return the names of registered tenants, sorted."""
         [members] = skipped.replies(self._pipe().zrange(keys.TENANTS, 0, -1))
         return sorted(name.decode() for name in members or ())
 
     def lets(self, job: str, of_host: Collection[str]) -> bool:
-        """Return whether a host with these labels may compute the job, or the job does not exist."""
+        """Return True if a host with these labels may compute the job, or if the job does not exist."""
         pipe = self._pipe().hget(keys.SHARES, labels.REQUIRED).hget(keys.job(job), "tenant")
         required, tenant = (value.decode(errors="replace") if value else "" for value in skipped.replies(pipe))
         return labels.required(required).get(tenant, frozenset()) <= set(of_host)
@@ -120,7 +121,7 @@ def _written(tenant: Tenant) -> str:
 
 
 def _logged(tenant: Tenant) -> str:
-    """Return the optional caps as the audit log shows them."""
+    """Return the optional caps in the format of the audit log."""
     limits = {f"max_units {kind}": most for kind, most in sorted(tenant.max_units.items())}
     limits |= {"max_gpu_seconds": tenant.max_gpu_seconds, "max_stored_bytes": tenant.max_stored_bytes}
     requires = f", requires {' '.join(sorted(tenant.requires)) or 'no labels'}" if tenant.requires is not None else ""

@@ -1,8 +1,8 @@
 """API tokens, browser sessions and one-time login codes, which authenticate requests.
 
-Redis has only SHA-256 digests of secrets, which are 256 random bits and so cannot be guessed. One key changes with the
-set of tokens and sessions, so that coordinators only read that to detect changes. It is not a counter, which would
-repeat values after Redis has lost writes.
+Redis stores only SHA-256 digests of secrets. The secrets are 256 random bits and cannot be guessed. One key changes
+with the set of tokens and sessions, so coordinators detect changes by reading only this key. It is not a counter,
+because a counter would repeat values after Redis has lost writes.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor
 from jobs.store import keys
 from jobs.store.server.functions import Part
 
-#: tc_<id>_<secret>, and for a session ts_<id>_<secret>.
+#: Format of a token (tc_<id>_<secret>) or session cookie (ts_<id>_<secret>).
 _WRITTEN = re.compile(r"(tc|ts)_([a-z0-9]{10})_([A-Za-z0-9_-]{43})")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-#: Limits of what each coordinator keeps in memory.
+#: Maximum numbers of tokens and sessions, which each coordinator keeps in memory.
 MAX_TOKENS, MAX_SESSIONS = 10_000, 10_000
-#: Maximum number of sessions of one token, so that repeated logins do not end sessions of others.
+#: Maximum number of sessions per token, so that repeated logins do not end other tokens' sessions.
 MAX_LOGINS = 100
-#: Milliseconds for which a browser stays logged in.
+#: Duration of a browser session in milliseconds.
 SESSION_MS = 12 * 3600 * 1000
 #: Seconds for which a one-time code is valid.
 CODE_SECONDS = 600
-#: Valid codes of a token; older ones end.
+#: Maximum number of valid codes per token; older codes become invalid.
 MAX_CODES = 10
 
 
 class LastAdmin(Exception):
-    """The token was not ended because it is the last valid one with the scope admin."""
+    """The token was not revoked because it is the last valid one with the scope admin."""
 
 
 class Credential(NamedTuple):
-    """Token or session cookie as sent by its bearer."""
+    """A token or session cookie as sent by a client."""
 
     #: tc or ts.
     kind: str
@@ -49,7 +49,7 @@ class Credential(NamedTuple):
     text: str
 
     def matches(self, digest: str) -> bool:
-        """Return whether this is the digest of the secret."""
+        """Return True if this is the digest of the secret."""
         return hmac.compare_digest(self.digest, digest)
 
 
@@ -61,7 +61,7 @@ def mint(kind: str = "tc") -> Credential:
 
 
 def parsed(text: str, kind: str = "tc") -> Credential | None:
-    """Return the credential in a text, or None if it does not have this form."""
+    """Parse a credential; return None if the text is not a credential of this kind."""
     parts = _WRITTEN.fullmatch(text)
     return Credential(kind, parts[2], digest(parts[3]), text) if parts and parts[1] == kind else None
 
@@ -73,7 +73,7 @@ def digest(secret: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Token:
-    """API token as stored. Times are milliseconds of Redis' clock, 0 for never."""
+    """An API token as stored. Times are milliseconds of Redis time; 0 means never."""
 
     id: str
     name: str
@@ -83,23 +83,23 @@ class Token:
     created: int
     expires: int
     used: int
-    #: Labels of the worker's host; for an invitation, of the host that joins with it.
+    #: Labels of the worker's host. For an invitation, labels of the host that joins with it.
     labels: tuple[str, ...] = ()
-    #: Host that joined with it; empty for other tokens.
+    #: Name of the host that joined with the token; empty for other tokens.
     host: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrowserSession:
-    """Session of a browser."""
+    """A session of a browser."""
 
     id: str
     digest: str
-    #: Digest of the token that its page sends in a header.
+    #: Digest of the CSRF token that pages send in a header.
     csrf: str
-    #: Id of the API token with which it logged in. The session ends with that token.
+    #: ID of the API token used for the login. The session ends with this token.
     token: str
-    #: Digest of CLUSTER_TOKEN if that was used; empty otherwise.
+    #: Digest of CLUSTER_TOKEN if it was used for the login; otherwise empty.
     bootstrap: str
     expires: int
 
@@ -108,12 +108,12 @@ class Tokens(Part):
     """Creates, finds and ends tokens and sessions."""
 
     def state(self) -> tuple[bytes, int]:
-        """Return the text that changes with the set of tokens and sessions, and Redis' time in milliseconds."""
+        """Return the text that changes with the set of tokens and sessions, and Redis time in milliseconds."""
         version, (seconds, micros) = self._functions.read(("GET", keys.TOKENS_VERSION), ("TIME",))
         return version or b"", int(seconds) * 1000 + int(micros) // 1000
 
     def ids(self) -> frozenset[str]:
-        """Return the ids of all tokens and sessions."""
+        """Return the IDs of all tokens and sessions."""
         tokens, sessions = self._functions.read(
             ("ZRANGE", keys.TOKENS, "0", "-1"), ("ZRANGE", keys.SESSIONS, "0", "-1")
         )
@@ -133,10 +133,10 @@ class Tokens(Part):
         labels: Iterable[str] = (),
         host: str = "",
     ) -> str:
-        """Store a token that expires after ttl_ms, 0 for never. Return new, full or missing.
+        """Store a token that expires after ttl_ms, or never if that is 0. Return new, full or missing.
 
-        `labels`: of its worker's host. `host`: the host that joins with it. full: beyond MAX_TOKENS. missing: the
-        tenant is not registered.
+        `labels` are the labels of the worker's host; `host` is the host that joins with the token. `full` means that
+        MAX_TOKENS exist; `missing` means that the tenant is not registered.
         """
         fields = {"name": name, "scopes": ",".join(scopes), "digest": credential.digest}
         further = {"labels": joined(labels), "host": host}
@@ -148,9 +148,9 @@ class Tokens(Part):
         return answer
 
     def revoke(self, token_id: str, actor: Actor = ANONYMOUS, *, keep_admin: bool = False) -> bool:
-        """End a token and its sessions. Return False if it does not exist. Works when Redis is full.
+        """Delete a token and its sessions, even if Redis is full. Return False if it does not exist.
 
-        With `keep_admin`, raises LastAdmin for the last valid token with the scope admin.
+        With `keep_admin`, raise LastAdmin for the last valid token with the scope admin.
         """
         index = keys.TOKENS.removeprefix(keys.PREFIX)
         ended = int(self._functions.run_acknowledged("end_token", index, token_id, *actor, int(keep_admin)))
@@ -163,12 +163,12 @@ class Tokens(Part):
         self._functions.run("touch_token", token_id)
 
     def get(self, token_id: str) -> Token | None:
-        """Return a token, or None if it does not exist or cannot be read."""
+        """Return a token, or None if it does not exist or is unreadable."""
         [fields] = self._functions.read(("HGETALL", keys.token(token_id)))
         return _token(token_id, _text(fields))
 
     def all(self) -> list[Token]:
-        """Return every token, including expired ones, oldest first."""
+        """Return all tokens, including expired ones, oldest first."""
         ids = [name.decode() for name in self._client.zrange(keys.TOKENS, 0, -1)]
         pipe = self._pipe()
         for name in ids:
@@ -181,14 +181,14 @@ class Tokens(Part):
     def log_in(self, credential: Credential, csrf: str, actor: Actor, bootstrap: str = "") -> None:
         """Store a session for SESSION_MS.
 
-        Beyond MAX_LOGINS the token's oldest session ends, beyond MAX_SESSIONS the oldest of all.
+        Beyond MAX_LOGINS, the token's oldest session ends; beyond MAX_SESSIONS, the oldest of all sessions.
         """
         fields = {"digest": credential.digest, "csrf": digest(csrf), "token": actor.token, "bootstrap": bootstrap}
         flat = [item for pair in fields.items() for item in pair]
         self._functions.run("log_in", credential.id, *actor, SESSION_MS, MAX_SESSIONS, MAX_LOGINS, *flat)
 
     def log_out(self, session_id: str, actor: Actor = ANONYMOUS) -> bool:
-        """End a session. Works when Redis is full."""
+        """End a session, even if Redis is full."""
         index = keys.SESSIONS.removeprefix(keys.PREFIX)
         return bool(self._functions.run_acknowledged("end_token", index, session_id, *actor, 0))
 
@@ -211,14 +211,14 @@ class Tokens(Part):
     # -- one-time codes ---------------------------------------------------------------------------------------------
 
     def add_code(self, code: str, *, token: str, bootstrap: str = "") -> None:
-        """Store a code with which the bearer of a token can log in once, within CODE_SECONDS.
+        """Store a code with which the owner of a token can log in once, within CODE_SECONDS.
 
         Only the token's MAX_CODES latest codes are valid.
         """
         self._functions.run("add_code", digest(code), token, CODE_SECONDS, MAX_CODES, f"{token}|{bootstrap}")
 
     def redeem_code(self, code: str) -> tuple[str, str] | None:
-        """Consume a code and return its (token id, digest of CLUSTER_TOKEN). None for an invalid code."""
+        """Consume a code and return its (token ID, digest of CLUSTER_TOKEN). Return None for an invalid code."""
         stored = self._client.getdel(keys.login(digest(code)))
         token, bar, bootstrap = (stored or b"").decode(errors="replace").partition("|")
         return (token, bootstrap) if bar else None

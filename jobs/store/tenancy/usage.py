@@ -1,4 +1,4 @@
-"""Usage of tenants by day of Redis' clock (UTC), counted by the functions that commit work and kept for DAYS."""
+"""Usage of tenants by day (UTC, Redis time). The functions that commit work count it, and it is kept for DAYS."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from dataclasses import dataclass, field
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 
-#: Days for which usage is kept, including today.
+#: Number of days for which usage is kept, including today.
 DAYS = 400
 _DAY_MS = 86_400_000
 
 
 @dataclass(kw_only=True)
 class Used:
-    """Usage of one tenant on one day. Times in milliseconds."""
+    """Usage of one tenant on one day. Times are in milliseconds."""
 
-    #: Time of lanes by device.
+    #: Lane time by device.
     lane_ms: dict[str, int] = field(default_factory=dict)
-    #: Committed units and done jobs, by kind.
+    #: Number of committed units and of finished jobs, by kind.
     units: dict[str, int] = field(default_factory=dict)
     jobs: dict[str, int] = field(default_factory=dict)
-    #: Time of shared devices, and their energy if it is measured.
+    #: Time of shared devices, and their energy if it was measured.
     device_ms: int = 0
     millijoules: int | None = None
-    #: Requests to models, and tokens of their prompts and answers, by model.
+    #: Number of requests to models, and of prompt and completion tokens, by model.
     requests: dict[str, int] = field(default_factory=dict)
     prompt_tokens: dict[str, int] = field(default_factory=dict)
     answer_tokens: dict[str, int] = field(default_factory=dict)
 
     def add(self, what: str, label: str, amount: int) -> None:
-        """Add a stored counter. Raise LookupError for an unknown one."""
+        """Add a stored counter. Raises LookupError for an unknown one."""
         if what == "device_ms":
             self.device_ms += amount
         elif what == "mj":
@@ -52,17 +52,17 @@ class Usage(Part):
     """Reads usage of tenants."""
 
     def today(self) -> int:
-        """Return the number of Redis' day since 1970."""
+        """Return the current day of Redis time as the number of days since 1970."""
         seconds, _ = self._client.time()
         return int(seconds) * 1000 // _DAY_MS
 
     def tenants(self) -> list[str]:
-        """Return the tenants with usage, by name."""
+        """Return the names of tenants with usage, sorted."""
         [names] = skipped.replies(self._pipe().smembers(keys.USAGES))
         return sorted(name.decode(errors="replace") for name in names or ())
 
     def by_day(self, tenants: Sequence[str], since: int) -> dict[tuple[str, int], Used]:
-        """Return the usage of each tenant on each day from `since` on. Days without usage are omitted."""
+        """Return the usage of each tenant on each day since `since`. Days without usage are omitted."""
         days: dict[tuple[str, int], Used] = {}
         for tenant, stored in self._stored(tenants):
             for day, what, label, amount in _counters(stored):
@@ -85,7 +85,9 @@ class Usage(Part):
         return [(tenant, stored or {}) for tenant, stored in zip(tenants, skipped.replies(pipe), strict=True)]
 
     def prune(self) -> None:
-        """Remove days before the last DAYS, which `totals` still includes. Called by the leader."""
+        """Remove the days before the last DAYS from the daily usage; `totals` still includes them. Only the leader
+        calls this.
+        """
         for tenant in self.tenants():
             self._functions.run("usage_prune", tenant, self.today() - DAYS + 1)
 

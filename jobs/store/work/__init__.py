@@ -1,1 +1,1 @@
-"""Jobs and leases: submission, slots, leases, results, output."""
+"""Jobs and leases: submission, slots, leases, results and output."""

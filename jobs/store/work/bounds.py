@@ -1,4 +1,4 @@
-"""Types of arguments that workers send to the store, with the bounds that coordinators check and document."""
+"""Types of the arguments that workers send to the store, with bounds that coordinators check and document."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ from pydantic_core import from_json
 from jobs import queues
 from jobs.models import MAX_UNITS
 
-#: JSON texts up to this size are parsed. Of larger ones, which would delay all other calls, only the ends are checked.
+#: Maximum size in bytes of JSON texts that are parsed. Larger texts would delay all other calls; only their ends are
+#: checked.
 READ_BYTES = 1 << 20
-#: Characters of base64 that are decoded at once; a multiple of four.
+#: Number of base64 characters decoded at once, a multiple of four.
 _PIECE = 1 << 20
-#: Characters of an error message.
+#: Maximum number of characters of an error message.
 MAX_REASON = 2000
-#: Characters of the error of a program's unit that are kept, and bytes of its record.
+#: Maximum number of characters of a program unit's error, and maximum size of its record in bytes.
 MAX_UNIT_ERROR, MAX_UNIT_ROW = 300, 4096
-#: Longest wait of a failed unit in milliseconds.
+#: Maximum wait of a failed unit in milliseconds.
 MAX_WAIT_MS = 3_600_000
-#: Largest rate of a lane in units/s, and largest speed relative to the kind's estimate.
+#: Maximum rate of a lane in units/s, and maximum speed relative to the kind's estimate.
 MAX_RATE, MAX_PACE = 1e18, 1e9
-#: Longest time of a lane on one lease in milliseconds.
+#: Maximum lane time for one lease in milliseconds.
 _MAX_MS = 31 * 86_400_000
-#: Largest absolute number in the JSON texts of a worker.
+#: Maximum absolute value of numbers in a worker's JSON texts.
 _MOST = 2**64
 
 
 def json_check(shape: Any, what: str) -> Callable[[str], str]:
-    """Return a check that returns JSON texts of this shape and raises ValueError for others. `what` names it."""
+    """Return a function that checks JSON texts for this shape and raises ValueError. `what` names the shape."""
     sort: TypeAdapter[Any] = TypeAdapter(shape)
 
     def check(text: str) -> str:
@@ -57,13 +58,13 @@ def json_check(shape: Any, what: str) -> Callable[[str], str]:
 
 
 def is_json_of(shape: Any, what: str) -> AfterValidator:
-    """Return the same check for a type."""
+    """Return an annotation that checks JSON texts as `json_check` does."""
     return AfterValidator(json_check(shape, what))
 
 
 def _decoded(text: Any) -> bytes:
-    """Return the bytes of a base64 text. Raise ValueError if it is invalid."""
-    try:  # by pieces, between which other threads run
+    """Decode base64. Raises ValueError if the text is invalid."""
+    try:  # decode in pieces, so that other threads can run
         starts = range(0, len(text), _PIECE)
         pieces = [binascii.a2b_base64(text[start : start + _PIECE], strict_mode=True) for start in starts]
     except (TypeError, ValueError):
@@ -74,12 +75,12 @@ def _decoded(text: Any) -> bytes:
 
 
 def packed(content: bytes) -> str:
-    """Return bytes as base64 for a JSON text."""
+    """Encode bytes as base64 for a JSON text."""
     return base64.b64encode(content).decode()
 
 
 def _is_object(text: bytes) -> bytes:
-    """Return the text if it is a JSON object in UTF-8 without NaN. Raise ValueError otherwise."""
+    """Return the text if it is a JSON object in UTF-8 without NaN. Raises ValueError otherwise."""
     if not (_reads_as_object(text) if len(text) <= READ_BYTES else _has_ends(text)):
         raise ValueError("must be the base64 of a JSON object")
     return text
@@ -122,11 +123,11 @@ class Failure(BaseModel):
     tail: str = ""
 
 
-_check_failure = json_check(Failure, f"object of at most {MAX_UNIT_ROW} bytes, of facts of one attempt")
+_check_failure = json_check(Failure, f"object of at most {MAX_UNIT_ROW} bytes that describes one attempt")
 
 
 def _is_failure(text: str) -> str:
-    """Return the record of a failure, or an empty text. Raise ValueError for any other text."""
+    """Return the record of a failure, or an empty text. Raises ValueError for any other text."""
     if len(text.encode()) > MAX_UNIT_ROW:
         raise ValueError(f"must be a JSON object of at most {MAX_UNIT_ROW} bytes")
     return _check_failure(text) if text else text
@@ -142,27 +143,29 @@ def _are_marks(text: str) -> str:
     try:
         return json.dumps(_MARKS.validate_json(text, strict=True))
     except ValidationError:
-        raise ValueError("must be a JSON list of [kind:name, lo-hi, payload], each a text") from None
+        raise ValueError("must be a JSON list of [kind:name, lo-hi, payload] with string items") from None
 
 
-JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="A job's id.")]
+JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="ID of a job.")]
 LeaseToken = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9]{1,64}$", description="A lease's token, chosen by its worker, at random.")
+    str, Field(pattern=r"^[A-Za-z0-9]{1,64}$", description="Token of a lease, which its worker chose at random.")
 ]
 Lane = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 Units = Annotated[int, Field(ge=0, le=MAX_UNITS)]
 SomeUnits = Annotated[int, Field(ge=1, le=MAX_UNITS)]
-Rate = Annotated[float, Field(ge=0, le=MAX_RATE, description="Units/s that the lane reached; 0: not known.")]
-Pace = Annotated[float, Field(ge=0, le=MAX_PACE, description="Speed over the kind's estimate; 0: not known.")]
+Rate = Annotated[float, Field(ge=0, le=MAX_RATE, description="Measured rate of the lane in units/s; 0 if unknown.")]
+Pace = Annotated[
+    float, Field(ge=0, le=MAX_PACE, description="Ratio of measured speed to the kind's estimate; 0 if unknown.")
+]
 Milliseconds = Annotated[int, Field(strict=True, ge=0, le=_MAX_MS)]
 Joules = Annotated[float, Field(ge=0, le=1e12)]
-Reason = Annotated[str, Field(max_length=MAX_REASON, description="For people: why.")]
+Reason = Annotated[str, Field(max_length=MAX_REASON, description="Reason, shown to users.")]
 WorkDevice = Annotated[str, Field(pattern="^(cpu|gpu|runner)$", description="cpu, gpu or runner.")]
 QueueNames = Annotated[
     Sequence[Annotated[str, Field(max_length=32)]], Field(max_length=len(queues.ALL)), AfterValidator(_known)
 ]
 GpuNames = Annotated[
-    Sequence[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="The UUID of a GPU.")]],
+    Sequence[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="UUID of a GPU.")]],
     Field(min_length=1, max_length=64),
     AfterValidator(lambda gpus: sorted(set(gpus))),
 ]
@@ -170,10 +173,10 @@ ClaimPriority = Annotated[
     str,
     Field(
         pattern="^(interactive|high|normal|low)?$",
-        description="Of what is computed there, or waits; empty for nothing.",
+        description="Priority of the work that runs on these GPUs or waits for them; empty for none.",
     ),
 ]
-ProfileId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$", description="A profile's id.")]
+ProfileId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$", description="ID of a profile.")]
 RecordingName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 SampledDevices = Annotated[
     Sequence[Annotated[str, Field(pattern=r"^(host|gpu):[A-Za-z0-9._-]{1,120}$")]], Field(max_length=65)
@@ -192,6 +195,6 @@ Content = Annotated[
 Marks = Annotated[str, Field(max_length=1 << 20), AfterValidator(_are_marks)]
 FailureRow = Annotated[
     str,
-    Field(max_length=MAX_UNIT_ROW, description="What is kept of this failure: a JSON object."),
+    Field(max_length=MAX_UNIT_ROW, description="Record of the failure, as a JSON object."),
     AfterValidator(_is_failure),
 ]

@@ -1,7 +1,7 @@
-"""Reads of waiting and running work and its limits, from which the needed workers are computed.
+"""Reads of waiting and running work and its limits, from which the leader computes the number of needed workers.
 
-If there are many jobs, only some are read: the first of each queue, and random running ones. Rows are returned as
-stored.
+If there are many jobs, only a sample is read: the first jobs of each queue, and random running jobs. The methods return
+stored rows.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 from threads_protocol.states import JobState
 
-#: Jobs that are read from all queues, and running jobs that are read.
+#: Maximum number of jobs read from all queues, and of running jobs read.
 MOST_READ = 500
-#: Minimum number of jobs that are read from each index.
+#: Minimum number of jobs read from each index.
 _LEAST_READ = 5
-#: Tenants of a queue that are read, those with the least virtual time first.
+#: Maximum number of tenants read per queue, lowest virtual time first.
 _TENANTS = 200
 #: Fields of a job that describe its work and limits.
 FIELDS = (
@@ -40,40 +40,40 @@ FIELDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """Work at one point in time."""
+    """Waiting and running work at one point in time."""
 
-    #: Redis' time in seconds since 1970.
+    #: Redis time in seconds since 1970.
     now: float
-    #: Held or running jobs: id, fields, and the number of jobs that it represents.
+    #: Held and running jobs: ID, fields, and the number of jobs that this job represents.
     running: Sequence[tuple[str, tuple[Sequence[bytes | None], float]]] = ()
-    #: The same for jobs in queues.
+    #: Jobs in queues, in the same format as `running`.
     waiting: Sequence[tuple[str, tuple[Sequence[bytes | None], float]]] = ()
-    #: Jobs that wait for a worker that supports them, by queue.
+    #: Number of jobs that wait for a worker that supports them, by queue.
     unsupported: Mapping[str, int] = field(default_factory=dict)
     #: weight|max_lanes|max_jobs by tenant.
     shares: Mapping[bytes, bytes] = field(default_factory=dict)
-    #: Tenants that use all their lanes, and gpu:tenant if they have used their GPU seconds of the day.
+    #: Tenants that use all their lanes, and gpu:tenant for tenants that have used today's GPU seconds.
     capped: frozenset[str] = frozenset()
-    #: Measured speed over the kind's estimate, by kind|mode|device.
+    #: Ratio of measured speed to the kind's estimate, by kind|mode|device.
     paces: Mapping[bytes, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Index:
-    """Ids of jobs, by index."""
+    """IDs of jobs by index."""
 
-    #: Some of the running jobs, and how many there are.
+    #: Sample of the running jobs, and number of all running jobs.
     running: Sequence[bytes]
     running_count: int
-    #: Jobs that workers hold.
+    #: Jobs in the slots of workers.
     held: frozenset[bytes]
-    #: Keys of the indexes in which jobs wait.
+    #: Keys of the indexes of waiting jobs.
     places: Sequence[str]
     unsupported: Sequence[str]
 
 
 class DemandReads(Part):
-    """Reads the demand for workers, and stores the number that the leader derived from it."""
+    """Reads the demand for workers, and stores the desired number that the leader computed from it."""
 
     def read(self) -> Demand:
         """Return the current work, always in six round trips."""
@@ -111,7 +111,7 @@ class DemandReads(Part):
         )
 
     def _waiting(self, index: _Index) -> tuple[dict[bytes, float], dict[str, int]]:
-        """Return waiting jobs with the number of jobs that each represents, and counts of unsupported jobs."""
+        """Return waiting jobs, each with the number of jobs it represents, and counts of unsupported jobs by queue."""
         pipe = self._pipe()
         for place in (*index.places, *map(keys.unsupported_member, index.unsupported)):
             pipe.zcard(place)
@@ -124,7 +124,7 @@ class DemandReads(Part):
         return self._first(waiting), unsupported
 
     def _first(self, counts: Mapping[str, int]) -> dict[bytes, float]:
-        """Return the first jobs of each index, with the number of jobs there that each represents."""
+        """Return the first jobs of each index, each with the number of jobs it represents."""
         most = max(_LEAST_READ, MOST_READ // max(1, len(counts)))
         pipe = self._pipe()
         for place in counts:
@@ -146,16 +146,16 @@ class DemandReads(Part):
         return [(job_id.decode(errors="replace"), (row, weight)) for (job_id, weight), row in stored if row and row[0]]
 
     def scales(self) -> bytes | None:
-        """Return what `write_scales` wrote, until it expires."""
+        """Return the text that `write_scales` stored, or None after it has expired."""
         [stored] = skipped.replies(self._pipe().get(keys.DESIRED))
         return stored if stored is None else bytes(stored)
 
     def write_scales(self, text: str, seconds: int) -> None:
-        """Store the desired workers, as JSON, for at most this long. Called by the leader."""
+        """Store the desired workers, as JSON, for at most `seconds`. Only the leader calls this."""
         self._client.set(keys.DESIRED, text, ex=seconds)
 
 
 def _places(queue: str, tenants: Iterable[bytes] | None) -> list[str]:
-    """Return the indexes in which jobs of a queue wait: by tenant while tenants are registered."""
+    """Return the index keys of jobs waiting in a queue: one key per tenant if tenants are registered."""
     names = [name.decode(errors="replace") for name in tenants or ()]
     return [keys.tenant_pending(queue, name) for name in names] or [keys.pending(queue)]

@@ -1,6 +1,6 @@
-"""Reads of jobs for display: fields, states, positions in queues, results. One round trip each.
+"""Reads of jobs for display: fields, states, queue positions and results, in one round trip each.
 
-A key of the wrong type counts as missing and is noted in `skipped`.
+A key of the wrong type counts as missing and is recorded in `skipped`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from threads_protocol.states import JobState
 
 #: Hash of a job.
 Fields: TypeAlias = Mapping[bytes, bytes]
-#: state, kind and error of a job; None if missing.
+#: State, kind and error of a job; None if missing.
 Head: TypeAlias = Sequence[bytes | None]
 
-#: Largest submission number.
+#: Maximum submission number.
 _LAST = str(2**53)
-#: Bytes of a result that one call reads.
+#: Maximum number of bytes of a result that one call reads.
 PIECE_BYTES = 1 << 20
 
 
@@ -33,14 +33,14 @@ class JobReads(Part):
     """Reads jobs."""
 
     def hashes(self, ids: Sequence[str]) -> list[tuple[str, Fields]]:
-        """Return id and fields of each job that exists, in order."""
+        """Return ID and fields of each job that exists, in order."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hgetall(keys.job(job_id))
         return [(job_id, fields) for job_id, fields in zip(ids, skipped.replies(pipe), strict=True) if fields]
 
     def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[tuple[str, dict[str, bytes | None]]]:
-        """Return id and these fields of each job that exists; None for missing fields."""
+        """Return ID and the named fields of each job that exists, with None for missing fields."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hmget(keys.job(job_id), names)
@@ -48,18 +48,18 @@ class JobReads(Part):
         return [(job_id, dict(zip(names, row, strict=True))) for job_id, row in rows if row and any(row)]
 
     def exists(self, job_id: str) -> bool:
-        """Return whether anything is stored under the job's id."""
+        """Return True if a hash exists for the job ID."""
         return bool(self._client.exists(keys.job(job_id)))
 
     def tenants(self, ids: Sequence[str]) -> list[str | None]:
-        """Return the tenant of each job, or None if it does not exist or cannot be read."""
+        """Return the tenant of each job, or None if the job is missing or unreadable."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hmget(keys.job(job_id), "state", "tenant")
         return [row[1].decode(errors="replace") if row and row[0] and row[1] else None for row in skipped.replies(pipe)]
 
     def places(self, waiting: Sequence[tuple[str, str, str, str]]) -> list[Place]:
-        """Return the position of each waiting (queue, tenant, kind, job)."""
+        """Return the queue position of each waiting (queue, tenant, kind, job)."""
         if not waiting:
             return []
         pipe = self._pipe().hgetall(keys.SHARES).smembers(keys.CAPPED).hgetall(keys.RESERVED)
@@ -95,7 +95,7 @@ class JobReads(Part):
         ]
 
     def _spent(self, asked: Set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
-        """Return the reached daily caps of each (tenant, kind), by field of Place."""
+        """Return the reached daily caps of each (tenant, kind), as fields of Place."""
         if not asked:
             return {}
         tenants = sorted({tenant for tenant, _ in asked})
@@ -104,7 +104,7 @@ class JobReads(Part):
         return {(tenant, kind): _reached(by_tenant[tenant], kind, left_ms / 1000) for tenant, kind in asked}
 
     def newest(self, state: str | None, before: int | None, most: int) -> list[tuple[bytes, int]]:
-        """Return (id, submission number) of at most `most` jobs below `before`, newest first."""
+        """Return (ID, submission number) of at most `most` jobs below number `before`, newest first."""
         index = keys.in_state(state) if state else keys.JOBS
         top = _LAST if before is None else f"({before}"
         pipe = self._pipe().zrevrangebyscore(index, top, 0, start=0, num=most, withscores=True)
@@ -155,7 +155,7 @@ class JobReads(Part):
     # -- results ----------------------------------------------------------------------------------------------------
 
     def stored_result(self, job_id: str) -> tuple[list[bytes | None], ResultText | None] | None:
-        """Return (kind, total, done, state) and the result, read atomically; None if a key has the wrong type."""
+        """Return (kind, total, done, state) and the result, read atomically, or None if a key has the wrong type."""
         head, key = ("HMGET", keys.job(job_id), "kind", "total", "done", "state"), keys.job_result(job_id)
         try:
             row, first, length = self._functions.read(
@@ -168,14 +168,14 @@ class JobReads(Part):
         return row, ResultText(self, job_id, first, length) if length else None
 
     def result_piece(self, job_id: str, start: int) -> bytes:
-        """Return at most PIECE_BYTES of a result from an offset on, or empty bytes."""
+        """Return at most PIECE_BYTES of a result, starting at an offset; empty if the job is gone."""
         piece: bytes = self._client.getrange(keys.job_result(job_id), start, start + PIECE_BYTES - 1)
         return piece
 
     async def short_result(self, wire: Wire, job_id: str, most: int) -> tuple[str, bytes] | None:
         """Return a job's state and its result (empty if there is none), in an event loop.
 
-        Returns None for a result over `most` bytes, for a job that has just ended, and if the call failed.
+        Return None if the result is over `most` bytes, if the job is just finishing, or if the call failed.
         """
         try:
             result, row = await wire.call(
@@ -189,7 +189,7 @@ class JobReads(Part):
         return None if state == JobState.DONE and not result else (state, result)
 
     def result_beginnings(self, ids: Sequence[str], most: int) -> tuple[list[Head], list[bytes]]:
-        """Return head and result of each job. Results over `most` bytes are cut to `most` + 1."""
+        """Return state, kind, error and result of each job. Results over `most` bytes are cut to `most` + 1."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hmget(keys.job(job_id), "state", "kind", "error").getrange(keys.job_result(job_id), 0, most)
@@ -197,14 +197,14 @@ class JobReads(Part):
         return [head or (None, None, None) for head in replies[::2]], [text or b"" for text in replies[1::2]]
 
     def result_lengths(self, ids: Sequence[str]) -> list[int]:
-        """Return the length of each job's result in bytes; 0 if there is none."""
+        """Return the size of each job's result in bytes; 0 if there is none."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.strlen(keys.job_result(job_id))
         return cast(list[int], pipe.execute())
 
     def result_texts(self, ids: Sequence[str]) -> list[bytes]:
-        """Return each job's result as stored, or empty bytes."""
+        """Return each job's result as stored; empty if there is none."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.get(keys.job_result(job_id))
@@ -212,13 +212,13 @@ class JobReads(Part):
 
 
 class ResultText:
-    """Stored result of a job. Of a long one, only the beginning is in memory; the rest is read in pieces."""
+    """Stored result of a job. Only the first piece of a long result is in memory; the rest is read in pieces."""
 
     def __init__(self, reads: JobReads, job_id: str, first: bytes, length: int) -> None:
         self._reads = reads
         self._job_id = job_id
         self._first = first
-        #: Bytes of the whole result.
+        #: Size of the complete result in bytes.
         self.length = length
 
     @property
@@ -234,11 +234,11 @@ class ResultText:
             if at >= self.length:
                 return
             if not (piece := self._reads.result_piece(self._job_id, at)):
-                detail = f"job {self._job_id} was deleted while its result was read"
+                detail = f"job {self._job_id} was deleted while its result was being read"
                 raise errors.NotFound(detail, field="job_id")
 
     def whole(self) -> bytes:
-        """Return the whole result."""
+        """Return the complete result."""
         return b"".join(self.pieces())
 
 
@@ -256,13 +256,13 @@ def _dead(pieces: Sequence[Sequence[str]], errors: Sequence[bytes | None]) -> li
 
 
 def _kept(reserved: bytes) -> tuple[str, int]:
-    """Return the runner of a reservation and the number of leases that end before; ("", 0) if it cannot be read."""
+    """Return the runner of a reservation and the number of leases that must end first; ("", 0) if unreadable."""
     runner, *words = reserved.decode(errors="replace").rsplit("|", 4)
     return (runner, int(words[1])) if len(words) == 4 and words[1].isdecimal() else ("", 0)
 
 
 def _cap(shares: Mapping[bytes, bytes], tenant: str, place: int) -> int:
-    """Return one of weight|max_lanes|max_jobs of a tenant; 0 if it is not registered."""
+    """Return a tenant's weight, max_lanes or max_jobs by position; 0 if the tenant is not registered."""
     return int(shares.get(tenant.encode(), b"1|0|0").split(b"|")[place])
 
 

@@ -1,4 +1,4 @@
-"""Submission and steering of jobs."""
+"""Submission and control of jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobs.store.server.wire import Away, Wire
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
-    """Job to be submitted."""
+    """A job to be submitted."""
 
     job_id: str
     kind: str
@@ -28,36 +28,36 @@ class NewJob:
     priority: str
     device: str
     queue: str
-    #: gpu_preferred: moves to the `any` queue if no GPU worker is alive.
+    #: True for gpu_preferred: the job moves to the `any` queue if no GPU worker is alive.
     prefer: bool
     small: bool
-    #: Estimated milliseconds of one lane's work.
+    #: Estimated milliseconds of work for one lane.
     estimate_ms: int
     ttl_seconds: int
-    #: Maximum number of lanes that compute it at once; 0 for no limit.
+    #: Maximum number of lanes that compute the job at once; 0 for no limit.
     max_running: int = 0
-    #: Milliseconds from its first lease, without pauses, after which it fails; 0 for never.
+    #: Milliseconds from the first lease, without pauses, after which the job fails; 0 for never.
     timeout_ms: int = 0
-    #: tenant:key, question@tenant:key, or empty.
+    #: Idempotency key as tenant:key or question@tenant:key; empty if none.
     idempotency: str = ""
-    #: Digest of the request's body. The same key with another digest is a conflict.
+    #: Digest of the request body. A request with the same key and another digest is a conflict.
     digest: str = ""
     #: Tenant that owns the job.
     tenant: str = DEFAULT_TENANT
-    #: Id of the token that submitted it; empty if none.
+    #: ID of the token that submitted the job; empty if none.
     token: str = ""
-    #: Whether to put it into its tenant's backlog if a cap refuses it.
+    #: If a cap rejects the job, True adds it to its tenant's backlog instead.
     hold: bool = False
-    #: Jobs that must be done before it starts, and jobs that must have ended in any way.
+    #: Jobs that must succeed before this job starts, and jobs that must end in any state.
     after: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
-    #: URL that is notified of its end.
+    #: URL that is notified when the job ends.
     notify: str = ""
-    #: Its workflow, its action there, and the workflow's attempt that submits it.
+    #: Workflow of the job, its action in the workflow, and the attempt of the workflow that submits it.
     workflow: str = ""
     action: str = ""
     attempt: int = 0
-    #: TRACEPARENT and TRACESTATE of its programs, and the parent of its own span; empty if it is not traced.
+    #: TRACEPARENT and TRACESTATE of the job's programs, and the parent of its own span. Empty without tracing.
     traceparent: str = ""
     tracestate: str = ""
     parent_span: str = ""
@@ -65,34 +65,35 @@ class NewJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Over:
-    """Cap or limit that refuses a job."""
+    """Cap or limit that rejects a job."""
 
-    #: max_jobs or max_stored_bytes of the tenant, MAX_QUEUED, `requirements` (too many different ones wait), or
-    #: `notify` (too many of the tenant's webhooks are undelivered).
+    #: Name of the limit: the tenant's max_jobs or max_stored_bytes, MAX_QUEUED, `requirements` (too many different ones
+    #: are waiting), or `notify` (too many of the tenant's webhooks are undelivered).
     cap: str
     value: int
     #: Seconds after which a client should try again.
     seconds: int
-    #: Stored bytes; 0 for other caps.
+    #: Number of stored bytes; 0 for other caps.
     used: int = 0
-    #: Event after these seconds. end: a job ends at its current rate. day: the next day begins. expiry: a job expires.
-    #: Empty if unknown.
+    #: Event expected after these seconds: end (a job ends at its current rate), day (the next day starts) or expiry (a
+    #: job expires). Empty if unknown.
     awaits: str = ""
 
 
 class Jobs(Part):
-    """Submits and steers jobs."""
+    """Submits and controls jobs."""
 
     def submit(
         self, jobs: Sequence[NewJob], most_queued: int = 0, *, disk: bool = False
     ) -> list[tuple[str, str] | Over]:
-        """Write jobs, each atomically with its wake-up. Return (new|same|conflict, job_id), or Over, for each.
+        """Store jobs, each atomically with its wake-up. Return (new|same|conflict, job_id) or Over for each job.
 
-        Other answers: (artifact, id) if a needed artifact does not exist; (after|after_any, id) if a parent does not
-        exist or belongs to another tenant; (workflow, state) if its workflow is not running this attempt; (taken, id)
-        if another job has the id; (refused, reason) if Redis refuses some jobs but not all.
-        `most_queued` limits the queued jobs in the cluster, 0 for no limit. Raises Unreachable if Redis refuses all
-        jobs, and Unacknowledged if replicas, or with `disk` the disk, lack what was written.
+        Other replies are (artifact, ID) if a required artifact does not exist, (after|after_any, ID) if a parent does
+        not exist or belongs to another tenant, (workflow, state) if the workflow is not running this attempt, (taken,
+        ID) if another job has the ID, and (refused, reason) if Redis rejects some jobs but not all.
+
+        `most_queued` limits the number of queued jobs in the cluster; 0 means no limit. Raises Unreachable if Redis
+        rejects all jobs, and Unacknowledged if replicas (or the disk, with `disk`) lack the writes.
         """
         asked = Acknowledgement(replicas=self._functions.replicas, disk=disk)
         replies = self._functions.many("submit", [_submit_arguments(job, most_queued) for job in jobs], asked)
@@ -103,9 +104,7 @@ class Jobs(Part):
         return [("refused", reason(reply)) if isinstance(reply, Exception) else _written(reply) for reply in replies]
 
     async def submit_by(self, wire: Wire, job: NewJob, most_queued: int = 0) -> tuple[str, str] | Over | None:
-        """Write one job as `submit` does, in an event loop. Return None if that failed or is unknown; then call
-        `submit`.
-        """
+        """Store one job like `submit`, in an event loop. None means that the outcome is unknown: call `submit`."""
         if self._functions.replicas:
             return None
         try:
@@ -126,28 +125,28 @@ class Jobs(Part):
     def _no_disk(self, answer: str) -> str:
         if "unknown command" in answer.lower():
             version = self._client.info("server")["redis_version"]
-            why = f"needs Redis 7.2 or later for WAITAOF, and this is {version}. Upgrade Redis"
+            why = f"requires Redis 7.2 or later for WAITAOF, but this is {version}. Upgrade Redis"
         elif "appendonly" in answer:
             why = (
-                "needs Redis' log, which is off: redis-cli config set appendonly yes, and the same in its configuration"
+                "requires the append-only file. Run redis-cli config set appendonly yes, and set it in redis.conf, too"
             )
         else:
-            why = f"cannot be guaranteed: Redis answered {answer}. Fix that"
+            why = f"cannot be guaranteed because Redis replied {answer}. Fix this"
         return f"SUBMIT_DURABLE {why}, or unset SUBMIT_DURABLE; nothing was submitted"
 
     def cancel(self, job: str, actor: Actor = ANONYMOUS, *, during: tuple[str, int] | None = None) -> list[str]:
-        """Cancel a job. Return [ok, state], [conflict, state] or [missing], as pause, resume, retry and delete do.
+        """Cancel a job. Return [ok, state], [conflict, state] or [missing], like pause, resume, retry and delete.
 
-        `during`: a workflow and its attempt. Returns [stale] unless that attempt is being cancelled.
+        `during` is a workflow and its attempt: return [stale] unless that attempt is being cancelled.
         """
         return self._functions.run_acknowledged_texts("cancel", job, *actor, *(during or ()))
 
     def pause(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Have lanes commit what they have, and lease no more."""
+        """Pause a job: its lanes commit their progress, and no new leases are granted."""
         return self._functions.run_acknowledged_texts("pause", job, *actor)
 
     def resume(self, job: str, actor: Actor = ANONYMOUS, *, hold: bool = False) -> list[str]:
-        """Continue a paused job. Return [over, cap, value, seconds] if a cap refuses it, unless `hold`."""
+        """Continue a paused job. Unless `hold` is set, return [over, cap, value, seconds] if a cap rejects it."""
         return self._functions.run_acknowledged_texts("resume", job, *actor, int(hold))
 
     def retry(
@@ -159,23 +158,23 @@ class Jobs(Part):
         hold: bool = False,
         during: tuple[str, int] | None = None,
     ) -> list[str]:
-        """Retry what is not done of a job that failed or was cancelled. Caps can refuse it as in `resume`.
+        """Retry the unfinished units of a failed or cancelled job. Caps can reject it, as in `resume`.
 
-        Returns [version, V] if its partials come from version V of the kind's model instead of `version`; [skipped,
-        ROOT, state] if job ROOT, which failed, was cancelled or is gone, must be retried first. `during`: a workflow
-        and its attempt. Returns [stale] unless that attempt is running.
+        Return [version, V] if the job's partials come from version V of the kind's model, not from `version`. Return
+        [skipped, ROOT, state] if the failed, cancelled or deleted job ROOT must be retried first. `during` is a
+        workflow and its attempt: return [stale] unless that attempt is running.
         """
         answer = ["more"]
-        while answer == ["more"]:  # each call moves some thousand ranges, so that others are served between two
+        while answer == ["more"]:  # each call moves some thousand ranges, so other calls are served in between
             answer = self._functions.run_acknowledged_texts("retry", job, version, *actor, int(hold), *(during or ()))
         return answer
 
     def retry_dead(
         self, job: str, first: int, version: int, actor: Actor = ANONYMOUS, *, hold: bool = False
     ) -> list[str]:
-        """Retry the dead range that begins at unit `first`.
+        """Retry the dead range that starts at unit `first`.
 
-        Returns as `retry`, or [none] if there is no such range.
+        Return the same as `retry`, or [none] if there is no such range.
         """
         return self._functions.run_acknowledged_texts("retry_dead", job, first, version, *actor, int(hold))
 
@@ -190,7 +189,7 @@ def _written(reply: list[Any]) -> tuple[str, str] | Over:
 
 
 def over(words: Sequence[str]) -> Over:
-    """Return the refusal in the words after `over` in a function's reply."""
+    """Parse the words after `over` in a function's reply."""
     cap, *numbers = words[:4]
     named = dict(zip(("value", "seconds", "used"), map(int, numbers), strict=False))
     return Over(cap=cap, **named, awaits="".join(words[4:5]))
@@ -199,7 +198,7 @@ def over(words: Sequence[str]) -> Over:
 def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
     plan = job.plan
     fields: dict[str, str | int | float] = {
-        # Fields that every function reads come first: Redis scans small hashes from the start.
+        # Frequently read fields come first, because Redis scans small hashes from the start.
         "kind": job.kind,
         "version": job.version,
         "small": int(job.small),

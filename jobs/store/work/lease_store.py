@@ -1,8 +1,8 @@
-"""The lease store as workers use it, either `Store` on Redis or the coordinator's API.
+"""Interface of the lease store for workers, implemented by `Store` on Redis and by the client of the coordinator's API.
 
-Methods with a docstring are calls of that API: `jobs.worker.api.calls` derives route and request from them.
-`docs/lease-protocol.md` specifies each call; the methods of the parts of `Store` have the same names. Every call may be
-repeated after a lost answer. Errors are those of `jobs.store.server.connection`.
+Methods with a docstring are calls of this API: `jobs.worker.api.calls` derives route and request from them.
+`docs/lease-protocol.md` specifies each call. The methods in the parts of `Store` have the same names. Every call can be
+repeated after a lost response. The errors are defined in `jobs.store.server.connection`.
 """
 
 from __future__ import annotations
@@ -30,50 +30,54 @@ Row = dict[str, str | int | float]
 
 @dataclass(frozen=True, kw_only=True)
 class Pulse:
-    """A worker's heartbeat, sent every second, with the leases and the slot that it keeps."""
+    """A worker's heartbeat, sent every second, with its active leases and its slot."""
 
     worker: str
     born: str
-    #: Returns the worker's record. It is called after the leases were extended, since it may take a while.
+    #: Returns the worker's record. Called after the leases were extended, because it can be slow.
     row: Callable[[], Row]
     #: Job, token and progress of each lease.
     leases: tuple[tuple[str, str, int], ...] = ()
-    #: Whether the worker has a slot.
+    #: True if the worker has a slot.
     slot: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """Answer to a pulse."""
+    """Response to a heartbeat."""
 
-    leases: Annotated[tuple[int, ...], Field(description="The answer of BEAT for each lease, in order.")]
-    word: Annotated[str, Field(description="The answer of HEARTBEAT.")]
+    leases: Annotated[tuple[int, ...], Field(description="Reply of BEAT for each lease, in order.")]
+    word: Annotated[str, Field(description="Reply of HEARTBEAT.")]
     follow: Annotated[
         tuple[str, ...],
-        Field(description="Jobs of these leases whose output is followed; for runners."),
+        Field(description="Jobs of these leases whose output is being followed; for runners."),
     ] = ()
     attach: Annotated[
         tuple[tuple[str, int, str], ...],
-        Field(description="Job, unit and ID of each shell that is requested in a unit of these leases; for runners."),
+        Field(description="Job, unit and ID of each shell that was requested in a unit of these leases; for runners."),
     ] = ()
     profiles: Annotated[
         tuple[Order, ...] | None,
-        Field(description="Profiles in progress; null: unknown."),
+        Field(description="Active profiles; null if unknown."),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claimed:
-    """Answer to a claim of GPUs."""
+    """Response to a claim of GPUs."""
 
-    held: Annotated[bool, Field(description="All of them are this worker's; else none was taken.")]
+    held: Annotated[
+        bool, Field(description="True if the worker has claimed all of the GPUs; otherwise it has claimed none.")
+    ]
     wanted: Annotated[
         str,
-        Field(description="For GPU workers: highest priority of programs that wait for one of them."),
+        Field(description="For GPU workers: highest priority of the programs that wait for one of these GPUs."),
     ] = ""
     by: Annotated[
         str,
-        Field(description="Why not: worker or program has one of them; wanted: programs go first."),
+        Field(
+            description="Reason of a rejection: worker or program (has a claim), or wanted (programs have precedence)."
+        ),
     ] = ""
 
 
@@ -85,9 +89,9 @@ class FleetCalls(Protocol):
     ) -> str: ...
 
     def claim(self, gpus: bounds.GpuNames, worker: str, priority: bounds.ClaimPriority = "") -> Claimed:
-        """Claim or renew GPUs by UUID, all or none. Claims last five seconds, those of runners 650 s.
+        """Claim or renew GPUs by UUID, all or none. A claim lasts 5 seconds; a claim by a runner lasts 650 seconds.
 
-        The answer tells a GPU worker for which priority programs wait for its GPU.
+        The response tells a GPU worker the priority of the programs that wait for its GPU.
         """
 
     def give_up(self, gpus: bounds.GpuNames, worker: str, priority: bounds.ClaimPriority = "") -> None:
@@ -122,16 +126,18 @@ class LeaseCalls(Protocol):
         job: bounds.JobId,
         token: bounds.LeaseToken,
         *,
-        want: Annotated[bounds.SomeUnits, Field(description="Units of the usual lease of this lane.")],
-        least: Annotated[bounds.SomeUnits, Field(description="Units of the smallest one worth its overhead.")] = 1,
+        want: Annotated[bounds.SomeUnits, Field(description="Number of units of a typical lease of this lane.")],
+        least: Annotated[
+            bounds.SomeUnits, Field(description="Minimum number of units that is worth the overhead of a lease.")
+        ] = 1,
         worker: str,
         lane: bounds.Lane = "0",
         rate: bounds.Rate = 0.0,
-        higher: Annotated[bounds.QueueNames, Field(description="Queues whose work ends the worker's turn.")] = (),
+        higher: Annotated[bounds.QueueNames, Field(description="Queues whose work ends the worker's slot.")] = (),
     ) -> Grant | str:
-        """Lease a range of the job of the worker's slot for a lane. The same token gets the same range again.
+        """Lease a range of the job in the worker's slot for a lane. The same token gets the same range again.
 
-        Otherwise the answer is wait, yield, finishing or gone; gone also for any other job.
+        If no range is available, the response is wait, yield, finishing or gone. For any other job, it is gone.
         """
 
     def commit(
@@ -141,16 +147,23 @@ class LeaseCalls(Protocol):
         upto: bounds.SomeUnits,
         partial: bounds.Content,
         *,
-        ms: Annotated[bounds.Milliseconds, Field(description="Of the lane.")],
+        ms: Annotated[bounds.Milliseconds, Field(description="Lane time in milliseconds.")],
         worker: str,
         device: bounds.WorkDevice,
         pace: bounds.Pace = 0.0,
-        device_ms: Annotated[bounds.Milliseconds, Field(description="Its share of a device that lanes share.")] = 0,
-        joules: Annotated[bounds.Joules | None, Field(description="Its share of the device's energy.")] = None,
-        keep: Annotated[bool, Field(description="The lease goes on with the units from `upto`.")] = False,
-        lo: Annotated[bounds.Units | None, Field(description="The partial's first; of a lease that is kept.")] = None,
+        device_ms: Annotated[
+            bounds.Milliseconds,
+            Field(description="The lease's share of a device that several lanes use, in milliseconds."),
+        ] = 0,
+        joules: Annotated[
+            bounds.Joules | None, Field(description="The lease's share of the device's energy, in joules.")
+        ] = None,
+        keep: Annotated[bool, Field(description="True to continue the lease with the units from `upto` on.")] = False,
+        lo: Annotated[
+            bounds.Units | None, Field(description="First unit of the partial, for a continued lease.")
+        ] = None,
     ) -> Merge:
-        """Store the partial of the units below `upto` once, and end the lease or keep the rest of it."""
+        """Store the partial of the units below `upto` once. Then end the lease, or keep its remaining units."""
 
     def done1_all(
         self,
@@ -159,16 +172,16 @@ class LeaseCalls(Protocol):
         worker: str,
         device: bounds.WorkDevice,
     ) -> list[bool]:
-        """Commit and finish small jobs, each covered by one lease. False: the lease had ended before."""
+        """Commit and finish small jobs, each covered by one lease. False means that the lease had already ended."""
 
     def release(self, job: bounds.JobId, token: bounds.LeaseToken) -> bool:
-        """End a lease uncomputed and release its range. False: it had ended before. The calls below answer the same."""
+        """End an uncomputed lease and release its range. Like the calls below, return False if the lease had ended."""
 
     def crash(self, job: bounds.JobId, token: bounds.LeaseToken) -> bool:
-        """End a lease on which a lane died."""
+        """End a lease whose lane died."""
 
     def fail(self, job: bounds.JobId, token: bounds.LeaseToken, error: bounds.Reason) -> bool:
-        """End a lease on which the kernel raised an error."""
+        """End a lease whose kernel raised an exception."""
 
     def fail_unit(
         self,
@@ -176,15 +189,20 @@ class LeaseCalls(Protocol):
         token: bounds.LeaseToken,
         error: bounds.Reason,
         *,
-        most: Annotated[int, Field(ge=0, le=1000, description="Errors of the unit beyond which it is given up.")],
-        wait_ms: Annotated[int, Field(ge=0, le=bounds.MAX_WAIT_MS, description="It is not leased otherwise.")],
+        most: Annotated[int, Field(ge=0, le=1000, description="Maximum number of errors before the unit is given up.")],
+        wait_ms: Annotated[
+            int, Field(ge=0, le=bounds.MAX_WAIT_MS, description="Milliseconds before the unit can be leased again.")
+        ],
         row: bounds.FailureRow = "",
-        unit: Annotated[bounds.Units | None, Field(description="The first of the lease, else it is stale.")] = None,
+        unit: Annotated[
+            bounds.Units | None,
+            Field(description="First unit of the lease; if another one is first, the call is stale."),
+        ] = None,
     ) -> bool:
-        """End a lease whose first unit failed: retry that later, or give it up. The units after it are leased next."""
+        """End a lease whose first unit failed: retry it later or give it up. The other units are leased next."""
 
     def split(self, job: bounds.JobId, token: bounds.LeaseToken, at: bounds.Units) -> bool:
-        """End a lease before a unit within it. Others may lease the units from there on."""
+        """Shorten a lease so that it ends before unit `at`. Other lanes can lease the units from `at` on."""
 
 
 class ResultCalls(Protocol):
@@ -217,7 +235,7 @@ class ProfileCalls(Protocol):
         number: Annotated[int, Field(ge=0, le=profiles.MAX_BYTES // profiles.PART_BYTES)],
         data: bounds.Octets,
     ) -> str:
-        """Store a part of a recording. The answer is stored, wait (too many are stored), gone or size."""
+        """Store a part of a recording. The response is stored, wait (too many are stored), gone or size."""
 
 
 class LeaseStore(Protocol):

@@ -1,4 +1,4 @@
-"""Tokens with which a lane identifies its lease."""
+"""Tokens that identify the leases of lanes."""
 
 from __future__ import annotations
 

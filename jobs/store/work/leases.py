@@ -1,4 +1,4 @@
-"""Leases: ranges of a job, owned by one lane for about a second. The contract is `docs/lease-protocol.md`."""
+"""Leases: ranges of a job, each owned by one lane for about a second. `docs/lease-protocol.md` specifies them."""
 
 from __future__ import annotations
 
@@ -14,48 +14,52 @@ from jobs.hosts.labels import as_argument
 from jobs.store.server.functions import LEASE_TTL_MS, Part
 from jobs.store.work.bounds import MAX_REASON, MAX_UNIT_ERROR, Content, JobId, LeaseToken, Marks, Milliseconds
 
-#: Seconds between two heartbeats of a lease.
+#: Interval in seconds between heartbeats of a lease.
 BEAT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """Answer of LEASE: units lo..hi-1 belong to the token."""
+    """Reply of LEASE: units lo..hi-1 belong to the token."""
 
     token: str
     lo: int
     hi: int
-    errors: Annotated[int, Field(description="Failures of unit lo so far. This is its attempt number errors + 1.")] = 0
+    errors: Annotated[
+        int, Field(description="Number of failures of unit lo so far. This is its attempt number errors + 1.")
+    ] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """Encoded result of a small job, and the milliseconds that it took."""
+    """Encoded result of a small job, and its computing time in milliseconds."""
 
-    #: An object in JSON bodies.
+    #: Pydantic configuration: a JSON object without additional fields.
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     job_id: JobId
     token: LeaseToken
     result: Content
     ms: Milliseconds
-    #: As `jobs.marks.left_by` writes them.
+    #: Marks in the format of `jobs.marks.left_by`.
     marks: Marks = "[]"
-    #: Share of a device that lanes share.
+    #: Share of a device that several lanes use, in milliseconds.
     device_ms: Milliseconds = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """Answer of COMMIT."""
+    """Reply of COMMIT."""
 
-    merged: Annotated[bool, Field(description="False if the token was stale. Drop the work.")]
-    finishing: Annotated[bool, Field(description="The last unit of the job is committed. Derive the result.")] = False
-    parts: Annotated[int, Field(description="Number of parts that wait to be folded.")] = 0
+    merged: Annotated[bool, Field(description="False if the token was stale; the work must be dropped.")]
+    finishing: Annotated[
+        bool, Field(description="True if the last unit of the job is committed; the worker must derive the result.")
+    ] = False
+    parts: Annotated[int, Field(description="Number of partials that are not yet merged.")] = 0
 
 
 class Leases(Part):
-    """Takes, extends and ends leases."""
+    """Acquires, extends and ends leases."""
 
     def lease(
         self,
@@ -70,10 +74,10 @@ class Leases(Part):
         higher: Iterable[str] = (),
         labels: Iterable[str] | None = None,
     ) -> Grant | str:
-        """Return a range, or `wait`, `yield`, `finishing` or `gone`.
+        """Lease a range of a job. Return the range, or `wait`, `yield`, `finishing` or `gone`.
 
-        `want` and `least` are in units, `rate` in units/s. `labels`: of the worker's host; None for those in its
-        record.
+        `want` and `least` are in units, `rate` is in units/s. `labels` are the labels of the worker's host; None means
+        the labels in the worker's record.
         """
         reply = self._functions.run_texts(
             "lease",
@@ -93,7 +97,7 @@ class Leases(Part):
         return reply[0]
 
     def beat(self, job: str, token: str, upto: int) -> int:
-        """Extend a lease. Return 1 to continue, 2 to commit at the next chunk and stop, 0 to drop the work."""
+        """Extend a lease. Return 1 to continue, 2 to commit at the next chunk and stop, or 0 to drop the work."""
         return int(self._functions.run("beat", job, token, upto, LEASE_TTL_MS))
 
     def commit(
@@ -114,9 +118,9 @@ class Leases(Part):
     ) -> Merge:
         """Store the partial of the units below `upto` and end the lease.
 
-        `ms` is time of the lane; `device_ms` and `joules` are the lease's share of a device that lanes share. `keep`
-        continues the lease with the units from `upto` on, under the same token. A lease that was kept needs `lo`, the
-        partial's first unit: if the lease begins elsewhere, because Redis lost a commit, the call is stale.
+        `ms` is lane time; `device_ms` and `joules` are the lease's share of a device that several lanes use. `keep`
+        continues the lease with the units from `upto` on, under the same token. A continued lease needs `lo`, the first
+        unit of the partial: if the lease starts at another unit because Redis lost a commit, the call is stale.
         """
         energy = "" if joules is None else str(round(joules * 1000))
         more = (f"{pace:.6g}", device_ms, energy, int(keep), "" if lo is None else lo)
@@ -135,30 +139,30 @@ class Leases(Part):
         return [bool(reply) for reply in replies]
 
     def release(self, job: str, token: str) -> bool:
-        """Return a range uncomputed. Return False for a stale token, as the methods below do."""
+        """Release an uncomputed range. Return False for a stale token, like the methods below."""
         return bool(self._functions.run("release", job, token))
 
     def crash(self, job: str, token: str) -> bool:
-        """Return a range on which a lane died."""
+        """Release a range whose lane died."""
         return bool(self._functions.run("crash", job, token))
 
     def fail(self, job: str, token: str, error: str) -> bool:
-        """Return a range on which the kernel raised an error. It is retried later."""
+        """Release a range whose kernel raised an exception. It is retried later."""
         jitter = secrets.randbelow(1000) / 1000
         return bool(self._functions.run("fail", job, token, error[:MAX_REASON], jitter))
 
     def fail_unit(
         self, job: str, token: str, error: str, *, most: int, wait_ms: int, row: str = "", unit: int | None = None
     ) -> bool:
-        """Return a range of a program whose first unit failed. It is retried after `wait_ms`, or dead after `most`
+        """Release a program's range whose first unit failed. The unit is retried after `wait_ms`, or dead after `most`
         errors.
 
-        The units after it are leased next. `row`, JSON of at most MAX_UNIT_ROW bytes, is kept as the unit's last
-        failure. If `unit` is not None and not the first of the lease, the call is stale.
+        The other units are leased next. `row`, JSON of at most MAX_UNIT_ROW bytes, is stored as the unit's last
+        failure. If `unit` is set and is not the first unit of the lease, the call is stale.
         """
         which = "" if unit is None else unit
         return bool(self._functions.run("fail_unit", job, token, which, error[:MAX_UNIT_ERROR], most, wait_ms, row))
 
     def split(self, job: str, token: str, at: int) -> bool:
-        """Shorten a lease so that it ends before unit `at`. Others may lease the units from there on."""
+        """Shorten a lease so that it ends before unit `at`. Other lanes can lease the units from `at` on."""
         return bool(self._functions.run("split", job, token, at))

@@ -1,6 +1,6 @@
-"""Live lines of programs that are followed: bounded streams in Redis, kept for a minute.
+"""Live output of followed programs: bounded streams in Redis, kept for a minute.
 
-Lines that are not read in time are in the log that the program leaves. Followers detect gaps by the offsets.
+Lines that are not read in time remain available in the program's stored log. Followers detect gaps by the offsets.
 """
 
 from __future__ import annotations
@@ -14,46 +14,46 @@ from typing import Any, NamedTuple
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 
-#: Maximum number of units that are followed at once: with 256 KiB for each job, 64 MiB of live lines.
+#: Maximum number of units followed at once. With 256 KiB per job, these are 64 MiB of live output.
 MOST_FOLLOWED = 256
 #: Milliseconds for which FOLLOW is valid.
 FOLLOW_MS = 15_000
-#: Maximum bytes and chunks of one call.
+#: Maximum number of bytes and of chunks per call.
 MAX_BYTES, MOST_CHUNKS = 64 << 10, 1000
 #: Position before the first entry.
 BEGINNING = "0-0"
 
 
 class Chunk(NamedTuple):
-    """Consecutive bytes that a program wrote."""
+    """Consecutive bytes of a program's output."""
 
-    #: Offset in everything that the attempt has written.
+    #: Offset in the complete output of the attempt.
     offset: int
-    #: o: stdout, e: stderr.
+    #: o: stdout; e: stderr.
     stream: str
     data: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """Entry of a job's stream."""
+    """Entry of a job's output stream."""
 
     #: Position in the stream.
     id: str
     unit: int
     attempt: int
-    #: Distinguishes runs of the program, also if one lost its worker and the attempt is the same.
+    #: Identifies a run of the program: after a lost worker, a second run has the same attempt number.
     run: str
     chunks: tuple[Chunk, ...]
 
 
 class LiveOutput(Part):
-    """Passes on what programs write while they are running."""
+    """Stores and reads the live output of programs."""
 
     def add(
         self, job: str, token: str, unit: int, attempt: int, offset: int, chunks: Sequence[tuple[str, bytes]]
     ) -> str:
-        """Add lines of a leased unit. Return kept, dropped (above the job's rate), alone (no followers) or stale."""
+        """Add output of a leased unit. Return kept, dropped (above the job's rate), alone (no followers) or stale."""
         head = json.dumps([[stream, len(data)] for stream, data in chunks], separators=(",", ":"))
         data = b"".join([head.encode(), b"\n", *(data for _, data in chunks)])
         run = hashlib.sha256(token.encode()).hexdigest()[:8]
@@ -61,30 +61,30 @@ class LiveOutput(Part):
         return reply.decode()
 
     def follow(self, job: str, unit: int, tenant: str) -> int:
-        """Pass on the lines of a unit of a tenant's job for FOLLOW_MS; return until when.
+        """Follow a unit of a tenant's job for FOLLOW_MS. Return the time until which it is followed.
 
-        Returns 0 if MOST_FOLLOWED units are followed and no tenant follows at least two more than this one. Otherwise
-        such a tenant loses one.
+        Return 0 if MOST_FOLLOWED units are followed and no tenant follows at least two more than this one. Otherwise,
+        such a tenant loses a followed unit.
         """
         return int(self._functions.run("follow", job, unit, tenant, FOLLOW_MS, MOST_FOLLOWED))
 
     def leave(self, job: str, unit: int, tenant: str, until: int) -> None:
-        """End what `follow` returned, unless the unit was followed again since."""
+        """Stop following a unit, unless it was followed again since `follow` returned `until`."""
         self._functions.run("follow", job, unit, tenant, 0, until)
 
     def followed(self, now_ms: float) -> frozenset[str]:
-        """Return the jobs with followed units at this Redis time."""
+        """Return the jobs that have followed units at this Redis time."""
         [members] = skipped.replies(self._pipe().zrangebyscore(keys.FOLLOWED, now_ms, "+inf"))
         jobs = (member.decode(errors="replace").rpartition("|")[0] for member in members or ())
         return frozenset(job.rpartition("/")[2] for job in jobs)
 
     def after(self, job: str, place: str) -> list[Lines]:
-        """Return the kept lines of a job after a position."""
+        """Return the stored lines of a job after a position."""
         [entries] = skipped.replies(self._pipe().xrange(keys.output(job), f"({place}", "+"))
         return _readable(entries or ())
 
     def wait(self, places: Mapping[str, str], *, block_ms: int) -> dict[str, list[Lines]]:
-        """Return the lines of jobs after their positions. Wait up to `block_ms` for the first ones."""
+        """Return the lines of jobs after their positions. Wait up to `block_ms` for the first lines."""
         asked: Any = {keys.output(job): place for job, place in places.items()}
         reply = self._client.xread(asked, block=block_ms)
         rows = reply.items() if isinstance(reply, dict) else reply or ()

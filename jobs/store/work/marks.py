@@ -1,4 +1,4 @@
-"""Storage of marks (proven ranges). `jobs.marks` defines them."""
+"""Storage of marks (proven ranges), which `jobs.marks` defines."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from jobs.store.server.functions import Part
 
 
 class Marks(Part):
-    """Reads the marks of finished jobs and joins their ranges."""
+    """Reads the marks of finished jobs and stores merged ranges."""
 
     def read(self, kind: str, name: str) -> list[Mark]:
-        """Return a mark's ranges in order."""
+        """Return the ranges of a mark in order."""
         stored = self._client.hgetall(keys.mark(kind, name))
         text = {field.decode(errors="replace"): payload.decode(errors="replace") for field, payload in stored.items()}
         return parsed(name, text)
@@ -24,7 +24,7 @@ class Marks(Part):
         return int(self._client.hlen(keys.mark(kind, name)))
 
     def replace(self, kind: str, name: str, old: Iterable[Mark], new: Iterable[Mark]) -> None:
-        """Replace ranges with joined ones that cover them. Readers see either the old or the new ones."""
+        """Replace ranges by merged ranges that cover them. Readers see either the old or the new ranges."""
         fields = rows(new)
         if gone := rows(old).keys() - fields.keys():
             pipe = self._client.pipeline(transaction=True)

@@ -1,4 +1,4 @@
-"""Output of programs: the artifact of each unit, which only the holder of its lease may store."""
+"""Output of programs: the artifact of each unit, which only the holder of the unit's lease can store."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MAX_UNITS, MAX_RANGES = 100_000, 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Leased:
-    """A valid lease, and what its holder may know of the job."""
+    """A valid lease with the facts about its job that the holder may read."""
 
     job_id: str
-    #: The token in Redis.
+    #: Lease token as stored in Redis.
     token: str
     tenant: str
     spec: Spec
@@ -35,7 +35,7 @@ class Leased:
 
     @property
     def runs_programs(self) -> bool:
-        """Whether the job's units are programs."""
+        """True if the job's units are programs."""
         return self.queue in queues.for_worker(Device.RUNNER)
 
 
@@ -43,31 +43,29 @@ class Leased:
 class UnitState:
     """State of one unit of a program."""
 
-    #: State of its job.
+    #: State of the unit's job.
     job_state: str
     kind: str
     total: int
     tenant: str
     #: waiting, running, retrying, dead or done; empty if it was not determined.
     state: str
-    #: Id of the artifact with its output; empty if there is none.
+    #: ID of the artifact with the unit's output; empty if there is none.
     artifact: str
-    #: Record of its last failed attempt, as its runner wrote it; empty if there is none.
+    #: Record of the last failed attempt, as its runner wrote it; empty if there is none.
     failure: str
 
     @property
     def ended(self) -> bool:
-        """Whether the unit is final unless its job is retried."""
+        """True if the state is final unless the job is retried."""
         return self.state in ("done", "dead") or self.job_state in TERMINAL
 
 
 class Outputs(Part):
-    """Stores and finds output of units."""
+    """Stores and finds the output of units."""
 
     def leased(self, job: str, token: str) -> Leased | None:
-        """Return the lease of this token, or None if it has ended. Leases of jobs that are being cancelled are still
-        valid.
-        """
+        """Return the lease with this token, or None if it has ended. Leases of cancelling jobs remain valid."""
         lease, row = self._functions.read(
             ("HGET", keys.job_lease(job), token), ("HMGET", keys.job(job), "tenant", "spec", "queue")
         )
@@ -83,8 +81,8 @@ class Outputs(Part):
     def keep(self, lease: Leased, units: Sequence[tuple[int, int]], new: NewArtifact) -> list[str]:
         """Commit an artifact, held by the job, as the output of these ranges of units, or change nothing.
 
-        Return [new] or [there]; else [stale]; [units] if some are not in the lease; or missing, over, gone as
-        `Artifacts.commit`. Releases artifacts that no unit of the job names any more.
+        Return [new] or [there]; otherwise [stale], [units] if some are not in the lease, or missing, over or gone like
+        `Artifacts.commit`. Releases artifacts that no unit of the job refers to any more.
         """
         about = (new.id, new.bytes, new.files, new.manifest_bytes, new.manifest)
         ranges = ",".join(f"{lo}:{hi}" for lo, hi in units)
@@ -96,8 +94,8 @@ class Outputs(Part):
     def unit(self, job: str, unit: int, *, look: bool = True) -> UnitState | None:
         """Return the state of a unit, or None if the job does not exist.
 
-        Without `look`, the state is determined only for units without an artifact: it takes Redis about 100 ms for a
-        job with 100,000 dead units.
+        Without `look`, the state is determined only for units without an artifact. Determining it takes Redis about 100
+        ms for a job with 100,000 dead units.
         """
         reply = self._functions.run_texts("unit", job, unit, int(look))
         if not reply:
@@ -115,6 +113,6 @@ class Outputs(Part):
         )
 
     def artifact(self, job: str, unit: int) -> str | None:
-        """Return the id of the artifact with a unit's output, or None."""
+        """Return the ID of the artifact with a unit's output, or None."""
         reply: Any = self._client.hget(keys.job_files(job), unit)
         return reply.decode() if reply else None

@@ -1,4 +1,4 @@
-"""Reads of the jobs before and after a job. Keys of the wrong type count as missing."""
+"""Reads of the dependencies and dependents of a job. Keys of the wrong type count as missing."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from jobs.models import Place
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 
-#: Parents of a blocked job that are checked for ones that it waits for, and how many of these are returned.
+#: Maximum number of a blocked job's parents that are checked, and maximum number that are returned.
 _LOOKED_AT, _NAMED = 64, 3
-#: Children, and skipped jobs, that are returned.
+#: Maximum number of children, and of skipped jobs, that are returned.
 MOST = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """Jobs before and after one."""
+    """Dependencies and dependents of a job."""
 
-    #: Parents that have not ended as the job needs it.
+    #: Parents that have not ended as the job requires.
     needs: frozenset[str]
-    #: Blocked jobs that come after it, and jobs that were skipped because of it: the first MOST, and how many there
-    #: are.
+    #: Blocked jobs that depend on this job, and jobs that were skipped because of it: the first MOST, and their number.
     children: Sequence[str]
     children_count: int
     skips: Sequence[str]
     skips_count: int
-    #: States of those of these jobs that exist.
+    #: States of the related jobs that exist.
     states: Mapping[str, str]
 
 
@@ -35,7 +34,7 @@ class Relations(Part):
     """Reads dependencies between jobs."""
 
     def waits(self, blocked: Sequence[tuple[str, Mapping[str, str]]]) -> dict[str, Place]:
-        """Return for each blocked job with its parents how many it waits for, and the first of them."""
+        """Return for each blocked job the number of unfinished parents, and the first of them."""
         pipe = self._pipe()
         for job_id, parents in blocked:
             pipe.hlen(keys.job_needs(job_id))

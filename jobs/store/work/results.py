@@ -1,4 +1,4 @@
-"""Results: partials are gathered and folded into an accumulator, from which the job's result is derived at the end."""
+"""Results: partials are merged into an accumulator, from which the job's result is derived at the end."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from jobs.store import keys, repairs
 from jobs.store.server.connection import ResponseError, wrong_type
 from jobs.store.server.functions import Part
 
-#: Bytes of parts that are read at once if all calls share the memory.
+#: Maximum number of bytes of partials that are read at once if all calls share the memory.
 SOME_BYTES = 8 << 20
 
 
 class Results(Part):
-    """Gathers and folds partials, and finishes jobs."""
+    """Reads and merges partials, and finishes jobs."""
 
     def gather(self, job: str, limit: int = 256) -> Gathered:
-        """Return the accumulator and up to `limit` parts, read atomically."""
+        """Return the accumulator and up to `limit` partials, read atomically."""
         parts_read = ("LRANGE", keys.job_parts(job), "0", str(limit - 1))
         try:
             (done, spec), accumulator, parts = self._functions.read(
@@ -29,9 +29,9 @@ class Results(Part):
             return Gathered(accumulator=None, parts=(), done=0, spec=None)
 
     def gather_some(self, job: str, limit: int, start: int, most_bytes: int) -> tuple[Gathered, bool]:
-        """Return the accumulator if `start` is 0, and up to `limit` parts from `start` on.
+        """Return up to `limit` partials from index `start` on, and the accumulator if `start` is 0.
 
-        Returns at most `most_bytes`, but at least one part. The second value is True if more follow.
+        At most `most_bytes`, but at least one partial, are returned. The second value is True if more follow.
         """
         done, spec, accumulator, more, *parts = self._functions.run("gather", job, start, limit, most_bytes)
         try:
@@ -41,7 +41,7 @@ class Results(Part):
             return Gathered(accumulator=None, parts=(), done=0, spec=None), False
 
     def is_seen(self, job: str, digest: str, limit: int = 256) -> bool:
-        """Return whether what `gather` would return has this digest."""
+        """Return True if the partials that `gather` would return have this digest."""
         sums, start, more = list[str](), 0, True
         while more:
             some, more = self.gather_some(job, limit - start, start, SOME_BYTES)
@@ -50,22 +50,22 @@ class Results(Part):
         return sha1("".join(sums).encode()) == digest
 
     def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
-        """Replace what was gathered with `accumulator`. Return False if the stored partials have changed."""
+        """Replace the partials by `accumulator`. Return False if the stored partials have changed."""
         return self.fold_seen(job, gathered.digest, len(gathered.parts), accumulator)
 
     def fold_seen(self, job: str, digest: str, parts: int, accumulator: bytes) -> bool:
-        """Do the same for what was gathered with this digest and number of parts."""
+        """Replace the partials with this digest and number by `accumulator`. Return False if they have changed."""
         return bool(self._functions.run("fold", job, digest, parts, accumulator))
 
     def finish(self, job: str, gathered: Gathered, result: bytes, marks: str = "[]") -> bool:
-        """Store the result of what was gathered and, atomically, its marks as `jobs.marks.left_by` writes them.
+        """Store the result of the partials, and atomically its marks, in the format of `jobs.marks.left_by`.
 
-        Raises Unacknowledged if replicas lack it. Nobody needs to derive the result again unless the master dies.
+        Raises Unacknowledged if replicas lack the result. It must be derived again only if the master dies.
         """
         return self.finish_seen(job, gathered.digest, result, marks)
 
     def finish_seen(self, job: str, digest: str, result: bytes, marks: str = "[]") -> bool:
-        """Do the same for what was gathered with this digest."""
+        """Store the result and marks of the partials with this digest."""
         return bool(self._functions.run_acknowledged("finish", job, digest, result, marks, repeatable=False))
 
     def abort(self, job: str, error: str) -> bool:
@@ -73,5 +73,5 @@ class Results(Part):
         return bool(self._functions.run("abort", job, error[:2000]))
 
     def stumble(self, job: str, token: str, error: str) -> bool:
-        """Count the death of a lane that derived the result, once a token. Return True if the job failed by it."""
+        """Count the death of a lane that derived the result, once per token. Return True if this failed the job."""
         return bool(self._functions.run("stumble", job, token, error[:2000]))

@@ -1,4 +1,4 @@
-"""Slots: the job that a worker works on, and the facts about it that lanes need."""
+"""Slots: the current job of each worker, and the facts about the job that lanes need."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from jobs.store.work import lease_tokens
 
 #: Maximum number of small jobs per lane that one call takes.
 TAKE = 32
-#: Items of NEXT's reply for each small job.
+#: Number of items per small job in NEXT's reply.
 _WORDS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """Answer of NEXT: the worker has a slot for this job until it leaves."""
+    """Reply of NEXT: the worker has a slot for this job until it leaves."""
 
     job_id: str
 
@@ -39,14 +39,14 @@ class Facts:
     spec: Spec
     queue: str
     total: int
-    #: Units/s that a lane of this device probably reaches, from the kind's estimate and earlier measurements.
+    #: Expected rate of a lane of this device in units/s, from the kind's estimate and earlier measurements.
     expected_rate: float
-    #: Units/s according to the kind's estimate.
+    #: Rate in units/s according to the kind's estimate.
     nominal_rate: float
     #: Tenant and priority; empty for small jobs.
     tenant: str = ""
     priority: str = ""
-    #: W3C traceparent of the job; empty for small jobs and if it is not traced.
+    #: W3C traceparent of the job; empty for small jobs and without tracing.
     traceparent: str = ""
     #: W3C tracestate of the job.
     tracestate: str = ""
@@ -54,7 +54,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Answer of NEXT: small jobs, each leased whole, as (job, token), and the facts about each."""
+    """Reply of NEXT: small jobs, each with one lease of all its units, as (job, token), and facts about them."""
 
     jobs: tuple[tuple[str, str], ...]
     facts: tuple[Facts, ...]
@@ -62,7 +62,7 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """Kind, version and specification of a job."""
+    """Kind, version and spec of a job."""
 
     kind: str
     #: Version of the kind's model.
@@ -90,11 +90,13 @@ class Slots(Part):
     ) -> Held | Taken | str:
         """End the worker's slot and return its best pending job, or up to `take` small jobs per lane.
 
-        Else return `none` (no work) or `draining` (the worker must not work). `kinds`: the version of each kind's model
-        that the worker supports; None for all. `offer`: free resources of a runner, and the only tenant whose jobs it
-        may take, if any. `popped`: queue of the wake-up that was just popped from RQ. `owner`: prefix of the leases'
-        tokens. `labels`: of the worker's host; None for those in its record. `replicas`: the worker is a runner without
-        a free slot, which only takes replicas of services.
+        Otherwise, return `none` (no work) or `draining` (the worker must not work).
+
+        `kinds` is the supported version of each kind's model; None means all versions. `offer` contains the free
+        resources of a runner, and optionally the only tenant whose jobs it accepts. `popped` is the queue of the
+        wake-up that was just popped from RQ. `owner` is a prefix for lease tokens. `labels` are the labels of the
+        worker's host; None means the labels in the worker's record. `replicas` is True for a runner without a free
+        slot, which accepts only replicas of services.
         """
         names = list(queues)
         versions = "" if kinds is None else json.dumps(dict(kinds))
@@ -134,7 +136,7 @@ class Slots(Part):
         )
 
     def _taken(self, words: list[Any]) -> Taken:
-        """Parse the small jobs that NEXT took. Jobs whose spec cannot be read are quarantined and omitted."""
+        """Parse the small jobs that NEXT took. Quarantine and omit jobs with an unreadable spec."""
         readable = []
         for at in range(0, len(words), _WORDS):
             job, token, kind, spec, total, est_ms = words[at : at + _WORDS]
@@ -142,7 +144,7 @@ class Slots(Part):
                 facts = _known(job.decode(), kind.decode(), spec, "", int(total), int(est_ms))
                 readable.append((facts, token.decode()))
             except Unreadable as error:
-                repairs.quarantine(self._functions, job, f"its spec: {error}")
+                repairs.quarantine(self._functions, job, f"cannot read its spec: {error}")
         return Taken(
             jobs=tuple((facts.job_id, token) for facts, token in readable), facts=tuple(facts for facts, _ in readable)
         )
@@ -156,18 +158,18 @@ class Slots(Part):
         self._functions.run("leave", worker)
 
     def held(self, worker: str) -> str:
-        """Return the job of the worker's slot; empty if it has none."""
+        """Return the job in the worker's slot; empty if it has none."""
         reply: bytes | None = self._client.hget(keys.SLOT_JOBS, worker)
         return (reply or b"").decode(errors="replace").rpartition("|")[0]
 
     def has_computed(self, worker: str, job: str) -> bool:
-        """Return whether the job is finishing and the worker computed some of its units."""
+        """Return True if the job is finishing and the worker computed some of its units."""
         fields = [f"use|{device}|{worker}|units" for device in Device if device is not Device.ANY]
         state, *units = self._client.hmget(keys.job(job), "state", *fields)
         return bool(state == b"finishing" and any(units))
 
     def described(self, jobs: Sequence[str]) -> list[Description | None]:
-        """Return what each job computes, or None if it is gone or cannot be read."""
+        """Return kind, version and spec of each job, or None if the job is gone or unreadable."""
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(keys.job(job), "kind", "version", "spec")
@@ -179,7 +181,7 @@ class Slots(Part):
         return bool(self._client.exists(*places, keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS))
 
     def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]:
-        """Return the facts about each job for lanes of a device, or None if it is gone or broken."""
+        """Return the facts about each job for lanes of a device, or None if the job is gone or broken."""
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(
@@ -190,18 +192,18 @@ class Slots(Part):
         return [self._facts(job, row, paces, device) for job, row in zip(jobs, rows, strict=True)]
 
     def _facts(self, job: str, row: Any, paces: Any, device: str) -> Facts | None:
-        """Return None for a job that is gone, and for one that cannot be read, which is quarantined."""
+        """Return None for a missing job, and quarantine an unreadable one."""
         for reply in (row, paces):
             if isinstance(reply, Exception) and not wrong_type(reply):
                 raise reply
         try:
             return _facts(job, row, {} if isinstance(paces, Exception) else paces, device)
         except Unreadable as error:
-            repairs.quarantine(self._functions, job, f"its spec: {error}")
+            repairs.quarantine(self._functions, job, f"cannot read its spec: {error}")
             return None
 
     def waiting(self, listened: Iterable[str]) -> list[int]:
-        """Return the number of pending jobs by queue."""
+        """Return the number of pending jobs in each queue."""
         pipe = self._pipe()
         for queue in listened:
             pipe.zcard(keys.pending(queue))
@@ -230,7 +232,7 @@ def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device:
 
 
 def _pace(stored: bytes | None) -> float:
-    """Return the measured pace; 1 if nothing valid is stored."""
+    """Return the measured pace, or 1 if there is no valid one."""
     with contextlib.suppress(ValueError):
         pace = float(stored or 1.0)
         return pace if 0 < pace < float("inf") else 1.0

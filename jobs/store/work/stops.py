@@ -1,6 +1,6 @@
-"""Stops: messages that tell a worker at once that jobs were cancelled or paused of which it has leases.
+"""Stops: messages that notify a worker at once that jobs with its leases were cancelled or paused.
 
-They are hints, like wake-ups. The answers to the heartbeats, sent every second, decide what happens to a lease.
+They are hints, like wake-ups. The responses to heartbeats, sent every second, decide what happens to a lease.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from jobs.store.server.connection import Client, RedisError
 
 log = logging.getLogger(__name__)
 
-#: Seconds between checks of `stopped`, and before reconnecting.
+#: Interval in seconds between checks of `stopped`, and delay before reconnecting.
 LOOK_SECONDS, AGAIN_SECONDS = 5.0, 1.0
 
 
 def listen(client: Client, worker: str, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
-    """Call `heard` whenever there may be a stop for the worker, until `stopped`. Blocks; run it in a thread."""
+    """Call `heard` whenever the worker may have a stop message, until `stopped` returns True. Blocks; run it in a
+    thread.
+    """
     while not stopped():
         try:
             _hear(client, worker, heard, stopped)
         except RedisError as error:
-            log.debug("stops are not heard: %s", error)
+            log.debug("cannot receive stop messages: %s", error)
             time.sleep(AGAIN_SECONDS)
 
 

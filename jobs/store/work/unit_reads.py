@@ -1,4 +1,4 @@
-"""Reads of a program's units: their states, and what is stored for units that failed or left files."""
+"""Reads of a program's units: their states, and the records of units that failed or stored files."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from jobs.store import keys
 from jobs.store.server.connection import ResponseError, wrong_type
 from jobs.store.server.functions import Part
 
-#: Maximum number of parts that are read in addition to the accumulator: many more than wait to be folded.
+#: Maximum number of partials that are read in addition to the accumulator, far above the number that waits for a merge.
 _PARTS = 10_000
 
 
 @dataclass(frozen=True)
 class UnitMark:
-    """Texts that differ if the state of a job's units differs."""
+    """Values that change whenever the state of a job's units changes."""
 
-    #: Values that users change, too: state and dead ranges.
+    #: Values that users can change, too: state and dead ranges.
     decided: tuple[bytes | int | None, ...]
-    #: Values that change by themselves: counts of units, leases, ranges and folds.
+    #: Values that change by themselves: numbers of units, leases, ranges and merges.
     moves: tuple[bytes | int | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """Units lo..hi-1, which are not done."""
+    """Units lo..hi-1, which are unfinished."""
 
     lo: int
     hi: int
-    #: Failed attempts.
+    #: Number of failed attempts.
     errors: int = 0
-    #: Lane of a lease, and when it was granted, in milliseconds of Redis' clock.
+    #: Lane of the lease, and time of the grant in milliseconds of Redis time.
     lane: str = ""
     granted: int = 0
 
@@ -44,7 +44,7 @@ class StoredUnits:
     kind: str
     state: str
     total: int
-    #: Units from here on were never leased.
+    #: First unit that was never leased.
     cursor: int
     accumulator: bytes | None
     parts: Sequence[bytes]
@@ -58,7 +58,9 @@ class UnitReads(Part):
     """Reads units of jobs."""
 
     def mark(self, job_id: str) -> UnitMark | None:
-        """Return a value that changes if `units` would, or None if the job does not exist. Raises as `units`."""
+        """Return a value that changes whenever `units` would change, or None if the job does not exist. Raises like
+        `units`.
+        """
         with _readable(job_id):
             head, *sizes, dead = self._functions.read(
                 ("HMGET", keys.job(job_id), "kind", "state", "total", "cursor", "done", "leases"),
@@ -73,8 +75,9 @@ class UnitReads(Part):
         return UnitMark((kind, state, total, dead), (*counts, *sizes)) if kind is not None else None
 
     def units(self, job_id: str) -> StoredUnits | None:
-        """Return the state of a job's units, or None if the job does not exist. Raises an error of Unreadable if it is
-        broken.
+        """Return the state of a job's units, or None if the job does not exist.
+
+        Raises an error in Unreadable if the job is broken.
         """
         with _readable(job_id):
             return self._units(job_id)
@@ -106,15 +109,15 @@ class UnitReads(Part):
         )
 
     def failures(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the record, as JSON, of the last failed attempt of those units that have one."""
+        """Return the JSON records of the last failed attempts, for the units that have one."""
         return self._of_units(keys.job_failures(job_id), units)
 
     def files(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the artifact with log and output of those units that have one."""
+        """Return the artifacts with log and output, for the units that have one."""
         return self._of_units(keys.job_files(job_id), units)
 
     def dead_errors(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
-        """Return why each dead unit was given up, if that is kept."""
+        """Return the stored reasons why dead units were given up."""
         return self._of_units(keys.job(job_id), units, "dead|")
 
     def _of_units(self, key: str, units: Sequence[int], prefix: str = "") -> Mapping[int, bytes]:
@@ -129,7 +132,7 @@ def _readable(job_id: str) -> Iterator[None]:
     except ResponseError as error:
         if not wrong_type(error):
             raise
-        raise ValueError(f"a key of job {job_id} has another type") from error
+        raise ValueError(f"Redis key of job {job_id} has the wrong type") from error
 
 
 def _pieces(texts: Sequence[bytes]) -> list[Piece]:

@@ -1,7 +1,7 @@
-"""Wake-ups: RQ jobs that make idle workers look for work, by device and priority. The only module that imports rq.
+"""Wake-ups: RQ jobs that make idle workers look for work, by device and priority. Only this module imports rq.
 
-All wake-ups are the same RQ job. It is JSON and names a function that is never called: workers respond to a wake-up by
-calling NEXT, so nothing that anyone writes into a queue is executed.
+All wake-ups are the same RQ job. It is JSON and names a function that is never called. Workers respond to a wake-up by
+calling NEXT, so the contents of a queue are never executed.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from jobs.store.server.connection import Client, RedisError, SilenceError, Unrea
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which an idle worker blocks on its queues, and for which it waits for the reply before it reconnects.
+#: Seconds for which an idle worker blocks on its queues, and seconds without a reply before it reconnects.
 BLOCK_SECONDS, SILENCE_SECONDS = 2, 4
-#: Seconds between heartbeats for RQ's tools, and after which these forget a worker. Slots can last long.
+#: Interval of heartbeats for RQ's tools in seconds, and seconds after which these forget a worker. Slots can last long.
 RQ_BEAT_SECONDS, RQ_TTL_SECONDS = 5, 60
-#: Function that the RQ job names.
+#: Name of the function in the RQ job.
 WAKEUP_FUNCTION = "jobs.worker.execution.wake_up"
-#: Id of the RQ job.
+#: ID of the RQ job.
 WAKEUP_ID = "wakeup"
 
 
 def create_wakeup_job(store: Store) -> None:
-    """Create the RQ job of all wake-ups and register the queues with RQ. Repeated at every start."""
+    """Create the RQ job that all wake-ups share, and register the queues with RQ. Every start repeats this."""
     wakeup = Job.create(
         WAKEUP_FUNCTION,
         connection=store.client,
@@ -58,9 +58,9 @@ def create_wakeup_job(store: Store) -> None:
 
 
 def pop(store: Store, listened: Sequence[str], seconds: float) -> str | None:
-    """Pop a wake-up from these queues, in this order, and return its queue; None after `seconds`.
+    """Pop a wake-up from the first queue in this order that has one, and return the queue. Return None after `seconds`.
 
-    The caller then calls NEXT, or puts the wake-up back.
+    The caller must then call NEXT, or put the wake-up back.
     """
     names = {keys.rq_queue(queue): queue for queue in listened}
     popped = store.client.blpop(list(names), timeout=seconds)
@@ -68,12 +68,12 @@ def pop(store: Store, listened: Sequence[str], seconds: float) -> str | None:
 
 
 def put_back(store: Store, queue: str) -> None:
-    """Add a wake-up again that was popped for a worker that is gone."""
+    """Put back a wake-up that was popped for a worker that is gone."""
     store.client.lpush(keys.rq_queue(queue), WAKEUP_ID)
 
 
 def remove_dead_workers(store: Store) -> int:
-    """Remove killed workers, which could not do so themselves, from RQ's sets. Return how many."""
+    """Remove killed workers, which could not unregister, from RQ's sets. Return their number."""
     sets = [REDIS_WORKER_KEYS, *(WORKERS_BY_QUEUE_KEY % name for name in queues.ALL)]
     pipe = store.client.pipeline(transaction=False)
     for name in sets:
@@ -89,11 +89,11 @@ def remove_dead_workers(store: Store) -> int:
 
 
 class WakeupWorker(rq.SimpleWorker):
-    """RQ worker that calls `serve(queue)` for each wake-up, and with an empty name after BLOCK_SECONDS without one.
+    """RQ worker that calls `serve(queue)` for each wake-up, and `serve("")` after BLOCK_SECONDS without one.
 
-    The latter handles lost wake-ups. `silent` is called if Redis did not answer for SILENCE_SECONDS, since other
+    The second call handles lost wake-ups. `silent` is called if Redis did not reply for SILENCE_SECONDS, because other
     connections are probably dead, too. RQ's tools list this worker. RQ's loop, executions, results and registries are
-    not used: leases hold all state of work.
+    not used: leases contain all state of work.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class WakeupWorker(rq.SimpleWorker):
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.request_stop)
         try:
-            while not (self._signalled or self._stopped()):  # a signal may come before RQ's handlers are there
+            while not (self._signalled or self._stopped()):  # a signal can arrive before RQ installs its handlers
                 self._answer_or_wait()
         except StopRequested:
             return
@@ -134,7 +134,7 @@ class WakeupWorker(rq.SimpleWorker):
             self.heartbeat()
             self._answer_next()
         except SilenceError:
-            log.warning("redis was silent for %s s: connecting again", SILENCE_SECONDS)
+            log.warning("redis did not reply for %s s; reconnecting", SILENCE_SECONDS)
             self._silent()
             self._answer("")
         except Unreachable as error:
@@ -142,7 +142,7 @@ class WakeupWorker(rq.SimpleWorker):
             time.sleep(0.5)
 
     def _answer_next(self) -> None:
-        """Wait for a wake-up and handle it. Delete anything else in a queue, which is never executed."""
+        """Wait for a wake-up and handle it. Delete any other RQ job without executing it."""
         popped = self.connection.blpop([queue.key for queue in self.queues], BLOCK_SECONDS)
         if popped is None:
             self._answer("")
@@ -173,7 +173,7 @@ class WakeupWorker(rq.SimpleWorker):
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
         """Send a heartbeat to RQ's tools every RQ_BEAT_SECONDS.
 
-        Registers the worker again, since its name is removed if a heartbeat is late.
+        This registers the worker again, because RQ removes its name after a late heartbeat.
         """
         if time.monotonic() - self._beaten < RQ_BEAT_SECONDS:
             return
@@ -183,35 +183,35 @@ class WakeupWorker(rq.SimpleWorker):
                 super().heartbeat(RQ_TTL_SECONDS, pipe)
                 pipe.execute()
             self._beaten = time.monotonic()
-        except SilenceError:  # silence: connections must be made anew
+        except SilenceError:  # reconnect after silence
             raise
-        except RedisError as error:  # RQ would give up
-            log.warning("RQ does not hear that this worker lives: %s", error)
+        except RedisError as error:  # RQ would exit
+            log.warning("cannot send RQ's heartbeat of this worker: %s", error)
 
     def handle_warm_shutdown_request(self) -> None:
-        """Stop. RQ calls this on a signal and then raises StopRequested unless a wake-up is being handled."""
+        """Stop the worker. RQ calls this on a signal and raises StopRequested unless a wake-up is being handled."""
         self._signalled = True
         self._stop()
 
     def get_state(self) -> str:
-        """Return whether a wake-up is being handled."""
+        """Return RQ's state: busy while a wake-up is being handled, otherwise idle."""
         return self._activity
 
     def set_shutdown_requested_date(self) -> None:
-        """Write nothing to Redis while a signal is handled."""
+        """Do not write to Redis while a signal is being handled."""
 
 
 def listen(worker: Callable[[], WakeupWorker], stopped: Callable[[], bool]) -> None:
-    """Run workers, each under a new name, until `stopped`. A worker ends if Redis is unavailable while it registers."""
-    with contextlib.suppress(StopRequested):  # the last worker's signal handler raises it outside its loop too
+    """Run workers, each under a new name, until `stopped`. A worker exits if it cannot register in Redis."""
+    with contextlib.suppress(StopRequested):  # the last worker's signal handler also raises it outside its loop
         while not stopped():
             try:
                 worker().listen()
             except StopRequested:
                 raise
             except (RedisError, ValueError) as error:
-                log.warning("listening again in a second: %s", error)
+                log.warning("cannot listen for wake-ups; retrying in a second: %s", error)
             except Exception:
-                log.exception("listening again in a second")
+                log.exception("cannot listen for wake-ups; retrying in a second")
             if not stopped():
                 time.sleep(1)
