@@ -1,1 +1,1 @@
-"""Models and data over HTTP: what there is, where it lies, and the workflows that bring it there."""
+"""HTTP API of models and chunks of data: their locations, and the workflows that copy them."""

@@ -1,4 +1,4 @@
-"""Bodies of requests about models and data."""
+"""Request bodies of the routes for models and data."""
 
 from __future__ import annotations
 
@@ -68,11 +68,10 @@ class MoveData(BaseModel):
 async def parse_body(
     request: Request, form: type[Body], *sources: str, pickled: bool = False, gpus: bool = False
 ) -> Body:
-    """Return the body of a request, whose fields `sources` are checked as sources, and `*_device` as places.
+    """Parse and validate a request body. Raises InvalidRequest, which names the invalid field.
 
-    `pickled`: of any files. `gpus`: the target may be a GPU.
-
-    InvalidRequest naming the field.
+    `sources` lists the fields to validate as sources. Fields named `*_device` are validated as locations. `pickled`
+    allows sources with pickled files, and `gpus` allows a GPU as the target.
     """
     asked: Body = http.parse(form, await bodies.read_json(request))
     for field, value in asked.model_dump(exclude_none=True).items():

@@ -1,4 +1,4 @@
-"""Models and chunks of data as serializers. Reads only."""
+"""Read models and chunks of data from the store, and serialize them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from threads_protocol.answers import models as answers
 
 
 def page(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[answers.Model], str]:
-    """Return a tenant's models among so many names behind one, and the name after which the next page begins."""
+    """Return a page of a tenant's models after a name, and the last name of the page, or an empty string on the last
+    page.
+    """
     found, last = cluster.models.page(tenant, after, most)
     services = cluster.store.services.of_tenant(tenant) if found else []
     loaded = placed.places(cluster, tenant) if services else []
@@ -19,13 +21,13 @@ def page(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[ans
 
 
 def find_model(cluster: Cluster, tenant: str, name: str) -> answers.Model:
-    """Return the row of a model. NotFound where there is none."""
+    """Return a model. Raises NotFound if it does not exist."""
     found = cluster.models.find(tenant, name)
     return serializers.serialize_model(found, cluster.store.services.of_tenant(tenant), placed.places(cluster, tenant))
 
 
 def chunks(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[answers.Chunk], str]:
-    """Return so many of a tenant's chunks of data behind one, and the one after which the next page begins."""
+    """Return a page of a tenant's chunks after an ID, and the page's last ID, empty on the last page."""
     store = cluster.store.artifacts
     named = [each for each in sorted(store.names(tenant).items()) if each[0].startswith(CHUNK) and each[0] > after]
     page = named[:most]
@@ -35,7 +37,7 @@ def chunks(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[a
 
 
 def chunk(cluster: Cluster, tenant: str, chunk_id: str) -> answers.Chunk:
-    """Return the row of a chunk. NotFound where there is none."""
+    """Return a chunk. Raises NotFound if it does not exist."""
     store = cluster.store.artifacts
     artifact = store.named(tenant, chunk_id)
     [row] = store.read(tenant, [artifact]) if artifact else [None]

@@ -1,4 +1,4 @@
-"""Routes of models and of data: what there is, and the tasks that bring it to another place."""
+"""Routes of models and data, and of the workflows that copy them to other locations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Chunk = Annotated[str, Path(pattern=_ID, description="A chunk's id.")]
 Name = Annotated[str, Path(pattern=artifacts.NAME, description="A model's name.")]
 
 
-# -- data: chunks are artifacts that a source was read into, or that a model answered ---------------------------------
+# -- data: a chunk is an artifact that was read from a source or written by a model ------------------------------------
 
 
 @routes.get("/v1/data", tags=["models"], **http.describe_response(answers.ChunkList))
@@ -40,7 +40,7 @@ async def list_data(
     cursor: Annotated[str, Query(pattern=rf"{_ID}|^$", description="As the page before said.")] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Response:
-    """List chunks of data by their ids."""
+    """List chunks of data, sorted by ID."""
     rows, last = await threads.run(lambda: queries.chunks(cluster, principal.tenant, cursor, limit))
     return json_response({"chunks": rows, **({"cursor": last} if last else {})})
 
@@ -49,7 +49,9 @@ async def list_data(
 async def create_data(
     request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
-    """Have a runner read a source into a chunk, by a workflow that can be followed, cancelled and retried."""
+    """Read a source into a chunk on a runner. The response names a workflow that can be followed, cancelled and
+    retried.
+    """
     asked = await bodies.parse_body(request, NewData, "source", pickled=True)
     drawn = hashlib.sha256(f"{principal.tenant} {key}".encode()).hexdigest() if key else secrets.token_hex(_DIGITS)
     chunk = f"{CHUNK}{drawn[:_DIGITS]}"
@@ -61,13 +63,13 @@ async def create_data(
 
 @routes.get("/v1/data/{chunk}", tags=["models"], **http.describe_response(answers.Chunk))
 async def get_chunk(chunk: Chunk, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Show a chunk and where it lies. 404 until it is there."""
+    """Return a chunk and its locations. Returns 404 until the chunk is complete."""
     return json_response(await threads.run(lambda: queries.chunk(cluster, principal.tenant, chunk)))
 
 
 @routes.delete("/v1/data/{chunk}", status_code=204, tags=["models"], dependencies=_SUBMIT)
 async def delete_chunk(chunk: Chunk, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Delete a chunk; jobs that have it keep its files until they go."""
+    """Delete a chunk. Jobs that use it keep its files until those jobs are deleted."""
 
     def work() -> None:
         row = queries.chunk(cluster, principal.tenant, chunk)
@@ -81,7 +83,7 @@ async def delete_chunk(chunk: Chunk, cluster: http.ClusterDep, principal: http.P
 async def move_data(
     request: Request, chunk: Chunk, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
-    """Move a chunk to one location outside the cluster's store, by a workflow."""
+    """Start a workflow that moves a chunk to one location outside the cluster's store."""
     return await _begin_move(request, "data_move", chunk, cluster, principal, key)
 
 
@@ -89,7 +91,7 @@ async def move_data(
 async def transfer_data(
     request: Request, chunk: Chunk, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
-    """Bring a chunk to another host, as a move does."""
+    """Start a workflow that copies a chunk to another host."""
     return await _begin_move(request, "data_transfer", chunk, cluster, principal, key)
 
 
@@ -111,7 +113,7 @@ async def list_models(
     cursor: Annotated[str, Query(pattern=rf"{artifacts.NAME}|^$", description="As the page before said.")] = "",
     limit: Annotated[int, Query(ge=1, le=500, description="Names of artifacts that are looked at.")] = 200,
 ) -> Response:
-    """List models: artifacts with a name and weights, and those that are registered, by name."""
+    """List models by name: named artifacts with weights, and registered names."""
     rows, last = await threads.run(lambda: queries.page(cluster, principal.tenant, cursor, limit))
     return json_response({"models": rows, **({"cursor": last} if last else {})})
 
@@ -123,7 +125,7 @@ async def list_models(
     **http.describe_response(answers.Model, 201, body=Registration),
 )
 async def register_model(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Note where a model comes from, for downloads of its name. It lies nowhere yet."""
+    """Register a model's name and source for later downloads."""
     asked = await bodies.parse_body(request, Registration, "source")
     tenant, name = principal.tenant, asked.model_name
 
@@ -136,7 +138,7 @@ async def register_model(request: Request, cluster: http.ClusterDep, principal: 
 
 @routes.get("/v1/models/{model}", tags=["models"], **http.describe_response(answers.Model))
 async def get_model(model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Show a model and where it lies."""
+    """Return a model and its locations."""
     return json_response(await threads.run(lambda: queries.find_model(cluster, principal.tenant, model)))
 
 
@@ -147,7 +149,9 @@ async def delete_model(
     principal: http.PrincipalDep,
     device: Annotated[str, Query(max_length=100, description="This place alone, such as HOST:disk.")] = "",
 ) -> Response:
-    """Delete a model; with `device`, let it lie there no more. 409 while a service has it that no other name keeps."""
+    """Delete a model, or with `device` only its copy there. Returns 409 while a service uses a model without another
+    name.
+    """
 
     def work() -> None:
         found = cluster.models.find(principal.tenant, model).artifact
@@ -161,7 +165,7 @@ async def delete_model(
 
 
 def _delete(cluster: Cluster, principal: Principal, row: artifacts.Artifact, model: str) -> None:
-    """Delete a model. Conflict names the services that have it."""
+    """Delete a model. Raises Conflict, which names the services that use it."""
     try:
         cluster.artifacts.delete(principal.tenant, row.id, principal.actor, beside_jobs=True, name=model)
     except errors.Conflict:
@@ -176,7 +180,7 @@ def _delete(cluster: Cluster, principal: Principal, row: artifacts.Artifact, mod
 
 
 def _find_holder(row: artifacts.Artifact, device: str) -> str:
-    """Return what holds an artifact at a place. NotFound where it does not lie there."""
+    """Return the holder of an artifact at a location. Raises NotFound if the artifact has no copy there."""
     there = locations.list_locations(row.holders)
     if device not in there:
         lies = ", ".join(("disk", *there))
@@ -188,7 +192,7 @@ def _find_holder(row: artifacts.Artifact, device: str) -> str:
 async def download_model(
     request: Request, model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
-    """Have a runner download a model from its source, by a workflow that can be followed, cancelled and retried."""
+    """Start a workflow that downloads a model on a runner, and that can be followed, cancelled and retried."""
     asked = await bodies.parse_body(request, Download, "source")
     if asked.source is None and not cluster.models.find(principal.tenant, model).source:
         detail = f"source: no source of {model} is known; give it, or register it with POST /api/v1/models"
@@ -201,7 +205,7 @@ async def download_model(
 async def copy_model(
     request: Request, model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
-    """Bring a model to another place, by a workflow."""
+    """Start a workflow that copies a model to another location."""
     asked = await bodies.parse_body(request, Move)
     fields = {"model_name": model, **asked.model_dump(exclude={"keep_source"})}
     return await tasks.begin_task(cluster, principal, "copy", model, key, fields, _find)
@@ -211,7 +215,7 @@ async def copy_model(
 async def move_model(
     request: Request, model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
-    """Bring a model to another place and let it leave the one before; the cluster's store keeps every model."""
+    """Start a workflow that moves a model to another location. The cluster's store keeps every model."""
     asked = await bodies.parse_body(request, Move, gpus=True)
     fields = {"model_name": model, **asked.model_dump()}
     return await tasks.begin_task(cluster, principal, "move", model, key, fields, _find)

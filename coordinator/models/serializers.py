@@ -1,4 +1,4 @@
-"""Make the answers about models and data."""
+"""Build the API's responses about models and data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from threads_protocol.answers import models as answers
 
 
 def serialize_model(model: Model, services: Sequence[Service], loaded: Collection[tuple[str, str]]) -> answers.Model:
-    """Return a model; `services` are all of its tenant, `loaded` artifacts that replicas have on GPUs, and where."""
+    """Serialize a model. `services` contains all services of its tenant. `loaded` contains artifacts in GPU memory with
+    their locations.
+    """
     artifact = model.artifact
     served = [one.name for one in services if not one.deleted and one.artifact == artifact.id]
     on_gpus = sorted(place for one, place in loaded if one == artifact.id)
@@ -31,7 +33,7 @@ def serialize_model(model: Model, services: Sequence[Service], loaded: Collectio
 
 
 def serialize_chunk(chunk_id: str, artifact: Artifact) -> answers.Chunk:
-    """Return a chunk of data."""
+    """Serialize a chunk of data."""
     there = locations.list_locations(artifact.holders)
     others = [one for one in artifact.holders if one != "kept" and not one.startswith(locations.HOLDER_PREFIX)]
     return {

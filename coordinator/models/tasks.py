@@ -1,4 +1,4 @@
-"""Tasks of one action about models or data: workflows that are followed, cancelled and retried as all others."""
+"""Start workflows with a single action on a model or a chunk of data."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from coordinator.server import http
 from coordinator.workflows import submitting
 from threads_protocol.answers import models as answers
 
-#: Names a request, so that a repeated one begins nothing more.
+#: Idempotency key of a request. A repeated request with the same key starts no second workflow.
 Key: TypeAlias = Annotated[str | None, Header(alias="Idempotency-Key", max_length=submissions.MAX_KEY)]
 
 
 def describe_route(form: type[BaseModel], answer: type[Any] = answers.TaskBegun) -> dict[str, Any]:
-    """Return the arguments of a route that takes this form and begins a task."""
+    """Return the arguments of a route that has this request body and starts a workflow."""
     return {
         "status_code": 202,
         "tags": ["models"],
@@ -41,7 +41,7 @@ async def begin_task(
     fields: Mapping[str, Any],
     check: Callable[[Cluster, str, str], object] | None = None,
 ) -> Response:
-    """Answer with a task that `begin` began, once `check` found what it is about."""
+    """Start a workflow, and return a response with its ID. `check` first verifies that its model or chunk exists."""
 
     def work() -> str:
         if check is not None:
@@ -54,9 +54,9 @@ async def begin_task(
 def begin(
     cluster: Cluster, principal: Principal, action: str, of: str, key: str | None, fields: Mapping[str, Any]
 ) -> str:
-    """Submit a workflow of one action and return its id; that of the one that was begun with this key.
+    """Submit a workflow with one action, and return its ID. A repeated call with the same key returns the same ID.
 
-    `of`: the model or the chunk that it is about. Errors as `submitting.submit`.
+    `of` is the name of the model or the ID of the chunk. Raises the errors of `submitting.submit`.
     """
     row = {"action_id": action, "action_type": action, **fields}
     text = json.dumps({"name": f"{action} {of}", "actions": [row]}).encode()

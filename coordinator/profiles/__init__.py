@@ -1,1 +1,1 @@
-"""Profiles: windows in which workers record the telemetry of hosts and devices; what they bring becomes an artifact."""
+"""Profiles: recordings of the telemetry of hosts and devices, which become one artifact."""

@@ -1,4 +1,4 @@
-"""The leader's part of profiles: it ends them, stores the parts of recordings, and commits what came as an artifact."""
+"""Leader task that stops profiles, stores the parts of their recordings, and commits an artifact for each profile."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from threads_protocol.manifest import Entry
 
 log = logging.getLogger(__name__)
 
-#: Milliseconds that workers have to say what they recorded, once a profile has stopped.
+#: Milliseconds after a profile stops in which workers report their recordings.
 SETTLE_MS = 4000
 _ENDED = ("done", "failed", "cancelled", "skipped", None)
 
 
 class Collection:
-    """Rounds of a leader over the profiles that live."""
+    """Leader task that processes all active profiles in rounds."""
 
     def __init__(self, store: Store, trees: Trees) -> None:
         self._store, self._trees = store, trees
 
     def run_once(self) -> float | None:
-        """Check all live profiles. Return 0 if parts were stored, because more may have arrived meanwhile."""
+        """Check all active profiles. Return 0 if parts were stored, because more may have arrived meanwhile."""
         orders = self._store.profiles.orders()
         if not orders:
             return None
@@ -47,7 +47,7 @@ class Collection:
         return 0.0 if stored else None
 
     def _forget(self, orders: Sequence[Order], known: dict[str, Profile]) -> None:
-        """End what workers hear of profiles that there are not: their hash was put aside as broken."""
+        """Remove orders for profiles whose hash was set aside as broken."""
         for order in orders:
             if order.profile_id not in known:
                 self._store.profiles.forget(order.profile_id)
@@ -67,7 +67,7 @@ class Collection:
         return stored
 
     def _attempt(self, profile: Profile, work: Callable[[Profile], bool]) -> bool:
-        """Do something about a profile; what refuses it is shown with it, and tried again in the next round."""
+        """Process a profile. An error is recorded in the profile and retried in the next round."""
         try:
             done = work(profile)
             if done and profile.trouble:
@@ -80,7 +80,7 @@ class Collection:
             return False
 
     def _part(self, profile: Profile, name: str, number: int) -> bool:
-        """Store one part; True when it is out of Redis."""
+        """Store one part, and return True if Redis no longer contains it."""
         calls = self._store.profiles
         recording = next((one for one in calls.recordings(profile.profile_id) if one.name == name), None)
         data = calls.part(profile.profile_id, name, number)
@@ -94,7 +94,7 @@ class Collection:
         return True
 
     def _settle(self, profile: Profile, recording: KnownRecording) -> None:
-        """Make the parts of a recording that are all stored a file."""
+        """Combine the parts of a complete recording into one file."""
         try:
             if recording.size > PART_BYTES:
                 self._trees.transfers.complete(profile.tenant, recording.sha)
@@ -107,10 +107,11 @@ class Collection:
         how = self._store.profiles.settle(profile.profile_id, recording.name, "again", recording.sha)
         log.warning("recording %s of profile %s, %s: %s", recording.name, profile.name, how, error.detail)
 
-    # -- the end ----------------------------------------------------------------------------------------------------
+    # -- completion
+    # -------------------------------------------------------------------------------------------------------
 
     def _bring_to_end(self, profile: Profile, now: int) -> bool:
-        """Commit what came once nothing more is expected; True when the profile is done."""
+        """Commit the recordings if no more are expected. Return True if the profile is done."""
         for one in self._store.profiles.recordings(profile.profile_id):
             if one.whole and not one.end:
                 self._settle(profile, one)

@@ -1,4 +1,4 @@
-"""Profiles as serializers. Reads only."""
+"""Read profiles from the store, and serialize them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def profile_list(store: Store, tenant: str) -> list[answers.Profile]:
 
 
 def find_row(store: Store, tenant: str, name: str) -> answers.Profile:
-    """Return the row of a profile. NotFound when there is none."""
+    """Return a serialized profile. Raises NotFound if it does not exist."""
     return _row(store, find(store, tenant, name))
 
 
 def find(store: Store, tenant: str, name: str) -> Profile:
-    """Return a profile. NotFound when there is none, as of another tenant's."""
+    """Return a profile. Raises NotFound if it does not exist or belongs to another tenant."""
     profile = store.profiles.one(tenant, name)
     if profile is None:
         raise errors.missing("profile", name, "name")

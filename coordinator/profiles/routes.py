@@ -1,4 +1,4 @@
-"""Routes of profiles."""
+"""Routes of profiles (telemetry recordings)."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def list_profiles(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
 
 @routes.post("/profiles", dependencies=_SUBMIT, **http.describe_response(answers.Profile, 201, body=NewProfile))
 async def start_profile(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Have workers record the telemetry of their hosts and devices, until it is stopped or its time is over."""
+    """Start recording telemetry of hosts and devices. The profile stops on request or after its maximum duration."""
     asked = http.parse(NewProfile, await bodies.read_json(request))
     return json_response(await run_in_threadpool(_start, cluster, asked, principal), 201)
 
 
 def _start(cluster: Cluster, asked: NewProfile, principal: Principal) -> answers.Profile:
-    _ = cluster.artifacts.transfers  # MissingSetting where nothing could be stored
+    _ = cluster.artifacts.transfers  # raises MissingSetting without artifact storage
     _check_hosts(cluster, asked.hosts)
     _check_job(cluster, asked.job_id, principal)
     profile = Profile(
@@ -122,20 +122,20 @@ def _check_job(cluster: Cluster, job_id: str | None, principal: Principal) -> No
 
 @routes.get("/profiles/{name}", **http.describe_response(answers.Profile))
 def get_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
-    """Show a profile: its recordings, and how far they are."""
+    """Return a profile with the progress of its recordings."""
     return json_response(queries.find_row(cluster.store, tenant, name))
 
 
 @routes.post("/profiles/{name}/stop", dependencies=_SUBMIT, **http.describe_response(answers.Profile))
 def stop_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
-    """Stop recording, and have what was recorded stored as an artifact; the same again changes nothing."""
+    """Stop recording, and store the recordings as an artifact. Repeating the call has no effect."""
     cluster.store.profiles.stop(queries.find(cluster.store, tenant, name).profile_id, principal.actor)
     return json_response(queries.find_row(cluster.store, tenant, name))
 
 
 @routes.post("/profiles/{name}/recover", dependencies=_SUBMIT, **http.describe_response(answers.Profile))
 def recover_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
-    """Collect once more what workers have of a profile that is done, such as those that were away at its end."""
+    """Collect a finished profile's recordings again, for example from workers that were unreachable at its end."""
     profile = queries.find(cluster.store, tenant, name)
     if profile.state == "recording":
         raise errors.Conflict(f"name: the profile {name} records; stop it first", field="name")
@@ -147,11 +147,11 @@ def recover_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, pr
 
 @routes.delete("/profiles/{name}", status_code=204, dependencies=_SUBMIT)
 def delete_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
-    """Delete a profile with its artifact; one that records ends, and nothing is kept of it."""
+    """Delete a profile and its artifact. An active profile stops, and its recordings are discarded."""
     deleted = cluster.store.profiles.delete(tenant, name, principal.actor)
     if deleted is None:
         raise errors.missing("profile", name, "name")
     if artifact := deleted[1]:
-        with contextlib.suppress(errors.NotFound, errors.Conflict):  # it was deleted; a job holds it
+        with contextlib.suppress(errors.NotFound, errors.Conflict):  # the artifact was deleted, or a job uses it
             cluster.artifacts.delete(tenant, artifact, principal.actor)
     return Response(status_code=204)

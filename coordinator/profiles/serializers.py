@@ -1,4 +1,4 @@
-"""Make the answers about profiles."""
+"""Build the API's responses about profiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threads_protocol.answers import profiles as answers
 
 
 def serialize_profile(profile: Profile, recordings: Sequence[KnownRecording], now: int) -> answers.Profile:
-    """Return a profile with what was recorded; `now` is in milliseconds of Redis' clock."""
+    """Serialize a profile with its recordings. `now` is Redis time in milliseconds."""
     rows = [serialize_recording(one, now) for one in recordings]
     return {
         "name": profile.name,
@@ -34,7 +34,7 @@ def serialize_profile(profile: Profile, recordings: Sequence[KnownRecording], no
 
 
 def serialize_recording(one: KnownRecording, now: int) -> answers.Recording:
-    """Return a recording. What a worker says of it counts as far as it is of the right type."""
+    """Serialize a recording. Values of the worker's report that have the wrong type are ignored."""
     row = one.row
     devices = row.get("devices")
     return {

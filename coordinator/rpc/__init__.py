@@ -1,1 +1,1 @@
-"""The cluster over gRPC: calls are handed to the application in this process, as if they had come by HTTP."""
+"""The cluster's gRPC API, which forwards calls to the HTTP application in the same process."""

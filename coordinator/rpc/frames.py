@@ -1,4 +1,4 @@
-"""Server-sent events as messages: what /api/events streams, for callers of gRPC. Pure."""
+"""Parse the server-sent events of /api/events for gRPC streams. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import NamedTuple
 
 
 class Frame(NamedTuple):
-    """Event of a stream."""
+    """One event of a stream."""
 
     id: str
     type: str
-    #: JSON.
+    #: JSON text of the event.
     data: str
 
 
 class Frames:
-    """Puts events together from pieces of a stream."""
+    """Assembles events from pieces of a stream."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def take(self, piece: bytes) -> Iterator[Frame]:
-        """Yield the events that are whole with this piece; comments and what a browser needs are none."""
+        """Yield the events that this piece completes. Comments and browser-specific fields are dropped."""
         *whole, self._rest = (self._rest + piece).split(b"\n\n")
         for text in whole:
             lines = (line.partition(":") for line in text.decode().split("\n"))

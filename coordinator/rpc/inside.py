@@ -1,4 +1,4 @@
-"""Requests to the application of this process, without a network: answers as a whole or as they come."""
+"""Send requests to the ASGI application in this process without a network, and read whole or streamed responses."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Scope
 
-#: Pieces of a streamed answer that wait for whoever reads them; the application waits beyond.
+#: Maximum number of queued pieces of a response. The application waits while the queue is full.
 _WAITING = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Request as HTTP would bring it."""
+    """A request to the application, with the fields of an HTTP request."""
 
     method: str
-    #: Not quoted.
+    #: Unquoted path.
     path: str
     query: bytes = b""
     headers: Sequence[tuple[bytes, bytes]] = ()
     body: bytes = b""
-    #: Address of who asks.
+    #: IP address and port of the caller.
     caller: tuple[str, int] = ("", 0)
 
 
 class Answer:
-    """Answer to one request, once its status is known."""
+    """Response to a request whose status is known."""
 
     def __init__(self) -> None:
         self.status = 500
         self.headers: dict[bytes, bytes] = {}
-        #: Pieces of the body; None: it has ended.
+        #: Pieces of the body, followed by None.
         self.incoming: asyncio.Queue[bytes | None] = asyncio.Queue(_WAITING)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Give the body as it comes."""
+        """Yield the pieces of the body as they arrive."""
         while (piece := await self.incoming.get()) is not None:
             yield piece
 
     async def body(self) -> bytes:
-        """Return the body as a whole."""
+        """Return the whole body."""
         return b"".join([piece async for piece in self.pieces()])
 
 
 @asynccontextmanager
 async def send_request(app: ASGIApp, request: Request) -> AsyncIterator[Answer]:
-    """Send a request and give its answer as soon as it begins. Leaving the context ends the request."""
+    """Send a request, and yield its response when the response starts. Leaving the context aborts the request."""
     answer, exchange = Answer(), _Exchange(request)
     task = asyncio.create_task(exchange.run(app, answer))
     try:
@@ -73,7 +73,7 @@ class _Exchange:
         try:
             await app(self._scope(), self._receive, self._send)
         finally:
-            self.begun.set()  # an application that fails before it answers has answered 500
+            self.begun.set()  # an application that fails before its response has status 500
             if not self.gone.is_set():
                 await answer.incoming.put(None)
 

@@ -1,4 +1,4 @@
-"""Server of gRPC in a coordinator's event loop, where GRPC_PORT asks for one."""
+"""gRPC server in a coordinator's event loop, which runs if GRPC_PORT is set."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from jobs.settings import Settings
 log = logging.getLogger(__name__)
 
 NAME = "threads_cluster.v1.Cluster"
-#: Calls at once, in all and of one connection; bytes of a request, with room for its other fields, and of metadata.
+#: Maximum number of concurrent calls in total and per connection, and maximum size of a request and of its metadata in
+#: bytes.
 MAX_CALLS, MAX_CALLS_EACH, MAX_MESSAGE, MAX_METADATA = 1024, 128, MAX_BODY + (64 << 10), 16 << 10
-#: Seconds that calls have to end when the coordinator does; after which a silent connection is asked whether it lives.
+#: Seconds that calls have to finish at shutdown, and interval in seconds between keepalive pings.
 GRACE_SECONDS, ALIVE_SECONDS = 1.0, 30
 
 _OPTIONS = (
@@ -32,17 +33,17 @@ _OPTIONS = (
     ("grpc.max_concurrent_streams", MAX_CALLS_EACH),
     ("grpc.keepalive_time_ms", ALIVE_SECONDS * 1000),
     ("grpc.keepalive_timeout_ms", ALIVE_SECONDS * 1000 // 2),
-    # Else a second process could answer on the same port.
+    # Otherwise a second process could listen on the same port.
     ("grpc.so_reuseport", 0),
 )
 
 
 class PortTaken(OSError):
-    """GRPC_PORT cannot be listened at; the message says so."""
+    """The server cannot listen on GRPC_PORT."""
 
 
 async def serve(app: ASGIApp, settings: Settings) -> Callable[[], Awaitable[None]]:
-    """Listen, and return what stops it. Raises PortTaken."""
+    """Start the server, and return a function that stops it. Raises PortTaken."""
     server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
     server.add_generic_rpc_handlers((handlers(Service(app)),))
     place = f"{_bracket_ipv6(settings.bind)}:{settings.grpc_port}"
@@ -63,7 +64,7 @@ async def serve(app: ASGIApp, settings: Settings) -> Callable[[], Awaitable[None
 
 
 def handlers(service: Service) -> Any:
-    """Return the calls of the service, as gRPC's server takes them."""
+    """Return the service's calls as a handler for the gRPC server."""
     one, many = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
     calls: dict[str, tuple[Any, Any, Any]] = {
         "Submit": (one, service.submit, messages.SubmitRequest),
@@ -82,7 +83,9 @@ def handlers(service: Service) -> Any:
 
 
 def _reader(asked: Any) -> Callable[[bytes], Any]:
-    """Return what reads a message; None for bytes that are none, which would end with a traceback in the log."""
+    """Return a parser for a message type, which returns None for invalid bytes because an exception would log a
+    traceback.
+    """
 
     def read(octets: bytes) -> Any:
         try:
@@ -126,7 +129,7 @@ def _bracket_ipv6(host: str) -> str:
 
 
 def _credentials(settings: Settings) -> Any:
-    """Return the certificate of the API; new connections get a renewed one."""
+    """Return the TLS credentials of the API. New connections use a renewed certificate."""
 
     def read() -> Any:
         pair = (Path(settings.tls_key).read_bytes(), Path(settings.tls_certificate).read_bytes())

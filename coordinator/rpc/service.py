@@ -1,4 +1,4 @@
-"""Calls of cluster.proto, each made of a request to the API in this process: one set of rules for both ways in."""
+"""Implement cluster.proto by requests to the HTTP API in this process, so that both APIs have the same rules."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from coordinator.server.http import serialize_problem
 from jobs import errors
 from threads_protocol.states import TERMINAL
 
-#: Calls that stream at once, in one coordinator.
+#: Maximum number of concurrent streams per coordinator.
 MAX_STREAMS = 256
-#: What the API is told of a caller, by the names that it has for it.
+#: Metadata that is forwarded to the API as HTTP headers.
 _PASSED = ("authorization", "traceparent", "tracestate", "x-forwarded-for")
-#: Characters of a refusal's words.
+#: Maximum length of an error message in characters.
 _MAX_DETAIL = 1000
-#: Bytes of a problem that is sent whole: callers take 8 KiB of metadata.
+#: Maximum size in bytes of problem details in a trailer. Clients accept 8 KiB of metadata.
 _MAX_TRAILER = 4096
 _INTERVALS = (1.0, 60.0)
 _JOB_ID = re.compile(patterns.JOB_ID)
@@ -49,13 +49,16 @@ _CODES = {
 
 
 class Service:
-    """Answers calls by the application of this process. The caller's cancellation or deadline ends the request."""
+    """Answers gRPC calls with the application in this process. A call's cancellation or deadline aborts its HTTP
+    request.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._streams = 0
 
-    # -- calls with one answer --------------------------------------------------------------------------------------
+    # -- unary calls
+    # ------------------------------------------------------------------------------------------------------
 
     async def submit(self, request: Any, context: Any) -> Message:
         body = {name: _plain(request, name) for name in _BODY if _is_given(request, name)}
@@ -97,7 +100,7 @@ class Service:
         headers = [(b"last-event-id", request.after.encode())] if request.after else []
         last = Frame("", "", "")
         async with self._streaming(context), self._send_request(context, "GET", path, query, headers=headers) as answer:
-            await context.send_initial_metadata(())  # it has begun, though nothing may happen for long
+            await context.send_initial_metadata(())  # the stream has started, even if no event follows for a long time
             frames = Frames()
             async for piece in answer.pieces():
                 for last in frames.take(piece):
@@ -111,7 +114,7 @@ class Service:
         if not _INTERVALS[0] <= interval <= _INTERVALS[1]:
             await self._refuse(context, _invalid("interval_seconds", f"must be 1 to 60; got {interval:g}"))
         seconds = max(1, round(interval))
-        # Bins of a step that divides them: the last one that is whole is the newest sample.
+        # The step divides the interval, so the last complete bin is the newest sample.
         query = {"names": request.names or "*", "seconds": 3 * seconds, "points": 3}
         async with self._streaming(context):
             told = 0
@@ -139,7 +142,7 @@ class Service:
     async def _ask(
         self, context: Any, method: str, path: str, query: Mapping[str, Any] | None = None, body: bytes = b""
     ) -> Any:
-        """Return the API's answer; a refusal ends the call with the same words."""
+        """Return the API's response. An API error ends the call with the same message."""
         async with self._send_request(context, method, path, query, body) as answer:
             return json.loads(await answer.body())
 
@@ -172,7 +175,7 @@ class Service:
             yield answer
 
     async def _job_id(self, request: Any, context: Any) -> str:
-        """Return the id of the job that is asked for, which is no path to something else."""
+        """Return the request's job ID, after checking that it cannot change the path."""
         job_id: str = request.job_id
         if not _JOB_ID.fullmatch(job_id):
             await self._refuse(context, _invalid("job_id", "must be a job's id: 1 to 64 letters, digits, dashes or _"))
@@ -193,7 +196,7 @@ def _invalid(field: str, words: str) -> errors.InvalidRequest:
 
 
 async def _end(context: Any, status: int, body: bytes) -> NoReturn:
-    """End the call as the API refused it: its detail, and the whole problem as the trailer problem-bin."""
+    """End the call with the API's error message, and with the problem details as the trailer problem-bin."""
     known = json.loads(body) if body.startswith(b"{") else {}
     code = _CODES.get(HTTPStatus(status), grpc.StatusCode.INTERNAL)
     trailers = (("problem-bin", body),) if len(body) <= _MAX_TRAILER else ()
@@ -201,7 +204,7 @@ async def _end(context: Any, status: int, body: bytes) -> NoReturn:
     raise AssertionError("abort raises")
 
 
-#: Fields of a submission that are the API's own, under the same names.
+#: Fields of a submission that have the same names in the HTTP API.
 _BODY = (
     "type",
     "priority",
@@ -249,7 +252,7 @@ def _sample(time: int, series: Mapping[str, Any], place: int) -> Message:
 
 
 def list_headers(context: Any) -> list[tuple[bytes, bytes]]:
-    """Return what of a call's metadata the API reads. No page of a browser can make such a call, so it is no host's."""
+    """Return the call's metadata as HTTP headers. The host is localhost, because browsers cannot send these calls."""
     given = [(name, value) for name, value in context.invocation_metadata() or () if name in _PASSED]
     return [(b"host", b"localhost"), *((name.encode(), _octets(value)) for name, value in given)]
 
@@ -259,7 +262,9 @@ def _octets(value: str | bytes) -> bytes:
 
 
 def _address(peer: str) -> tuple[str, int]:
-    """Return address and port of a peer, as ipv4:127.0.0.1:5 or ipv6:%5B::1%5D:5; empty for what has none."""
+    """Parse a peer such as ipv4:127.0.0.1:5 or ipv6:%5B::1%5D:5 into address and port. Returns empty values for other
+    peers.
+    """
     kind, _, place = peer.partition(":")
     host, _, port = place.rpartition(":")
     if kind not in ("ipv4", "ipv6") or not port.isdecimal():

@@ -1,1 +1,1 @@
-"""Services: replicas of engines that stay up, and the gateway by which they are asked."""
+"""Services: engines whose replicas the cluster keeps running, and the gateway that forwards requests to them."""

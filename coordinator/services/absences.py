@@ -1,18 +1,20 @@
-"""Workers that a leader misses: those whose heartbeats have not come for a while of its own looking."""
+"""Detect workers whose heartbeats have been missing for several seconds of the leader's own clock."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
 
-#: Seconds for which a worker must be missed. Its heartbeats count for five seconds more.
+#: Seconds after which a worker without heartbeats counts as missing. Its last heartbeat is valid for five more seconds.
 MISSED_SECONDS = 6.0
-#: Longest time between two looks: after a longer one nobody knows who was there meanwhile.
+#: Maximum interval in seconds between two checks. After a longer interval, workers can have returned unnoticed.
 _BLIND_SECONDS = 5.0
 
 
 class Absences:
-    """Counts since when workers are missed. A Redis that was away says of all at once that they are gone."""
+    """Tracks since when each worker has been missing, because after an outage of Redis all workers look missing at
+    once.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -20,7 +22,7 @@ class Absences:
         self._looked_at = 0.0
 
     def missed(self, gone: Collection[str]) -> frozenset[str]:
-        """Return the workers that have been missed for long, of those that are gone now."""
+        """Return the workers in `gone` that have been missing for at least MISSED_SECONDS."""
         now = self._clock()
         if now - self._looked_at > _BLIND_SECONDS:
             self._since.clear()

@@ -1,4 +1,4 @@
-"""Access to the replica that leads a group, such as the scheduler of Dask: for clients that speak to it directly."""
+"""Direct access to a group's leading replica, such as the scheduler of Dask, for clients that bypass the gateway."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from threads_protocol.answers import services as answers
 
 
 def of(store: Store, tenant: str, name: str) -> answers.Access:
-    """Return where the replica that leads answers. NotFound; Conflict where none ever does; else Unavailable."""
+    """Return the address and credentials of the leading replica.
+
+    Raises NotFound for an unknown service, Conflict if the engine has no leader, and Unavailable while no replica
+    leads.
+    """
     service = queries.found(store, tenant, name)
     credentials = registry.credentials(service.engine)
     if credentials is None:

@@ -1,4 +1,4 @@
-"""New services: a request's body is validated, and becomes the submission of each of its replicas."""
+"""Validate requests for new services, and build the job that each replica submits."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from jobs.kinds.service.parameters import NAME
 from jobs.store.services import Service
 from threads_protocol.numbers import short
 
-#: Replicas of a service at most.
+#: Maximum number of replicas of a service.
 MAX_REPLICAS = 100
 KIND = "service"
-#: Fields of the job of a replica that are others of the service.
+#: Names of a replica's job fields in error messages, and the corresponding fields of the service.
 _FIELDS = {"parameters.requirements": "requirements", "parameters.files": "model"}
 
 
 class Autoscale(BaseModel):
-    """Numbers between which a service is scaled, and the requests that one replica is to have."""
+    """Limits for the number of replicas, and the target number of requests per replica."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     min: int = Field(1, ge=1, le=MAX_REPLICAS, description="Fewest replicas while it is awake.")
@@ -80,7 +80,10 @@ class NewService(BaseModel):
 
 
 def plan_service(cluster: Cluster, asked: NewService, principal: Principal) -> Service:
-    """Return a new service. InvalidRequest and others name the field; Forbidden for who may run no programs."""
+    """Validate a request, and return the new service. Errors name the invalid field.
+
+    Raises Forbidden if the principal has no permission to run programs.
+    """
     model = model_of(cluster, asked.model, asked.name, principal)
     engine, replicas = asked.engine or registry.select_engine(model, _gpus(asked)), _replicas(asked)
     asked = asked.model_copy(update={"replicas": replicas, "engine": engine})
@@ -122,13 +125,13 @@ def _check_scaling(asked: NewService) -> None:
 
 
 def _replicas(asked: NewService) -> int:
-    """Return how many replicas there are at first."""
+    """Return the initial number of replicas."""
     first = asked.autoscale.min if asked.autoscale else 1
     return first if asked.replicas is None else asked.replicas
 
 
 def check_between(least: int, replicas: int, most: int) -> None:
-    """Raise InvalidRequest for a number of replicas that scaling by load would not keep."""
+    """Raise InvalidRequest if a number of replicas is outside the autoscaling limits."""
     if not least <= replicas <= most:
         detail = f"replicas: must be {least} to {most}, between which it is scaled by load; got {replicas}"
         raise errors.InvalidRequest(detail, field="replicas")
@@ -140,7 +143,7 @@ def _engines_parameters(asked: NewService) -> BaseModel:
 
 
 def _gpus(asked: NewService) -> int:
-    """Return the GPUs of each replica; 0 for what is none, which is refused with the requirements."""
+    """Return the number of GPUs per replica. Returns 0 for an invalid value, which a later check rejects."""
     try:
         return max(0, requirements.gpus_needed(asked.requirements))
     except (TypeError, ValueError, OverflowError):
@@ -148,7 +151,7 @@ def _gpus(asked: NewService) -> int:
 
 
 def _memory(cluster: Cluster, asked: NewService, parameters: BaseModel, model: Model | None) -> room.Judged | None:
-    """Return the estimate of a replica's memory; None for an engine whose replicas have no size."""
+    """Return the memory estimate for a replica, or None if the engine does not estimate memory."""
     need = registry.need(asked.engine)
     if need is None or model is None:
         return None
@@ -157,7 +160,7 @@ def _memory(cluster: Cluster, asked: NewService, parameters: BaseModel, model: M
 
 
 def model_of(cluster: Cluster, known_as: str | None, name: str, principal: Principal) -> Model | None:
-    """Return what an engine may know of a model: the files of its artifact. Errors name `model`."""
+    """Return the model's files for the engine, or None without a model. Errors name the field `model`."""
     if known_as is None:
         return None
     try:
@@ -172,7 +175,7 @@ def model_of(cluster: Cluster, known_as: str | None, name: str, principal: Princ
         try:
             file = transfers.find(principal.tenant, entry.sha)
             return b"".join(transfers.read(principal.tenant, entry.sha, file, 0, min(most, entry.size)))
-        except errors.ClusterError:  # the replica will say so; what is read of it here is for an estimate
+        except errors.ClusterError:  # the replica reports this error; the header is only needed for an estimate
             return b""
 
     sizes = {path: entry.size for path, entry in files.items()}
@@ -197,7 +200,7 @@ def _parameters(asked: NewService, launch: Launch) -> dict[str, Any]:
 
 
 def _validate_replica(cluster: Cluster, job: dict[str, Any], principal: Principal) -> str:
-    """Validate the job of a replica as its submission would be now; return the id of its artifact, or nothing."""
+    """Validate the job of a replica like a submission, and return its artifact ID, or an empty string."""
     references = References(principal, cluster.artifacts, cluster.secrets, leads=True)
     fleet = cluster.queries.fleet_cache.get()
     try:
@@ -212,12 +215,12 @@ def _validate_replica(cluster: Cluster, job: dict[str, Any], principal: Principa
 
 
 def _pin_artifact(job: dict[str, Any], artifact: str) -> dict[str, Any]:
-    """Return a submission that names its artifact by its id: the name may point elsewhere later."""
+    """Replace an artifact's name in a submission by its ID, because the name can point to another artifact later."""
     return {**job, "parameters": {**job["parameters"], "files": artifact or None}}
 
 
 def refusal(how: str, what: str) -> errors.ClusterError | None:
-    """Return why a service was not stored; None where it was."""
+    """Return the error for a service that was not stored, or None."""
     if how == "exists":
         detail = f"name: there is a service {what} already; choose another name, or: cluster service delete {what}"
         return errors.Conflict(detail, field="name")

@@ -1,4 +1,4 @@
-"""Replicas of services as Prometheus reads them, from Redis at each scrape."""
+"""Prometheus metrics of service replicas, read from Redis on each scrape."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jobs.store.services import Service
 
 
 class Census(Collector):
-    """Counts replicas by service and state. It names the first MAX_TENANTS services; the others count together."""
+    """Counts replicas by service and state. Services after the first MAX_TENANTS are counted together."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class Census(Collector):
         try:
             counted, wanted = self._count()
         except connection.Unreachable:
-            return  # the exporter says so
+            return  # the exporter reports the outage
         for (tenant, name, state), count in counted.items():
             states.add_metric([tenant, name, state], count)
         for (tenant, name), count in wanted.items():

@@ -1,4 +1,4 @@
-"""Routes of engines: those there are, with their parameters and the packages that their replicas need."""
+"""Routes that list engines with their parameters and the packages that replicas need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ routes = http.router(tag="services")
 
 @routes.get("/engines", **http.describe_response(answers.EngineList))
 def list_engines(_cluster: http.ClusterDep) -> Response:
-    """List the engines by which services are run."""
+    """List the engines that can run services."""
     return json_response({"engines": _ENGINES})
 
 
@@ -30,5 +30,5 @@ def _build_engine(name: str) -> answers.Engine:
     }
 
 
-#: Read once, at the start: a request could find no file descriptor free, and leave an empty list of names behind.
+#: Loaded once at startup, because a request without a free file descriptor could cache an empty list of engines.
 _ENGINES = [_build_engine(name) for name in registry.names()]

@@ -1,4 +1,4 @@
-"""Figures of a service's last minute: what is counted of a request, and what is read off the counts. Pure."""
+"""Usage statistics of services over the last minute. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from jobs.store.services import RecentUsage
 from threads_protocol.answers import services as answers
 
-#: Times and speeds are counted by powers of this, so that a median is right to 5 %.
+#: Ratio of adjacent histogram buckets for times and speeds, so that a median is accurate to 5 %.
 STEP = 1.09
 _LEAST = 1e-4
-#: Statuses of a request that was answered, and of one whose client left.
+#: Status of a successful request, and of a request whose client disconnected.
 _DONE, _LEFT = 200, 499
 _TOO_MANY, _SERVERS = 429, 500
 REQUESTS, FAILED, PROMPT, ANSWER = "requests", "failed", "prompt", "answer"
@@ -22,12 +22,12 @@ SECONDS, FIRST, SPEED = "seconds", "first", "speed"
 
 @dataclass(kw_only=True)
 class Exchange:
-    """One request and what came of it, for the figures."""
+    """A request and its outcome, for usage statistics."""
 
     tenant: str
     model: str
     began: float
-    #: Id of the service.
+    #: ID of the service.
     service: str = ""
     status: int = 0
     first_seconds: float | None = None
@@ -37,7 +37,7 @@ class Exchange:
 
 
 def counts(exchange: Exchange) -> Counter[str]:
-    """Return what a request that has ended adds, by name."""
+    """Return the counters that a finished request increments."""
     failed = exchange.status != _LEFT and (exchange.status == _TOO_MANY or exchange.status >= _SERVERS)
     added = Counter({REQUESTS: 1, FAILED: int(failed), PROMPT: exchange.prompt_tokens, ANSWER: exchange.answer_tokens})
     if exchange.status == _DONE:
@@ -55,7 +55,7 @@ def _metric_key(name: str, value: float) -> str:
 
 
 def row(lately: RecentUsage) -> answers.LastMinute:
-    """Return the figures of a service as the API shows them."""
+    """Return usage statistics of a service in the form of the API."""
     known = lately.counts
     requests, answer = known.get(REQUESTS, 0), known.get(ANSWER, 0)
     return {
@@ -73,7 +73,7 @@ def row(lately: RecentUsage) -> answers.LastMinute:
 
 
 def median(known: Mapping[str, int], name: str) -> float | None:
-    """Return the lower median of what was counted under a name, right to 5 %; None where nothing was."""
+    """Return the lower median of a histogram, accurate to 5 %, or None if it is empty."""
     places = sorted((int(what.split("|")[1]), count) for what, count in known.items() if what.startswith(f"{name}|"))
     half, passed = sum(count for _, count in places) / 2, 0
     for place, count in places:

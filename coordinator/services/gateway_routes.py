@@ -1,4 +1,4 @@
-"""Routes of OpenAI's and Anthropic's APIs: models that are served, and calls that replicas answer."""
+"""Routes of the OpenAI and Anthropic APIs: list models, and forward calls to replicas."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from threads_protocol.answers import services as answers
 
 routes = http.router(openai.PREFIX, tag="inference", scope=Scope.INFER)
 
-#: Bytes of a request, and values in it.
+#: Maximum size of a request body in bytes, and maximum number of JSON values in the body.
 MAX_BODY, MAX_VALUES = 8 << 20, 500_000
-#: Seconds for which a large request waits for room.
+#: Seconds for which a large request waits for free memory.
 _ROOM_SECONDS = 30.0
 
 
@@ -48,7 +48,7 @@ async def get_model(
     principal: http.PrincipalDep,
     _cluster: http.ClusterDep,
 ) -> Response:
-    """Show a model that the tenant serves."""
+    """Return one model that the tenant serves."""
     return json_response(_row(await _gateway(request).routes.find(principal.tenant, model)))
 
 
@@ -68,7 +68,7 @@ def _row(route: Route) -> dict[str, Any]:
 
 
 async def pass_on(request: Request, tenant: str, read: Callable[[], Awaitable[Question]]) -> Response:
-    """Return the answer to a request whose body `read` reads, once there is room for one of its size."""
+    """Reserve memory for a request of this size, read its body with `read`, and return the response of a replica."""
     gateway, size = _gateway(request), bodies.declared_size(request, MAX_BODY)
     async with AsyncExitStack() as held:
         await held.enter_async_context(gateway.requests.room(tenant, size, _ROOM_SECONDS))
@@ -76,7 +76,7 @@ async def pass_on(request: Request, tenant: str, read: Callable[[], Awaitable[Qu
 
 
 async def _question(request: Request, tenant: str, path: str) -> Question:
-    """Return what is asked, and keep nothing else: a body and what was parsed of it are several times as large."""
+    """Parse the request body. Keeps only the result, because the parsed JSON is several times as large."""
     async with bodies.open_bytes(request, MAX_BODY) as text, _gateway(request).turn(len(text)):
         body = bodies.parse_json(text, MAX_VALUES)
         if not isinstance(body, dict):
@@ -84,7 +84,7 @@ async def _question(request: Request, tenant: str, path: str) -> Question:
         return question(tenant, path, body)
 
 
-#: Calls that replicas answer: path, name, answer, description.
+#: Calls that replicas answer: path, route name, response model, description.
 _CALLS = (
     (calls.CHAT, "chat", schemas.Inferred, "Continue a conversation; with `stream`, token by token."),
     (calls.COMPLETIONS, "complete", schemas.Inferred, "Continue a text; with `stream`, token by token."),

@@ -1,4 +1,4 @@
-"""Deployments of language models: services under the words and paths that other systems have for them."""
+"""Routes that manage services as deployments of language models, with the paths and field names of other systems."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from threads_protocol.numbers import short
 routes_of_llm = http.router()
 
 _RUN, _INFER = [http.require_scope(Scope.RUN)], [http.require_scope(Scope.INFER)]
-#: Numbers with which engines compute, by their names in other systems. One for GGUF takes those of its file.
+#: Data types of weights by their names in other systems. GGUF engines use the data type in the file.
 _DTYPES = {
     "fp16": "float16",
     "float16": "float16",
@@ -44,7 +44,7 @@ _DTYPES = {
 }
 _MEBIBYTES = {"MB": 1, "MIB": 1, "GB": 1024, "GIB": 1024}
 _MEMORY = re.compile(r"([1-9][0-9]{0,5})\s*(MB|MIB|GB|GIB)", re.IGNORECASE)
-#: Values of an engine's answer at most.
+#: Maximum number of JSON values in an engine's response.
 _MOST_VALUES = 20_000
 _OTHERS = re.compile(r"[^a-z0-9]+")
 Deployment = Annotated[str, Path(pattern=NAME, description="A deployment's id: the name of its service.")]
@@ -84,7 +84,7 @@ class Inference(BaseModel):
 
 @routes_of_llm.get("/llm/models", tags=["services"], **http.describe_response(answers.ServiceList))
 async def list_deployments(request: Request, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
-    """List the services of a tenant, as GET /api/services does."""
+    """List the services of a tenant, like GET /api/services."""
     return await routes.list_services(request, cluster, tenant)
 
 
@@ -95,7 +95,7 @@ async def list_deployments(request: Request, cluster: http.ClusterDep, tenant: h
     **http.describe_response(answers.Deployed, 202, body=NewDeployment),
 )
 async def deploy(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Serve a model, as POST /api/services does."""
+    """Serve a model, like POST /api/services."""
     asked = http.parse(NewDeployment, await bodies.read_json(request))
     return json_response(await run_in_threadpool(_deployed, cluster, asked, principal), 202)
 
@@ -113,7 +113,7 @@ def _deployed(cluster: Cluster, asked: NewDeployment, principal: Principal) -> d
 
 
 def _name(asked: NewDeployment) -> str:
-    """Return the name of the service that a deployment is. InvalidRequest where its model gives none."""
+    """Return the service name of a deployment. Raises InvalidRequest if the model's name has no usable characters."""
     name = _OTHERS.sub("-", asked.model_name.lower())[:63].strip("-")
     if not name:
         raise errors.InvalidRequest(f"model_name: gives no name; got {short(asked.model_name)}", field="model_name")
@@ -121,7 +121,7 @@ def _name(asked: NewDeployment) -> str:
 
 
 def _service(asked: NewDeployment, name: str, engine: str, memory: int | None) -> NewService:
-    """Return the service that a deployment is."""
+    """Convert a deployment to a service."""
     parameters: dict[str, Any] = {"context": asked.max_sequence_length, "parallel": asked.batch_size}
     if engine != "llamacpp":
         parameters["dtype"] = _dtype(asked)
@@ -141,7 +141,7 @@ def _service(asked: NewDeployment, name: str, engine: str, memory: int | None) -
 
 
 def _dtype(asked: NewDeployment) -> str | None:
-    """Return the numbers with which an engine computes. InvalidRequest for what it does not know."""
+    """Return the data type for the engine. Raises InvalidRequest if the precision is unknown."""
     if asked.precision is not None and asked.precision.lower() not in _DTYPES:
         detail = f"precision: must be one of {', '.join(_DTYPES)}; got {short(asked.precision)}"
         raise errors.InvalidRequest(detail, field="precision")
@@ -153,7 +153,7 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _memory(asked: NewDeployment) -> int | None:
-    """Return the memory of each GPU in MiB. InvalidRequest where it is none, or there are no GPUs."""
+    """Return the memory per GPU in MiB. Raises InvalidRequest for an invalid size, or if the deployment has no GPUs."""
     text = asked.max_memory_per_gpu
     if text is None:
         return None
@@ -173,7 +173,7 @@ def _memory(asked: NewDeployment) -> int | None:
 async def infer(
     request: Request, deployment: Deployment, principal: http.PrincipalDep, _cluster: http.ClusterDep
 ) -> Response:
-    """Have a model continue a text, as POST /v1/completions does."""
+    """Let a model continue a text, like POST /v1/completions."""
     answer = await pass_on(request, principal.tenant, lambda: _question(request, principal, deployment))
     try:
         return json_response({**_text(bytes(answer.body), answer.status_code), "deployment_id": deployment})
@@ -196,7 +196,10 @@ async def _question(request: Request, principal: Principal, deployment: str) -> 
 
 
 def _text(content: bytes, status: int) -> dict[str, Any]:
-    """Return text and counts of an engine's answer. InvalidRequest for one that refuses, BadUpstream for any other."""
+    """Return text and token counts of an engine's response.
+
+    Raises InvalidRequest if the engine rejected the request, and BadUpstream if the response is invalid.
+    """
     try:
         answer = bodies.parse_json(content, _MOST_VALUES)
         if status >= http.FIRST_ERROR:
@@ -215,7 +218,7 @@ def _text(content: bytes, status: int) -> dict[str, Any]:
 async def scale(
     request: Request, deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
-    """Keep another number of replicas."""
+    """Change the number of replicas."""
     return await routes.scale_service(request, deployment, cluster, tenant, principal)
 
 
@@ -235,5 +238,5 @@ def restart(
 def stop(
     deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
-    """End all replicas until the deployment is scaled or restarted."""
+    """Stop all replicas until the deployment is scaled or restarted."""
     return routes.stop_service(deployment, cluster, tenant, principal)

@@ -1,4 +1,4 @@
-"""Models that are served at a place, such as node1:gpu0: services whose name and requirements follow from it."""
+"""Serve models at a location such as node1:gpu0, which determines the service's name and requirements."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from jobs.store.services import Service, Services
 from threads_protocol.answers import services as answers
 
 _OTHERS = re.compile(r"[^a-z0-9]+")
-#: Deaths in a row after which nobody waits for a replica any longer.
+#: Number of consecutive replica failures after which callers stop waiting for the service.
 DEATHS = 3
 
 
 def name_of(model: str, place: Location) -> str:
-    """Return the name of the service of a model at a place; without a host, that of the model."""
+    """Return the name of the service for a model at a location. Without a host, the model's name is used."""
     words = f"{model} {place.host} {place.device}" if place.host else model
     return _OTHERS.sub("-", words.lower())[:63].strip("-")
 
@@ -31,11 +31,11 @@ def name_of(model: str, place: Location) -> str:
 def serve(
     cluster: Cluster, model: Model, place: Location, principal: Principal, *, routed: bool = True, workflow: str = ""
 ) -> str:
-    """Keep a replica of a model up at a place, and return its service; that of an earlier call, if there is one.
+    """Start a service for a model at a location and return its name, or return the name of the existing service.
 
-    Unless it is `routed` nobody can ask it yet. `workflow`: which began it, and withdraws it where it is cancelled,
-    unless anybody else has called this for it. Conflict where the name is that of another service; errors as
-    `additions.plan_service`.
+    An unrouted service receives no requests yet. The service belongs to `workflow`, which deletes it when it is
+    cancelled, unless another caller has also used this function for the service. Raises Conflict if the name belongs to
+    another service, and the errors of `additions.plan_service`.
     """
     name = name_of(model.name, place)
     known = cluster.store.services.one(principal.tenant, name)
@@ -70,7 +70,7 @@ def _wanted(model: Model, place: Location) -> NewService:
 
 
 def withdraw(cluster: Cluster, name: str, workflow: str, actor: Actor) -> tuple[bool, str]:
-    """Delete a service that a workflow began and nobody else uses: whether it did, and why it stays, if it does."""
+    """Delete a workflow's service unless others use it. Returns whether it was deleted, and why it was kept."""
     service = cluster.store.services.one(actor.tenant, name)
     if service is None or json.loads(service.asked).get("workflow") != workflow:
         return False, ""
@@ -80,7 +80,7 @@ def withdraw(cluster: Cluster, name: str, workflow: str, actor: Actor) -> tuple[
 
 
 def begun_by(services: Services, tenant: str, workflow: str) -> list[str]:
-    """Return the names of the services that a workflow began, it alone, and that are there."""
+    """Return the names of a tenant's services that only this workflow uses."""
     there = services.of_tenant(tenant)
     return [one.name for one in there if not one.deleted and json.loads(one.asked).get("workflow") == workflow]
 
@@ -98,7 +98,7 @@ def _add(
 
 
 def ready(cluster: Cluster, tenant: str, name: str) -> answers.Service:
-    """Return a service of which a replica is ready. Unavailable until then; Conflict where its replicas die."""
+    """Return a service that has a ready replica. Raises Unavailable until then, and Conflict if its replicas fail."""
     row = queries.one(cluster.store, cluster.queries.jobs, tenant, name)
     if row["ready"]:
         return row
@@ -110,7 +110,7 @@ def ready(cluster: Cluster, tenant: str, name: str) -> answers.Service:
 
 
 def places(cluster: Cluster, tenant: str) -> list[tuple[str, str]]:
-    """Return the artifacts that a ready replica holds on a GPU, each with the place."""
+    """Return artifacts that ready replicas keep in GPU memory, with their locations."""
     there = [(one, json.loads(one.asked).get("place")) for one in cluster.store.services.of_tenant(tenant)]
     found = [(one, str(place)) for one, place in there if place and "gpu" in str(place) and ":" in str(place)]
     replicas = cluster.store.services.replicas([one.service_id for one, _ in found]) if found else {}

@@ -1,4 +1,4 @@
-"""Routes of models that are served at a place: services under the words and paths that another system has for them."""
+"""Routes that serve models at a location, with the paths and field names of another system."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ModelAt(BaseModel):
     **http.describe_response(answers.Placed, 202, body=ModelAt),
 )
 async def serve_model(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Serve a model at a place; what is served there already stays as it is."""
+    """Serve a model at a location. An existing service at that location is not changed."""
     asked = http.parse(ModelAt, await bodies.read_json(request))
     try:
         place = locations.parse(asked.device, locations.COMPUTE_DEVICES, any_host=True)
@@ -59,6 +59,6 @@ async def serve_model(request: Request, cluster: http.ClusterDep, principal: htt
 
 @routes.get("/v1/services/{name}/status", **http.describe_response(answers.PlacedStatus))
 def service_status(name: Service, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Show how a service is, and where it is asked."""
+    """Show the state and the URL of a service."""
     row = queries.one(cluster.store, cluster.queries.jobs, principal.tenant, name)
     return json_response({"service_id": name, "status": row["state"], "replicas": row["ready"], "url": openai.PREFIX})

@@ -1,4 +1,4 @@
-"""Plan of what is next for a service: what is wanted and what there is go in, steps come out. Pure."""
+"""Compare the desired and actual replicas of a service, and return the next steps. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ from dataclasses import dataclass, replace
 from jobs.store.services import Replica, Service
 from threads_protocol.states import TERMINAL
 
-#: Milliseconds before the second replica after a death begins, which double with each further death in a row, and the
-#: longest such wait.
+#: Delay in milliseconds before a replica starts after a failure, doubled after each consecutive failure, and its
+#: maximum.
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 1000, 300_000
-#: Milliseconds for which a replica must have been ready for earlier deaths to be forgotten.
+#: Milliseconds of readiness after which a replica's earlier failures no longer count.
 WELL_MS = 600_000
-#: Milliseconds after which every coordinator knows that a replica takes no new requests.
+#: Milliseconds after which all coordinators have stopped sending requests to a retired replica.
 SETTLE_MS = 2000
-#: Milliseconds that a new replica waits for room until an old one makes some.
+#: Milliseconds that a new replica waits for free resources before an old replica is retired.
 SURGE_MS = 10_000
-#: Replicas that begin in one round.
+#: Maximum number of replicas to start in one round.
 MOST_STARTS = 10
 _WAITING = ("queued", "blocked", "paused")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Begin a replica of this number."""
+    """Start a replica with this number."""
 
     number: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Submit:
-    """Submit the job of a replica that was begun: nobody did."""
+    """Submit the job of a replica that was recorded but not submitted."""
 
     replica: Replica
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retire:
-    """Take a replica out of the route."""
+    """Stop routing requests to a replica."""
 
     replica: Replica
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cancel:
-    """Cancel the job of a replica that takes no requests any more."""
+    """Cancel the job of a retired replica."""
 
     replica: Replica
 
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """Forget a replica whose job has ended; it has `died` unless it was to end."""
+    """Remove a replica whose job has finished. `died` is True unless the replica was stopping."""
 
     replica: Replica
     died: bool
@@ -60,7 +60,7 @@ class End:
 
 @dataclass(frozen=True, kw_only=True)
 class Recover:
-    """Forget earlier deaths."""
+    """Reset the number of consecutive failures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +79,10 @@ def plan(
     drain_ms: int = LONGEST_WAIT_MS,
     leaving: frozenset[str] = frozenset(),
 ) -> list[Step]:
-    """Return the next steps. `now`: milliseconds of Redis' clock.
+    """Return the next steps for a service. `now` is Redis time in milliseconds.
 
-    A replica that is to end gets `drain_ms` for the requests that it has. Replicas on workers that are `leaving` are
-    replaced as those of an earlier generation are.
+    A stopping replica has `drain_ms` milliseconds to finish its requests. Replicas on `leaving` workers are replaced
+    like replicas of an earlier generation.
     """
     if service.deleted and not replicas:
         return [Forget()]
@@ -100,17 +100,17 @@ def plan(
 
 
 def wait_ms(failures: int) -> int:
-    """Return how long after this many deaths in a row the next replica begins."""
+    """Return the delay in milliseconds before the next start, after this number of consecutive failures."""
     return int(min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** min(failures - 1, 30)))
 
 
 def leader(service: Service, replicas: Sequence[Replica]) -> Replica | None:
-    """Return the replica that leads a group; None while none does, or it is not ready."""
+    """Return the replica that leads a group, or None if it is not ready."""
     return next((one for one in replicas if one.number == service.leads and is_ready(one)), None)
 
 
 def is_ready(replica: Replica) -> bool:
-    """Return True for a replica that requests may go to."""
+    """Return True if a replica can receive requests."""
     return bool(
         replica.report
         and replica.report.state == "ready"
@@ -124,7 +124,7 @@ def _is_well(replica: Replica, now: int) -> bool:
 
 
 def _ends(live: Sequence[Replica], now: int, drain_ms: int) -> list[Step]:
-    """Return the ends of replicas that were taken out of the route, once they have nothing to do or no more time."""
+    """Return Cancel steps for retired replicas that are idle or whose drain time has passed."""
     done: list[Step] = []
     for one in live:
         if not one.stopping or one.job_state == "cancelling":
@@ -139,7 +139,7 @@ def _ends(live: Sequence[Replica], now: int, drain_ms: int) -> list[Step]:
 
 
 def _changes(service: Service, live: Sequence[Replica], now: int, leaving: frozenset[str]) -> list[Step]:
-    """Return the starts and the retirements by which there will be as many of this generation as are wanted."""
+    """Return the starts and retirements that lead to the desired number of replicas of the current generation."""
     wanted = 0 if service.stopped or service.deleted else service.replicas
     current = [one for one in live if one.generation == service.generation and not _leaves(one, leaving)]
     old = [one for one in live if one not in current]
@@ -157,7 +157,7 @@ def _changes(service: Service, live: Sequence[Replica], now: int, leaving: froze
 
 
 def _spare(wanted: int, ready: int, current: Sequence[Replica], old: Sequence[Replica], now: int) -> int:
-    """Return how many old replicas go now: those that ready ones replace, and one where a new one finds no room."""
+    """Return how many old replicas to retire now. One more is retired if a new replica waits for free resources."""
     stuck = any(one.job_state == "queued" and now - one.since >= SURGE_MS for one in current)
     return max(0, len(old) - (wanted - ready - int(stuck)))
 
@@ -167,5 +167,5 @@ def _leaves(replica: Replica, leaving: frozenset[str]) -> bool:
 
 
 def _least_needed(replicas: Sequence[Replica]) -> list[Replica]:
-    """Return replicas in the order in which they go: those that are not ready, then the youngest."""
+    """Sort replicas in the order of retirement: replicas that are not ready first, then the newest."""
     return sorted(replicas, key=lambda one: (is_ready(one), -one.number))

@@ -1,4 +1,4 @@
-"""Services as serializers. Reads only."""
+"""Read services from the store, and serialize them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threads_protocol.answers import services as answers
 
 
 def service_list(store: Store, jobs: JobQueries, tenant: str, unreached: Mapping[str, str]) -> list[answers.Service]:
-    """Return a tenant's services by name; `unreached` as of `serializers.serialize_service`."""
+    """Return a tenant's services by name. `unreached` is passed to `serializers.serialize_service`."""
     found = store.services.of_tenant(tenant)
     replicas = store.services.replicas([one.service_id for one in found])
     waits = _waits(jobs, [each for several in replicas.values() for each in several])
@@ -26,7 +26,7 @@ def service_list(store: Store, jobs: JobQueries, tenant: str, unreached: Mapping
 
 
 def found(store: Store, tenant: str, name: str) -> Service:
-    """Return a service. NotFound when there is none."""
+    """Return a service. Raises NotFound if it does not exist."""
     service = store.services.one(tenant, name)
     if service is None:
         raise errors.missing("service", name, "name")
@@ -36,7 +36,7 @@ def found(store: Store, tenant: str, name: str) -> Service:
 def one(
     store: Store, jobs: JobQueries, tenant: str, name: str, unreached: Mapping[str, str] | None = None
 ) -> answers.Service:
-    """Return the row of a service with what was asked for. NotFound when there is none."""
+    """Return a service with its specification. Raises NotFound if it does not exist."""
     service = found(store, tenant, name)
     replicas = store.services.replicas([service.service_id])[service.service_id]
     now = round(store.clock.now() * 1000)
@@ -45,6 +45,6 @@ def one(
 
 
 def _waits(jobs: JobQueries, replicas: Sequence[Replica]) -> dict[str, str]:
-    """Return why jobs of replicas wait."""
+    """Return the waiting reasons of replicas' jobs by job ID."""
     waiting = [each.job_id for each in replicas if serializers.state_of(each) == "waiting"]
     return {row["job_id"]: row["waiting_because"] or "" for row in jobs.by_ids(waiting)} if waiting else {}

@@ -1,4 +1,4 @@
-"""Periodic work on services: keep the desired number of replicas of each one."""
+"""Leader task that keeps the desired number of replicas of each service running."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jobs.store.services import Replica, Service
 
 log = logging.getLogger(__name__)
 
-#: Characters of what is kept of the reason of a death.
+#: Maximum length of a stored failure reason in characters.
 _MAX_SAID = 500
 
 
@@ -30,7 +30,7 @@ def has_ended(events: Sequence[Event]) -> bool:
 
 
 class Reconciler:
-    """Carries out the plans of services, by one store. Each step may be repeated by whoever leads next."""
+    """Executes the plans of all services in one store. A new leader can repeat each step safely."""
 
     def __init__(self, store: Store, on_behalf: OnBehalf) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class Reconciler:
         self._absences = Absences()
 
     def run_once(self) -> None:
-        """Look at every service; one that fails holds up no other. Raises Unreachable."""
+        """Reconcile every service. An error in one service does not stop the others. Raises Unreachable."""
         found = self._store.services.all()
         if not found:
             return
@@ -54,7 +54,7 @@ class Reconciler:
                 log.exception("looking at a service failed", extra={"service": service.service_id})
 
     def _leaving(self, replicas: Iterable[Sequence[Replica]], now: int) -> frozenset[str]:
-        """Return the workers whose replicas are replaced: those that drain, and those that died or are cut off."""
+        """Return the workers whose replicas are replaced, because the workers are draining, dead or cut off."""
         workers = sorted({each.report.worker for several in replicas for each in several if each.report})
         store = self._store.services
         return store.leaving(workers) | self._absences.missed(store.gone(workers, now))
@@ -65,7 +65,7 @@ class Reconciler:
             self._take(service, step, now)
 
     def _scaled(self, service: Service, now: int) -> Service:
-        """Scale a service by its load, and return it with as many replicas as are wanted now."""
+        """Autoscale a service, and return it with the number of replicas that it needs now."""
         change = scaling.change(service, now)
         if change and self._store.services.rescale(
             service.service_id, service.replicas, change.replicas, change.needed_at
@@ -116,7 +116,7 @@ class Reconciler:
         self._store.jobs.delete(step.replica.job_id, Actor(service.tenant, service.token))
 
     def _note_death(self, service: Service, replica: Replica, now: int, why: str) -> None:
-        """Note a death, from which on the next replica waits; of the dead the last one is kept, for its log."""
+        """Record a failure, which delays the next start. Only the last failed job is kept, for its log."""
         failures = service.failures + 1
         retry_at = now + planning.wait_ms(failures)
         log.warning("a replica has died: %s", why, extra={"service": service.service_id, "job_id": replica.job_id})
@@ -124,10 +124,10 @@ class Reconciler:
             self._store.jobs.delete(service.died, Actor(service.tenant, service.token))
 
     def _why(self, job: str) -> str:
-        """Return why a replica has died, by its last failure, else by its job."""
+        """Return why a replica failed, from its last failure or its job."""
         return self._store.services.failure(job) or "its job has ended"
 
 
 def drain_ms(service: Service) -> int:
-    """Return the milliseconds that a replica gets for the requests that it has."""
+    """Return how many milliseconds a stopping replica has to finish its requests."""
     return int(json.loads(service.asked)["request_timeout_seconds"] * 1000)

@@ -1,4 +1,4 @@
-"""Memory that a service's replicas need beside what the largest runner has that fits. An estimate: few are refused."""
+"""Estimate whether a service's replicas fit into the memory of a runner. Reject only weights that cannot fit."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from jobs.hosts import requirements
 from jobs.hosts.requirements import Offer
 
 _MEBIBYTE = 1 << 20
-#: Requirements that are amounts of memory: of one that is too small, the sum says so.
+#: Memory requirements, which are not used to select runners, because the estimate reports insufficient memory.
 _MEMORY = ("memory_mib", "gpu_memory_mib")
 
 
 class Judged(TypedDict):
-    """Estimate of one replica's memory, as a service keeps it with what was asked for."""
+    """Estimated memory of one replica, stored with the service's specification."""
 
     weights_bytes: int
     kept_bytes: int
     margin_bytes: int
     needed_bytes: int
-    #: Of the largest live runner that fits; None: none lives.
+    #: Memory of the largest live runner that meets the requirements, or None if there is none.
     available_bytes: int | None
-    #: The sum, and whether it is enough, in words.
+    #: Explanation of the estimate, with the result of the comparison.
     words: str
 
 
 def judged(need: Need, needed: Mapping[str, Any], runners: Mapping[str, Offer], *, force: bool) -> Judged:
-    """Return the estimate. InvalidRequest where the weights alone are more than any runner has, unless forced."""
+    """Return the estimate. Raises InvalidRequest if the weights exceed the memory of each runner, unless forced."""
     there = [(available(need, needed, offer), name) for name, offer in runners.items() if _fits(needed, offer)]
     most, name = max(there, default=(None, ""))
     words = f"{need.words}; {_compared(need, most, name)}"
@@ -54,7 +54,7 @@ def _compared(need: Need, most: int | None, name: str) -> str:
 
 
 def available(need: Need, needed: Mapping[str, Any], offer: Offer) -> int:
-    """Return the bytes that a replica may take of a runner, where the engine keeps its model."""
+    """Return a runner's memory in bytes for a replica, on the devices on which the engine stores its model."""
     host = min(int(offer.get("memory_mib", 0)), needed.get("memory_mib") or 1 << 40) * _MEBIBYTE
     sizes = sorted((int(gpu["memory_mib"]) for gpu in offer.get("gpus", ())), reverse=True)
     gpus = int(sum(sizes[: requirements.gpus_needed(needed)]) * _MEBIBYTE * need.share)

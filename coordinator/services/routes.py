@@ -1,4 +1,4 @@
-"""Routes of services: what is wanted. The gateway, by which they are asked, has its own."""
+"""Routes that create, read and change services. Requests to services use the routes of the gateway."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ async def list_services(request: Request, cluster: http.ClusterDep, tenant: http
 
 
 async def _unreached(request: Request, tenant: str) -> dict[str, str]:
-    """Return why this coordinator does not reach some replicas that are ready."""
+    """Return why this coordinator cannot reach some ready replicas, by job ID."""
     found: dict[str, str] = await shared_state(request).gateway.routes.explain_unreached(tenant)
     return found
 
 
 @routes.post("/services", dependencies=_RUN, **http.describe_response(answers.Service, 201, body=NewService))
 async def add_service(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Keep replicas of an engine up, from now on."""
+    """Create a service, which keeps replicas of an engine running."""
     asked = http.parse(NewService, await bodies.read_json(request))
     return json_response(await run_in_threadpool(_added, cluster, asked, principal), 201)
 
@@ -71,7 +71,7 @@ def _row(cluster: Cluster, tenant: str, name: str) -> answers.Service:
 
 @routes.get("/services/{name}", **http.describe_response(answers.Service))
 async def one_service(request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
-    """Show a service, its replicas, and what was asked for."""
+    """Return a service with its replicas and its specification."""
     unreached = await _unreached(request, tenant)
     return json_response(
         await run_in_threadpool(queries.one, cluster.store, cluster.queries.jobs, tenant, name, unreached)
@@ -80,7 +80,7 @@ async def one_service(request: Request, name: Name, cluster: http.ClusterDep, te
 
 @routes.delete("/services/{name}", status_code=204, dependencies=_RUN)
 def delete_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
-    """Delete a service: its name is free at once; its replicas end when their requests are answered."""
+    """Delete a service. Its name is free at once, and its replicas stop after they have answered their requests."""
     if not cluster.store.services.delete(tenant, name, principal.actor):
         raise errors.missing("service", name, "name")
     return Response(status_code=204)
@@ -90,7 +90,7 @@ def delete_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, pri
 async def scale_service(
     request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
-    """Keep another number of replicas; this also starts a service that was stopped."""
+    """Change the number of replicas. Starts a stopped service."""
     asked: Scale = http.parse(Scale, await bodies.read_json(request))
 
     def work() -> Response:
@@ -106,7 +106,7 @@ async def scale_service(
 
 @routes.post("/services/{name}/access", dependencies=_RUN, **http.describe_response(answers.Access))
 def access_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
-    """Show where the replica that leads a group answers, and what lets one in; the audit log notes it."""
+    """Return the address and credentials of the leading replica of a group. The audit log records the call."""
     answer = json_response(access.of(cluster.store, tenant, name))
     cluster.store.services.log_disclosure(tenant, name, principal.actor)
     answer.headers["Cache-Control"] = "no-store"
@@ -119,7 +119,7 @@ def access_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, pri
 async def open_page(
     request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
-    """Make a link with which a browser looks at a service's page, such as Dask's dashboard."""
+    """Create a browser link to a service's page, such as Dask's dashboard."""
     service = await run_in_threadpool(queries.found, cluster.store, tenant, name)
     gateway: Gateway = shared_state(request).gateway
     names: PageNames = shared_state(request).page_names
@@ -128,7 +128,7 @@ async def open_page(
 
 @routes.post("/services/{name}/restart", dependencies=_RUN, **http.describe_response(answers.Service))
 def restart_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
-    """Replace all replicas, one after the other: an old one goes when a new one is ready, or has no room."""
+    """Replace all replicas, one after the other. An old replica stops when a new one is ready or lacks resources."""
     if not cluster.store.services.restart(tenant, name, principal.actor):
         raise errors.missing("service", name, "name")
     return json_response(_row(cluster, tenant, name))
@@ -136,7 +136,7 @@ def restart_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, pr
 
 @routes.post("/services/{name}/stop", dependencies=_RUN, **http.describe_response(answers.Service))
 def stop_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
-    """End all replicas, and keep none until the service is scaled or restarted."""
+    """Stop all replicas until the service is scaled or restarted."""
     if not cluster.store.services.stop(tenant, name, principal.actor):
         raise errors.missing("service", name, "name")
     return json_response(_row(cluster, tenant, name))

@@ -1,4 +1,4 @@
-"""How many replicas a service is to have, by the requests that it has. Pure."""
+"""Compute the desired number of replicas from a service's load. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from functools import lru_cache
 
 from jobs.store.services import Service
 
-#: Milliseconds for which fewer replicas must have been enough before one goes.
+#: Milliseconds for which fewer replicas must suffice before one is stopped.
 DOWN_MS = 60_000
-#: Milliseconds between two notes that all replicas are needed.
+#: Minimum interval in milliseconds between two records that all replicas are needed.
 NOTE_MS = 5_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """Numbers that were asked for. Without `most` a service keeps its number, without `idle_ms` it never sleeps."""
+    """Scaling limits of a service. With `most` 0 the number is fixed, and with `idle_ms` 0 the service never sleeps."""
 
     idle_ms: int = 0
     least: int = 1
     most: int = 0
-    #: Requests for each replica, those that wait included.
+    #: Target number of requests per replica, including waiting requests.
     target: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Another number of replicas from now on, or the note that those there are were needed until now."""
+    """New number of replicas, and the time at which all of them were last needed."""
 
     replicas: int
     needed_at: int
 
 
 def of(service: Service) -> Scaling:
-    """Return what was asked for."""
+    """Return the scaling limits of a service."""
     return _read(service.asked)
 
 
@@ -49,22 +49,23 @@ def _read(asked: str) -> Scaling:
 
 
 def asleep(service: Service, now: int) -> bool:
-    """Return True for a service that keeps no replica until somebody asks it. `now`: milliseconds of Redis' clock."""
+    """Return True if a service has no replicas until its next request. `now` is Redis time in milliseconds."""
     idle_ms = of(service).idle_ms
     return bool(idle_ms) and not service.demand and (now - service.asked_at >= idle_ms)
 
 
 def wanted(service: Service, now: int) -> int:
-    """Return how many replicas there are to be; a service that sleeps has one at least once it is awake."""
+    """Return the desired number of replicas. A service that can sleep has at least one while it is awake."""
     if service.stopped or service.deleted or asleep(service, now):
         return 0
     return max(service.replicas, 1) if of(service).idle_ms else service.replicas
 
 
 def change(service: Service, now: int) -> Change | None:
-    """Return the next change of a service that is scaled by load; None while nothing changes.
+    """Return the next change of an autoscaled service, or None.
 
-    More are begun at once. One goes when fewer were enough for DOWN_MS, then the next after as long again.
+    Scales up at once. Scales down by one replica after fewer replicas have sufficed for DOWN_MS, and again after the
+    same time.
     """
     asked = of(service)
     if not asked.most or service.stopped or service.deleted:

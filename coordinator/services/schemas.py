@@ -1,4 +1,4 @@
-"""Requests and answers that engines and the gateway pass on, for the API's description."""
+"""OpenAPI models of requests and responses that the gateway forwards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Inference(BaseModel):
-    """A request in the form of OpenAI's API or Anthropic's. Other fields go to the engine unchanged."""
+    """A request in the form of the OpenAI or Anthropic API. Other fields are sent to the engine unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -17,7 +17,7 @@ class Inference(BaseModel):
 
 
 class Inferred(BaseModel):
-    """An answer as the engine gave it; with `stream`, server-sent events of such objects."""
+    """The engine's response. With `stream`, the response is server-sent events of such objects."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -26,7 +26,7 @@ class Inferred(BaseModel):
 
 
 class Ranked(BaseModel):
-    """Documents ranked by how well they fit, as the engine returned them."""
+    """Documents with their relevance scores, as returned by the engine."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -35,7 +35,7 @@ class Ranked(BaseModel):
 
 
 class Message(BaseModel):
-    """An answer as the engine returned it; with `stream`, server-sent events."""
+    """The engine's response. With `stream`, the response is server-sent events."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -1,4 +1,4 @@
-"""Make the answers about services."""
+"""Build the API's responses about services."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobs.store.services import RecentUsage, Replica, Service
 from threads_protocol.answers import services as answers
 from threads_protocol.states import TERMINAL
 
-#: States of replicas, the best first.
+#: States of replicas, the best state first.
 STATES = ("ready", "unhealthy", "starting", "waiting", "stopping", "dead")
 
 
@@ -24,10 +24,10 @@ def serialize_service(
     now: int,
     unreached: Mapping[str, str],
 ) -> answers.Service:
-    """Return a service.
+    """Serialize a service for the API.
 
-    `waits` says why jobs of replicas wait, `unreached` why the coordinator does not reach some that are ready; `now` is
-    Redis' time in milliseconds.
+    `waits` contains waiting reasons by job ID. `unreached` contains reasons why this coordinator cannot reach ready
+    replicas. `now` is Redis time in milliseconds.
     """
     rows = [_serialize_replica(one, waits, unreached) for one in replicas]
     states = [row["state"] for row in rows]
@@ -63,7 +63,7 @@ def serialize_details(
     now: int,
     unreached: Mapping[str, str],
 ) -> answers.Service:
-    """Return the same with what was asked for."""
+    """Serialize a service with its specification."""
     row = serialize_service(service, replicas, waits, lately, now, unreached)
     return {**row, "asked": json.loads(service.asked), "last_dead_job_id": service.died or None}
 
@@ -90,7 +90,7 @@ def _serialize_replica(
 
 
 def state_of(replica: Replica) -> str:
-    """Return a replica's state in one word."""
+    """Return the API's state of a replica."""
     if replica.job_state in TERMINAL:
         return "dead"
     if replica.stopping or replica.job_state == "cancelling":

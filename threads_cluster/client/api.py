@@ -142,7 +142,7 @@ class Cluster:
 
     @cached_property
     def services(self) -> Services:
-        """Services kept running by the cluster: `serve`, `list`, `get`, `wait`, `scale`, `restart`, `stop`, `delete`."""
+        """Services of the cluster: `serve`, `list`, `get`, `wait`, `scale`, `restart`, `stop`, `delete`."""
         return Services(self.connection, self)
 
     @cached_property

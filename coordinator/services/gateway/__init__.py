@@ -1,1 +1,1 @@
-"""The gateway: picks a replica for each request, passes the request on, and counts its use."""
+"""The gateway: chooses a replica for each request, forwards the request, and counts usage."""

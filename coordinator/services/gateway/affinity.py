@@ -1,4 +1,4 @@
-"""Requests that begin alike, brought to one replica: engines keep what they computed of a prompt's beginning. Pure."""
+"""Route requests with equal prompt prefixes to the same replica, because engines cache the prefix. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from engines import calls
 
-#: Bytes of a prompt by which a replica is chosen.
+#: Length in bytes of the prompt prefix that determines the replica.
 MOST_BYTES = 2048
-#: Times the mean of all replicas that one of them gets for the sake of its prompts.
+#: Maximum load of one replica by prefix routing, relative to the mean load of all replicas.
 BOUND = 1.25
 _DIGEST = 8
 
 
 def prefix(tenant: str, path: str, body: Mapping[str, Any]) -> bytes:
-    """Return what requests have in common whose prompts begin alike; empty where there is nothing to keep."""
+    """Return a digest of the prompt's first bytes, or an empty result for a call without a prompt."""
     said = _read_prompt(path, body)
     if not said:
         return b""
@@ -27,7 +27,7 @@ def prefix(tenant: str, path: str, body: Mapping[str, Any]) -> bytes:
 
 
 def _read_prompt(path: str, body: Mapping[str, Any]) -> Any:
-    """Return the beginning of the prompt in a request's body; empty for a call without a prompt."""
+    """Return the first part of the prompt in a request's body, or an empty value for a call without a prompt."""
     if path == calls.COMPLETIONS:
         return _beginning(body.get("prompt"))
     if path == calls.RESPONSES:
@@ -45,7 +45,7 @@ def _beginning(prompt: Any) -> Any:
 
 
 def _first_messages(messages: Any) -> Iterator[Any]:
-    """Yield the messages of a conversation through the first of its user: later turns have the same."""
+    """Yield the messages of a conversation through the first user message, which later turns repeat."""
     for message in messages if isinstance(messages, list) else ():
         known = message if isinstance(message, dict) else {}
         text = known.get("content")
@@ -55,9 +55,10 @@ def _first_messages(messages: Any) -> Iterator[Any]:
 
 
 def chosen(prefix: bytes, loads: Sequence[tuple[str, int]]) -> str | None:
-    """Return the replica for a prefix among those there are, each with its requests; None where it has its part.
+    """Return the replica for a prefix, given the number of requests of each replica, or None if that replica is
+    overloaded.
 
-    By rendezvous hashing: where a replica goes, the prefixes of the others stay where they are.
+    Uses rendezvous hashing: when a replica is removed, prefixes of other replicas do not move.
     """
     name, load = max(loads, key=lambda one: _weight(prefix, one[0]))
     total = sum(each for _, each in loads) + 1

@@ -1,4 +1,4 @@
-"""Errors in the form that clients of /v1 read: Anthropic's under /v1/messages, else OpenAI's. Elsewhere: problems."""
+"""Serialize errors for clients of /v1: in Anthropic's form under /v1/messages, else in OpenAI's form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coordinator.services.gateway import openai
 from engines import calls
 from jobs import errors
 
-#: Limits of an engine's error: bytes that are read, values in it, and characters of its message.
+#: Limits of an engine's error: size in bytes, number of JSON values, and message length in characters.
 _MOST_ERROR, _MOST_VALUES, _MOST_WORDS = 1 << 16, 1000, 1000
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _ANTHROPIC_TYPES = {
@@ -36,25 +36,25 @@ _CODES: dict[type[errors.ClusterError], str] = {
 
 
 def covers(path: str) -> bool:
-    """Return True for a path whose clients are those of OpenAI's or of Anthropic's API."""
+    """Return True if a path belongs to the OpenAI or Anthropic API."""
     return path == openai.PREFIX or path.startswith(f"{openai.PREFIX}/")
 
 
 def is_anthropic(path: str) -> bool:
-    """Return True for a path of Anthropic's API, with /v1 or without."""
+    """Return True if a path belongs to the Anthropic API, with or without /v1."""
     path = path.removeprefix(openai.PREFIX)
     return path == calls.MESSAGES or path.startswith(f"{calls.MESSAGES}/")
 
 
 def build_error_response(error: errors.ClusterError, path: str) -> Response:
-    """Return the response to a request that ended in this error."""
+    """Return the response for an error on this path."""
     answer = http.problem_response(error)
     if not covers(path):
         return answer
     if (seconds := getattr(error, "seconds", None)) is not None:
         answer.headers["Retry-After"] = str(seconds)
     answer.status_code = _status(error)
-    # Anthropic's `type` replaces the problem's, which may have any value.
+    # Anthropic's `type` replaces the problem's `type`, which has no required value.
     whole = {**http.serialize_problem(error), "status": answer.status_code, **body(error, path)}
     answer.body = json.dumps(whole).encode()
     answer.headers["Content-Length"] = str(len(answer.body))
@@ -62,7 +62,7 @@ def build_error_response(error: errors.ClusterError, path: str) -> Response:
 
 
 def body(error: errors.ClusterError, path: str) -> dict[str, Any]:
-    """Return an error as the clients of a path read it."""
+    """Return an error in the form of the path's API."""
     return {**_form(error.detail, _status(error), path, error.field, _CODES.get(type(error))), **error.extra}
 
 
@@ -76,12 +76,12 @@ def _form(message: str, status: int, path: str, param: str | None = None, code: 
 
 
 def frame(error: errors.ClusterError, path: str) -> bytes:
-    """Return the last frame of a stream that failed."""
+    """Return the last frame of a failed stream."""
     return build_error_frame(json.dumps(body(error, path)).encode(), path)
 
 
 def build_error_frame(content: bytes, path: str) -> bytes:
-    """Return an error in its path's form as a frame of a stream that has begun."""
+    """Return an error as a frame of a running stream, in the form of the path's API."""
     if path.removeprefix(openai.PREFIX) == calls.RESPONSES:
         form = json.loads(content)
         named = {name: form["error"].get(name) for name in ("code", "message", "param")}
@@ -92,7 +92,7 @@ def build_error_frame(content: bytes, path: str) -> bytes:
 
 
 def of_engine(content: bytes, status: int, path: str) -> bytes:
-    """Return an engine's error in the form that clients of a path read; unchanged if it has that form."""
+    """Return an engine's error in the form of the path's API, unchanged if it already has that form."""
     if has_form(content, path):
         return content
     message = read_error_message(content) or f"the engine returned HTTP {status} without a message"
@@ -100,7 +100,7 @@ def of_engine(content: bytes, status: int, path: str) -> bytes:
 
 
 def has_form(content: bytes, path: str) -> bool:
-    """Return True for an engine's error that the clients of a path can read."""
+    """Return True if an engine's error has the form of the path's API."""
     parsed = _parse_error(content)
     error = parsed.get("error")
     is_named = isinstance(error, dict) and isinstance(error.get("message"), str)
@@ -108,7 +108,7 @@ def has_form(content: bytes, path: str) -> bool:
 
 
 def read_error_message(content: bytes) -> str:
-    """Return the message of an engine's error; empty if it has none."""
+    """Return the message of an engine's error, or an empty string."""
     parsed: Any = _parse_error(content)
     for name in ("error", "message", "detail"):
         parsed = parsed.get(name, parsed) if isinstance(parsed, dict) else parsed
@@ -117,7 +117,7 @@ def read_error_message(content: bytes) -> str:
 
 
 def _parse_error(content: bytes) -> dict[str, Any]:
-    """Return the members of an engine's error; empty if it is not an object, or is too long."""
+    """Parse an engine's error. Returns an empty dict if it is not a JSON object or is too long."""
     try:
         parsed = bodies.parse_json(content, _MOST_VALUES) if len(content) <= _MOST_ERROR else None
     except errors.ClusterError:
@@ -126,5 +126,5 @@ def _parse_error(content: bytes) -> dict[str, Any]:
 
 
 def _status(error: errors.ClusterError) -> int:
-    """Return the HTTP status of an error. These APIs do not use 422."""
+    """Return the HTTP status of an error. These APIs use 400 instead of 422."""
     return HTTPStatus.BAD_REQUEST if error.status == HTTPStatus.UNPROCESSABLE_ENTITY else error.status

@@ -1,6 +1,6 @@
-"""Completion of stream events that llama.cpp sends incomplete and that the official clients therefore cannot read.
+"""Complete stream events that llama.cpp sends incomplete, because the official clients cannot read incomplete events.
 
-Events that are complete, such as those of vLLM, pass unchanged. Chunks of completions always pass unchanged.
+Complete events, such as those of vLLM, are not changed. Chunks of completions are never changed.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any, TypeAlias, TypeGuard
 
 from engines import calls
 
-#: Function that returns a frame as clients can read it; empty for a frame that they must not get.
+#: Function that returns a completed frame, or an empty result to drop the frame.
 Repair: TypeAlias = Callable[[bytes], bytes]
-#: Name of a frame, and its data in one line.
+#: Regular expressions for a frame's event name, and for a frame with single-line data.
 _NAMED = re.compile(rb"event: ?([\w.]+)\r?\n")
 _DATA = re.compile(rb"(?:event: ?[\w.]+\r?\n)?data: ?(\{[^\r\n]*\})\r?\n\r?\n")
-#: Events of a response as a whole; all others are about one of its items.
+#: Events about a whole response. All other events are about one item of the response.
 _WHOLE = tuple(f"response.{name}" for name in ("created", "queued", "in_progress", "completed", "incomplete", "failed"))
-#: Events that begin it. llama.cpp repeats them if the first token is only part of a character.
+#: Events that start a response. llama.cpp repeats them if the first token is only part of a character.
 _BEGINS = ("response.created", "response.in_progress")
-#: Beginnings of events about one part of an item's content.
+#: Prefixes of events about one part of an item's content.
 _PARTS = tuple(f"response.{name}." for name in ("content_part", "output_text", "refusal", "reasoning_text"))
-#: Events of messages that may come before the event that begins the message.
+#: Events that can precede the first event of a message.
 _EARLY = (b"ping", b"error")
-#: Limits of the items of a response that are distinguished, and of the characters of an item's name.
+#: Maximum number of tracked items per response, and maximum length of an item's name in characters.
 MOST_ITEMS, _MOST_NAME = 1000, 256
 
 
@@ -39,7 +39,7 @@ def of(path: str, model: str) -> Repair:
 
 
 class _Response:
-    """Numbers the events of a response: the event itself, its item, and the part of that item."""
+    """Adds the missing numbers of events, items and content parts to the events of a response."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -49,7 +49,7 @@ class _Response:
         self._began: set[str] = set()
 
     def repair(self, frame: bytes) -> bytes:
-        """Return a frame with its numbers."""
+        """Add the missing numbers to a frame."""
         found = None if b'"sequence_number"' in frame else _DATA.fullmatch(frame)
         try:
             event = json.loads(found[1]) if found else None
@@ -75,7 +75,7 @@ class _Response:
         return b"event: " + kind.encode(errors="replace") + b"\ndata: " + text + b"\n\n"
 
     def _item(self, kind: str, event: Mapping[str, Any]) -> int:
-        """Return the number of an event's item: the item that it names, else the last one."""
+        """Return the number of the item that an event names, or of the last item."""
         item = event.get("item")
         known = item if isinstance(item, dict) else {}
         names = [name for name in (event.get("item_id"), known.get("id"), known.get("call_id")) if _is_name(name)]
@@ -96,7 +96,7 @@ class _Message:
         self._model, self._began = model, False
 
     def repair(self, frame: bytes) -> bytes:
-        """Return a frame. If the event that begins the message is missing, put it before the frame."""
+        """Return a frame, with a first event before it if the stream lacks one."""
         found = None if self._began else _NAMED.match(frame)
         if found is None or found[1] in _EARLY:
             return frame

@@ -1,4 +1,4 @@
-"""Frames of a stream of server-sent events: cut where they end, and passed on one by one."""
+"""Split a stream of server-sent events into frames."""
 
 from __future__ import annotations
 
@@ -9,38 +9,36 @@ from collections.abc import Iterator
 from coordinator.services.gateway import openai
 from coordinator.services.gateway.event_repairs import Repair
 
-#: Bytes of a frame that is looked into; a longer one is passed on in pieces.
+#: Maximum size in bytes of a frame that is parsed. Longer frames are forwarded in pieces.
 MOST_BYTES = 1 << 20
-#: Bytes of a long frame that are read at its beginning, which has its name, and at its end, which has its counts.
+#: Number of bytes kept from the start of a long frame, for its event name, and from its end, for its token counts.
 _HEAD, _TAIL = 64, 8192
-#: Beginning of the frame that ends a stream: of completions, of responses, and of Anthropic's messages.
+#: Start of the last frame of a stream: of completions, of responses, and of Anthropic messages.
 _LAST = re.compile(rb"data: ?\[DONE\]|event: ?(?:response\.(?:completed|incomplete|failed)|message_stop)\r?\n")
-#: The same of a response whose frames have no names.
+#: Mark of the last frame of a response whose frames have no event names.
 _LAST_TYPE = re.compile(rb'"type": ?"response\.(?:completed|incomplete|failed)"')
 _END = re.compile(rb"\r?\n\r?\n")
 
 
 class Frames:
-    """Cuts what comes into frames. `hide_usage`: the frame that has nothing but counts is not passed on.
+    """Splits a byte stream into frames, and collects token counts in `usage`.
 
-    `repair` completes each frame that is passed on whole.
-
-    `usage` has the last value of each count in the stream.
+    `hide_usage` drops a frame that contains only token counts. `repair` completes each whole frame.
     """
 
     def __init__(self, *, hide_usage: bool, repair: Repair = lambda frame: frame) -> None:
         self._hide_usage, self._repair = hide_usage, repair
         self._rest = bytearray()
-        #: Place up to which no end of a frame was found.
+        #: Offset before which there is no frame end.
         self._seen = 0
-        #: Beginning and end of a frame that is passed on in pieces.
+        #: Start and end of a frame that is forwarded in pieces.
         self._long = b""
         self.usage: dict[str, int] = {}
-        #: The frame that ends a stream has come.
+        #: True after the last frame of the stream.
         self.done = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the frames that are whole now, each with its end."""
+        """Add bytes, and yield the frames that are complete now, including their terminators."""
         self._rest += data
         while found := _END.search(self._rest, max(0, self._seen - 3)):
             frame = bytes(self._rest[: found.end()])
@@ -55,14 +53,16 @@ class Frames:
             yield piece
 
     def take_rest(self) -> bytes:
-        """Return what has come since the last frame, and forget it."""
+        """Return and remove the bytes after the last complete frame."""
         rest = bytes(self._rest)
         self._rest.clear()
         self._seen = 0
         return rest
 
     def _passes(self, frame: bytes) -> bool:
-        """Note a frame's counts and whether it is the last. Return False for one that the client did not request."""
+        """Record a frame's token counts, and whether it is the last. Return False if the client did not request the
+        frame.
+        """
         was_long, self._long = self._long, b""
         known = _ends(was_long + frame) if was_long else frame
         self.done = self.done or _LAST.match(known) is not None
@@ -79,7 +79,7 @@ def _ends(frame: bytes) -> bytes:
 
 
 def _has_counts_alone(frame: bytes) -> bool:
-    """Return True for the frame of a completion that has its counts and no text."""
+    """Return True if a completion frame contains token counts and no text."""
     try:
         chunk = json.loads(frame.removeprefix(b"data:"))
     except (ValueError, RecursionError):

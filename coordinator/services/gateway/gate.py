@@ -1,4 +1,4 @@
-"""Gate of a service: a number of requests pass at once, as many more wait, and others are told to come later."""
+"""Limit the concurrent requests of one service. Excess requests wait in a bounded queue or are rejected."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 
 from jobs import errors
 
-#: Seconds after which somebody who was turned away may come again.
+#: Seconds after which a rejected client can retry.
 _AGAIN_SECONDS = 1
 
 
 class Gate:
-    """Counts requests of one service in one coordinator. For one event loop."""
+    """Concurrency limit of one service in one coordinator. Use it from one event loop."""
 
     def __init__(self) -> None:
         self.active = 0
@@ -22,12 +22,12 @@ class Gate:
 
     @property
     def waiting(self) -> int:
-        """Return how many wait."""
+        """Return the number of waiting requests."""
         return len(self._waiting)
 
     @asynccontextmanager
     async def turn(self, most: int, seconds: float) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it until the block ends. OverLimit where as many wait, or after `seconds`."""
+        """Hold a permit during the block. Raises OverLimit if the queue is full, or after `seconds`."""
         if self.active >= most:
             await self._wait(most, seconds)
         else:
@@ -51,8 +51,8 @@ class Gate:
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self._pass_on()  # it was given the turn at the same moment
-            elif turn in self._waiting:  # unless a turn that ended meanwhile has passed it over
+                self._pass_on()  # a permit was granted at the same time
+            elif turn in self._waiting:  # unless the permit's release has already removed it
                 self._waiting.remove(turn)
             if isinstance(error, TimeoutError):
                 detail = f"the request waited {seconds:g} s for its turn; try again later"
@@ -60,7 +60,7 @@ class Gate:
             raise
 
     def _pass_on(self) -> None:
-        """Give a turn that has ended to whoever waits the longest."""
+        """Transfer a released permit to the request that has waited longest."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():

@@ -1,4 +1,4 @@
-"""Requests passed on to replicas: sent once, and once more to another one while no byte of an answer has come."""
+"""Forward requests to replicas. A request is sent to a second replica if the first one fails before its first byte."""
 
 from __future__ import annotations
 
@@ -31,58 +31,58 @@ from jobs.store.services import Replica
 
 log = logging.getLogger(__name__)
 
-#: Seconds in which a replica accepts a connection.
+#: Connect timeout of a replica in seconds.
 _CONNECT_SECONDS = 3.0
-#: Seconds between two comments to the client of a stream that waits for a service to wake up.
+#: Interval in seconds between comments on a stream whose service is waking up.
 COMMENT_SECONDS = 5.0
 _COMMENT = b": waiting\n\n"
-#: Bytes of an answer that is no stream.
+#: Maximum size in bytes of a response that is not a stream.
 MAX_ANSWER = 32 << 20
-#: Bytes of large requests that have no answer yet, and of large answers: of all tenants, and of each.
+#: Memory limits in bytes, for all tenants and per tenant: of large unanswered requests, and of large responses.
 _REQUESTS, _ANSWERS = (96 << 20, 64 << 20), (64 << 20, 40 << 20)
-#: Seconds in which a client takes an answer that is no stream, and bytes that are passed on at once.
+#: Time limit in seconds for sending a whole response, and bytes per send.
 TAKE_SECONDS, _PIECE = 300.0, 64 << 10
-#: Types of answers that are passed on; any other is bytes, which no browser shows as a page of this origin.
+#: Content types that are forwarded. Other responses become binary, so that no browser displays them as a page.
 _TYPES = ("application/json", "text/plain", "text/event-stream")
-#: Statuses of an engine that does not know a call, and advice on finding one that does.
+#: Status codes with which engines reject unknown calls, and advice for finding an engine that supports the call.
 _NO_CALL = (404, 405, 501)
 _SEE = "GET /v1/models lists the capabilities of each model; docs/services.md says which engine supports which calls"
-#: Answers after which another replica is asked.
+#: Status codes of a replica after which the request is sent to another replica.
 _TRY_ANOTHER = (502, 503)
 _ATTEMPTS = 2
-#: Encoding of answers: some KiB of a compressed one may be gigabytes.
+#: Content encoding requested from replicas, because a few compressed KiB can expand to gigabytes.
 _PLAIN = "identity"
-#: What a replica may do wrong; the last: it names another place that cannot be read.
+#: Errors of a broken replica, including a redirect to an invalid URL.
 BROKEN = (httpx.TransportError, httpx.StreamError, httpx.InvalidURL)
 
 
-#: A request that was sent; it is entered to get the headers of the answer.
+#: A sent request. Entering it returns a response whose headers have been received.
 Answering: TypeAlias = contextlib.AbstractAsyncContextManager[httpx.Response]
 
 
 class _Another(Exception):
-    """The replica gave no answer; another one may."""
+    """The replica failed before it responded, so another replica can try."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Request of a client, as replicas get it."""
+    """A client's request in the form that is sent to replicas."""
 
     tenant: str
     path: str
     model: str
     content: bytes = field(repr=False)
-    #: What those have in common whose prompts begin alike.
+    #: Digest of the prompt prefix, shared by requests with the same prefix.
     prefix: bytes
     streams: bool
-    #: The counts at the end of a stream were not asked for.
+    #: True if the client did not request token counts at the end of the stream.
     hide_usage: bool
 
 
 def question(tenant: str, path: str, body: Mapping[str, Any]) -> Question:
-    """Return what replicas are asked. InvalidRequest for a body without a model."""
+    """Build the request for replicas. Raises InvalidRequest for a body without a model."""
     streams, options = body.get("stream") is True, body.get("stream_options")
-    # Responses and messages have their counts in any case.
+    # Responses and messages always contain token counts.
     counts = path not in (calls.CHAT, calls.COMPLETIONS) or (isinstance(options, dict) and options.get("include_usage"))
     hides = streams and not counts
     sent = dict(body)
@@ -100,7 +100,7 @@ def question(tenant: str, path: str, body: Mapping[str, Any]) -> Question:
 
 
 class Gateway:
-    """Passes requests on to replicas. For one event loop."""
+    """Forwards requests to replicas. Use it from one event loop."""
 
     def __init__(self, routes: Routes, ended: Callable[[Exchange], None] = lambda exchange: None) -> None:
         self.routes = routes
@@ -110,7 +110,9 @@ class Gateway:
         self._http = tunnels.through(routes.tunnels)
 
     def turn(self, size: int) -> contextlib.AbstractAsyncContextManager[None]:
-        """Wait until no other large request is parsed, where this is one: between two of them others have theirs."""
+        """Wait until no other large request is being parsed. Small requests do not wait, and are handled between large
+        ones.
+        """
         return self._parsing if size > SMALL else contextlib.nullcontext()
 
     async def close(self) -> None:
@@ -119,9 +121,9 @@ class Gateway:
         await self.routes.close()
 
     async def answer(self, request: Request, question: Question, room: AsyncExitStack) -> Response:
-        """Pass a request on, and return its answer, Whole or Passed. Errors of the cluster say what is wrong.
+        """Forward a request, and return its response. Raises subclasses of ClusterError.
 
-        `room`: what the request holds while it has no answer.
+        `room` holds the memory reservation of the request until the response starts.
         """
         route = await self.routes.find(question.tenant, question.model)
         if not route.answers(question.path):
@@ -149,14 +151,14 @@ class Gateway:
                     await asked
 
     def end(self, exchange: Exchange) -> None:
-        """Count a request that has ended, once."""
+        """Count a finished request once."""
         if exchange.seconds:
             return
         exchange.seconds = time.monotonic() - exchange.began
         self._ended(exchange)
 
     def send(self, replica: Replica, path: str, content: bytes, seconds: float) -> Answering:
-        """Send a call to a replica; its answer has its headers alone."""
+        """Send a call to a replica. Entering the result returns the response's headers."""
         assert replica.report
         headers = {
             "Authorization": f"Bearer {replica.report.key}",
@@ -170,7 +172,7 @@ class Gateway:
     def pass_on(
         self, replica: Replica, method: str, target: bytes, headers: Mapping[str, str], seconds: float, **body: Any
     ) -> Answering:
-        """Ask a replica, which may be silent for so long. InvalidRequest for a target that is not a path."""
+        """Send a request to a replica with a timeout for silence. Raises InvalidRequest if the target is not a path."""
         assert replica.report
         at = httpx.URL(f"http://{self.routes.name(replica)}:{replica.report.port}")
         try:
@@ -182,7 +184,7 @@ class Gateway:
 
 
 class WholeAnswer(Response):
-    """Answer that is no stream. `let_go` ends what holds room for it: whoever does not send it calls that."""
+    """A complete response. A caller that does not send it must call `let_go` to release its memory."""
 
     def __init__(self, content: bytes, status: int, kind: str | None, held: AsyncExitStack) -> None:
         super().__init__(content, status, media_type=kind)
@@ -202,7 +204,7 @@ class WholeAnswer(Response):
 
 
 class PassedStream(StreamingResponse):
-    """Stream that lets go of what it holds as soon as nobody reads it any more, also where nobody ever began to."""
+    """A stream that releases its resources when the client stops reading or never starts."""
 
     def __init__(self, pieces: AsyncIterator[bytes], let_go: Callable[[], Awaitable[None]]) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -213,18 +215,18 @@ class PassedStream(StreamingResponse):
         try:
             async with contextlib.aclosing(cast(AsyncGenerator[bytes, None], self.body_iterator)):
                 await super().__call__(scope, receive, send)
-        finally:  # a generator that was never begun has no end of its own
+        finally:  # a generator that never started has no cleanup
             await self._let_go()
 
 
 async def _gone(request: Request) -> None:
-    """Return when the client has left."""
+    """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 class _Call:
-    """One call of a client. What it holds, a turn and a connection, is let go when its answer ends."""
+    """One call of a client. Its permit and its connection are released when the response ends."""
 
     def __init__(
         self, gateway: Gateway, route: Route, exchange: Exchange, question: Question, room: AsyncExitStack
@@ -240,7 +242,7 @@ class _Call:
         return max(0.001, self._until - time.monotonic())
 
     async def response(self) -> Response:
-        """Return the answer: a stream once its first frame is there, or at once where the service wakes up first."""
+        """Return the response: a stream after its first frame, or at once if the service is waking up."""
         try:
             self._room = self._room.pop_all()
             self._held.push_async_callback(self._room.aclose)
@@ -254,7 +256,7 @@ class _Call:
             raise
 
     async def _let_go(self) -> None:
-        """End the exchange of a stream; where nothing else ended it before, its client has left."""
+        """Finish a stream. If nothing else has finished it, the client disconnected."""
         try:
             self._exchange.status = self._exchange.status or 499
             self._gateway.end(self._exchange)
@@ -266,7 +268,7 @@ class _Call:
         return await self._from_some_replica()
 
     async def _with_comments(self) -> AsyncIterator[bytes]:
-        """Yield comments until there is an answer, then the answer. Errors end it as they end a stream."""
+        """Yield comments until a replica responds, then the response. Errors become frames."""
         asked = asyncio.ensure_future(self._wait_until_awake())
         try:
             while not asked.done():
@@ -302,7 +304,7 @@ class _Call:
                 self._route = await self._with_another(tried, error)
 
     async def _with_another(self, tried: Sequence[Replica], error: _Another) -> Route:
-        """Return the route, read again if every known replica was tried.
+        """Return the route, refreshed if every known replica was tried.
 
         Raises BadUpstream if there is no other replica.
         """
@@ -361,7 +363,7 @@ class _Call:
         await held.aclose()
         await self._held.aclose()
         if not _is_passed_on(answer.status_code):
-            raise BadUpstream(f"the replica answers {answer.status_code}")  # it is counted where that is caught
+            raise BadUpstream(f"the replica answers {answer.status_code}")  # the caller counts the failure
         if answer.status_code >= http.FIRST_ERROR:
             return self._refusal(answer.status_code, bytes(content), room)
         self._note(answer.status_code, openai.usage(content))
@@ -371,7 +373,7 @@ class _Call:
         return WholeAnswer(bytes(content), answer.status_code, safe, room)
 
     def _refusal(self, status: int, content: bytes, room: AsyncExitStack) -> Response:
-        """Return an engine's error. Raises LacksCall if the error says that the engine does not know the call."""
+        """Return an engine's error. Raises LacksCall if the engine does not support the call."""
         if self._is_unknown(status, content):
             said = error_forms.read_error_message(content)
             detail = f"{_engine_of(self._route)} answers {status} to {openai.PREFIX}{self._path}: {said or 'no reason'}"
@@ -389,7 +391,7 @@ class _Call:
         self._exchange.prompt_tokens, self._exchange.answer_tokens = openai.tokens(usage)
 
     async def _stream(self, answer: httpx.Response, held: AsyncExitStack) -> Response:
-        """Return a stream that has its first frame: until then another replica may be asked."""
+        """Return a stream after its first frame. Until then, the request can be sent to another replica."""
         repair = event_repairs.of(self._path, self._route.service.name)
         frames, pieces = Frames(hide_usage=self._hide_usage, repair=repair), answer.aiter_bytes()
         first = b""
@@ -398,14 +400,14 @@ class _Call:
                 first = b"".join(frames.feed(await anext(pieces)))
             except StopAsyncIteration:
                 raise _Another("its stream ended before it began") from None
-        self._content = b""  # no other replica is asked any more
+        self._content = b""  # from here on, no other replica is used
         await self._room.aclose()
         self._exchange.first_seconds = time.monotonic() - self._exchange.began
         self._held.push_async_callback(held.aclose)
         return PassedStream(self._pass_frames(first, frames, pieces), self._let_go)
 
     async def _pass_frames(self, first: bytes, frames: Frames, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        status = 499  # unless it comes to its end, the client has left
+        status = 499  # client disconnected, unless the stream ends
         try:
             yield first
             try:
@@ -414,7 +416,7 @@ class _Call:
                         yield several
             except StopAsyncIteration:
                 status = 200 if frames.done else 502
-                if not frames.done:  # that a connection was closed says nothing
+                if not frames.done:  # a closed connection does not prove completion
                     yield error_forms.frame(BadUpstream("the replica broke off: its stream has no end"), self._path)
             except (TimeoutError, *BROKEN) as error:
                 status = 502
@@ -424,7 +426,7 @@ class _Call:
             await self._let_go()
 
     async def _next(self, pieces: AsyncIterator[bytes]) -> bytes:
-        """Return what comes next. TimeoutError once the answer has taken too long, also where more is always there."""
+        """Return the next bytes. Raises TimeoutError at the deadline, even if the replica keeps sending."""
         if time.monotonic() >= self._until:
             raise TimeoutError
         return await asyncio.wait_for(anext(pieces), self._seconds_left)
@@ -436,13 +438,13 @@ class _Call:
 
 
 async def _unsent(asked: asyncio.Future[Response]) -> None:
-    """Let go of an answer that may have no reader. Its error was sent, or the client has left."""
+    """Release an unsent response. Its error was sent, or the client disconnected."""
     if asked.exception() is None and isinstance(answer := asked.result(), WholeAnswer):
         await answer.let_go()
 
 
 async def _pieces(answer: Response, path: str) -> AsyncGenerator[bytes, None]:
-    """Yield an answer as pieces of a stream that has begun: one that is none is a frame of it."""
+    """Yield a response as pieces of a running stream. A whole response becomes one frame."""
     if isinstance(answer, WholeAnswer):
         content = bytes(answer.body)
         try:
@@ -464,17 +466,17 @@ def _engine_of(route: Route) -> str:
 
 
 async def _in_pieces(content: bytes) -> AsyncIterator[bytes]:
-    """Yield a request piece by piece: of one that is given whole, httpx keeps the bytes while the answer streams."""
+    """Yield the request in pieces, because httpx keeps a body in one piece in memory during the response."""
     for at in range(0, len(content), _PIECE):
         yield content[at : at + _PIECE]
 
 
 def _announced_size(answer: httpx.Response) -> int:
-    """Return the bytes that an answer may have."""
+    """Return the announced or else the maximum size of a response in bytes."""
     length = answer.headers.get("content-length", "")
     return min(int(length), MAX_ANSWER) if length.isdigit() else MAX_ANSWER
 
 
 def _is_passed_on(status: int) -> bool:
-    """Return False for what is no answer to a client: a redirect, a refused key, a status that there is not."""
+    """Return False for statuses that clients must not receive: redirects, a rejected key, and invalid codes."""
     return (200 <= status < 300 or 400 <= status < 600) and status != 401

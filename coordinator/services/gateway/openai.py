@@ -1,4 +1,4 @@
-"""Words of OpenAI's API, so that its clients raise what they should and read what they know."""
+"""Fields and errors of the OpenAI API, as its clients expect them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 from jobs import errors
 
-#: Beginning of its paths.
+#: Path prefix of the API.
 PREFIX = "/v1"
-#: Name of the counts of an answer and what follows it, bytes of them at most, and the largest count that is believed.
+#: Key of the token counts, pattern of the value, its maximum size in bytes, and the maximum plausible count.
 _USAGE, _COUNTS, _MOST_USAGE, _MOST_TOKENS = b'"usage"', re.compile(rb"\s*:\s*({.*)", re.DOTALL), 4096, 1 << 32
-#: Names of the counts of prompt and answer in completions, and in responses and messages. Messages count separately the
-#: parts of a prompt that come from the cache or are added to it.
+#: Names of prompt and answer token counts in completions, and in responses and messages. Messages count cached and
+#: added parts of a prompt separately.
 _COMPLETION = ("prompt_tokens", "completion_tokens")
 _INPUT, _OUTPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"), "output_tokens"
-#: Places from the end at which they are looked for.
+#: Maximum number of `usage` keys to try, from the end of the response.
 _TRIES = 100
 
 
 class UnknownModel(errors.NotFound):
-    """There is no such model."""
+    """The tenant has no model with this name."""
 
 
 class UnknownPath(errors.NotFound):
@@ -30,21 +30,21 @@ class UnknownPath(errors.NotFound):
 
 
 class LacksCall(errors.NotFound):
-    """The engine does not answer this call."""
+    """The engine does not support this call."""
 
 
 class NoReplica(errors.Unavailable):
-    """No replica can answer."""
+    """No ready replica exists."""
 
     def __init__(self, detail: str, *, because: str, seconds: int = 5) -> None:
         super().__init__(detail)
         self.extra = {"waiting_because": because}
-        #: Seconds until there may be one.
+        #: Seconds after which the client can retry.
         self.seconds = seconds
 
 
 class BadUpstream(errors.ClusterError):
-    """The replica did not answer as it should."""
+    """The replica's response is invalid."""
 
     status = 502
 
@@ -56,7 +56,7 @@ class TooLate(errors.ClusterError):
 
 
 def model(body: Any) -> str:
-    """Return the model that a body asks for. InvalidRequest where it names none."""
+    """Return the model in a request body. Raises InvalidRequest if there is none."""
     if not isinstance(body, dict):
         raise errors.InvalidRequest("the body must be an object", field="body")
     name = body.get("model")
@@ -66,7 +66,7 @@ def model(body: Any) -> str:
 
 
 def usage(answer: bytes | bytearray) -> Any:
-    """Return the counts of an answer, the last that there are; None for none. The rest of it, MiB, is not read."""
+    """Return the last token counts in a response, or None. Does not parse the rest, which can be megabytes."""
     at = len(answer)
     for _ in range(_TRIES):
         if (at := answer.rfind(_USAGE, 0, at)) < 0:
@@ -84,13 +84,13 @@ def _first_value(text: str) -> Any:
 
 
 def counts(usage: Any) -> dict[str, int]:
-    """Return the counts of tokens in a `usage`, by their names in the APIs; leave out values that are not counts."""
+    """Return the valid token counts in a `usage` object, by their API names."""
     known: Mapping[str, Any] = usage if isinstance(usage, dict) else {}
     return {name: known[name] for name in (*_COMPLETION, *_INPUT, _OUTPUT) if _is_count(known.get(name))}
 
 
 def tokens(usage: Any) -> tuple[int, int]:
-    """Return tokens of prompt and answer; 0 for what is no count."""
+    """Return the token counts of prompt and answer, 0 for invalid counts."""
     known = counts(usage)
     prompt, answer = sum(known.get(name, 0) for name in _INPUT), known.get(_OUTPUT, 0)
     return known.get(_COMPLETION[0], prompt), known.get(_COMPLETION[1], answer)

@@ -1,4 +1,4 @@
-"""Looks at the addresses of replicas: what a coordinator cannot connect to, its lists say."""
+"""Probe the addresses of replicas, to report replicas that this coordinator cannot reach."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import TypeAlias
 
-#: Seconds for which a look counts, for which lists wait for new ones, and for which a connection may take.
+#: Seconds for which a probe is valid, for which callers wait for new probes, and for which a connection may take.
 FRESH_SECONDS, WAIT_SECONDS, CONNECT_SECONDS = 5.0, 1.0, 3.0
-#: Connections that are tried at once.
+#: Maximum number of concurrent probes.
 AT_ONCE = 32
 
 Place: TypeAlias = tuple[str, int]
 
 
 class Probes:
-    """Connects to addresses and remembers what came of it. For one event loop."""
+    """Connects to addresses and caches the outcomes. Use it from one event loop."""
 
     def __init__(self) -> None:
         self._known: dict[Place, tuple[float, str]] = {}
         self._looking: dict[Place, asyncio.Task[None]] = {}
 
     async def failures(self, places: Collection[Place]) -> dict[Place, str]:
-        """Return why nobody answers at some of these; of those that take long, what was known before."""
+        """Return errors by address for failed probes. A slow probe returns its previous outcome."""
         now = time.monotonic()
         self._known = {place: seen for place, seen in self._known.items() if seen[0] > now - 60 or place in places}
         self._looking = {place: task for place, task in self._looking.items() if not task.done()}
@@ -51,7 +51,7 @@ class Probes:
         self._known[place] = time.monotonic(), why
 
     async def close(self) -> None:
-        """End what is looked at."""
+        """Cancel running probes."""
         for task in self._looking.values():
             task.cancel()
         await asyncio.gather(*self._looking.values(), return_exceptions=True)

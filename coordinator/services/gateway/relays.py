@@ -1,7 +1,7 @@
-"""Tunnels that end at another coordinator: this one reaches their runners through that.
+"""Reach a runner through another coordinator to which the runner has a tunnel.
 
-Where no proxy chooses among coordinators, a runner has tunnels to the one that it knows alone, as joined machines to
-the local cluster's door. Redis has where that one is.
+Without a load balancer, a runner connects only to the coordinator that it knows. For example, joined machines connect
+to the local cluster's TLS proxy. Redis stores which coordinator has the tunnel.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from jobs.store.services import TunnelEnd
 log = logging.getLogger(__name__)
 
 _EVERYWHERE = ("0.0.0.0", "::")
-#: Header that names the worker for whose tunnel another coordinator comes.
+#: Header with the name of the worker whose tunnel another coordinator requests.
 WORKER_HEADER = "X-Tunnel-Of"
-#: Seconds for an answer, and until another try after one that failed.
+#: Timeout in seconds for opening a relay, and delay before the next attempt.
 _OPEN_SECONDS, _AGAIN_SECONDS = 3.0, 2.0
 _BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, Garbled)
 
 
 def end(settings: Settings, tunnels: Tunnels) -> TunnelEnd:
-    """Return where other coordinators reach this one: at the address that it listens on, or on their own host."""
+    """Return the WebSocket URL at which other coordinators reach this one: its listen address, or loopback."""
     secure = "s" if settings.tls_certificate else ""
     bind = "127.0.0.1" if settings.bind in _EVERYWHERE else settings.bind
     host = f"[{bind}]" if ":" in bind else bind
@@ -42,7 +42,7 @@ def end(settings: Settings, tunnels: Tunnels) -> TunnelEnd:
 
 
 def accepting(tunnels: Tunnels, worker: str, tasks: set[asyncio.Task[None]]) -> Accept:
-    """Return what takes in the streams of another coordinator, for the tunnel that a worker has to here."""
+    """Return a function that connects streams of another coordinator to a worker's tunnel at this one."""
 
     def accept(stream: Stream, port: int) -> None:
         task = asyncio.get_running_loop().create_task(_relay(tunnels, worker, stream, port))
@@ -61,26 +61,26 @@ async def _relay(tunnels: Tunnels, worker: str, stream: Stream, port: int) -> No
 
 
 class Relays:
-    """Ways of one coordinator to the tunnels of others. For one event loop."""
+    """Relays of one coordinator through the tunnels of others. Use it from one event loop."""
 
     def __init__(self, tunnels: Tunnels, host: str) -> None:
         self._tunnels, self._host = tunnels, host
         self._ways: dict[str, asyncio.Task[None]] = {}
 
     def reach(self, ends: Mapping[str, TunnelEnd]) -> None:
-        """Open ways to workers that have a tunnel elsewhere and none here."""
+        """Open relays to workers that have a tunnel to another coordinator but not to this one."""
         for worker, there in ends.items():
             way = self._ways.get(worker)
             if (way is None or way.done()) and not self._tunnels.name(worker) and self._may(there):
                 self._ways[worker] = asyncio.create_task(self._keep(worker, there))
 
     def _may(self, there: TunnelEnd) -> bool:
-        """Return True where another is on this host, or at an address of its own; never at this one itself."""
+        """Return True if another coordinator is on this host or has an external address. Never connects to itself."""
         named = urlsplit(there.url).hostname or ""
         return there.key != self._tunnels.key and (there.host == self._host or not _is_loopback(named))
 
     async def _keep(self, worker: str, there: TunnelEnd) -> None:
-        """Use a way until it breaks."""
+        """Use a relay until it breaks."""
         try:
             await self._use(worker, there)
         except _BROKEN as error:
@@ -117,7 +117,7 @@ class Relays:
                 self._tunnels.remove(worker, name)
 
     def _trust(self, there: TunnelEnd) -> ssl.SSLContext | None:
-        """Return whom to believe: on this host whoever answers, elsewhere whom this system knows."""
+        """Return the TLS trust: any certificate on this host, else the system's certificate authorities."""
         if not there.url.startswith("wss:"):
             return None
         context = ssl.create_default_context()
@@ -126,7 +126,7 @@ class Relays:
         return context
 
     async def close(self) -> None:
-        """Close all ways."""
+        """Close all relays."""
         for way in self._ways.values():
             way.cancel()
         await asyncio.gather(*self._ways.values(), return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Routes to replicas: what one coordinator knows of the services, and how many requests it has passed on to each."""
+"""Routes to replicas: one coordinator's cache of services, and the number of requests in progress per replica."""
 
 from __future__ import annotations
 
@@ -35,43 +35,44 @@ from jobs.store.services import Replica, Report, Service, TunnelEnd
 
 log = logging.getLogger(__name__)
 
-#: What a coordinator knows is at most this old.
+#: Maximum age in seconds of a cached route.
 FRESH_SECONDS = 0.5
-#: Seconds between two reports of how many requests it has passed on.
+#: Interval in seconds between reports of the number of requests in progress.
 REPORT_SECONDS = 1.0
-#: Seconds between two looks of a request at a service that wakes up.
+#: Interval in seconds at which a request checks a service that is waking up.
 LOOK_SECONDS = 0.25
-#: Seconds for which a request waits for a tunnel; the name that stands for one that is missing.
+#: Seconds for which a request waits for a tunnel, and a placeholder host name for a missing tunnel.
 TUNNEL_SECONDS, NO_TUNNEL = 15.0, "none.tunnel.invalid"
-#: Seconds for which a replica gets no requests that could not be reached.
+#: Seconds for which an unreachable replica receives no requests.
 EJECTED_SECONDS = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """Service as requests come to it."""
+    """A service as a target of requests."""
 
     service: Service
     asked: Mapping[str, Any]
-    #: Those that this coordinator can reach, and that are ready.
+    #: Ready replicas that this coordinator can reach.
     ready: tuple[Replica, ...]
-    #: Why there are no more.
+    #: Why there are no more ready replicas.
     because: str
-    #: Why it does not reach others that are ready, by their jobs.
+    #: Why this coordinator cannot reach other ready replicas, by job ID.
     unreached: Mapping[str, str] = field(default_factory=dict)
-    #: It sleeps, or is waking up: whoever asks it waits for a replica.
+    #: True if the service is asleep or waking up, so that requests wait for a replica.
     wakes: bool = False
-    #: A runner with a ready replica opens its tunnel to here: whoever asks waits for that, for some seconds.
+    #: True if a runner with a ready replica is opening a tunnel to this coordinator, so that requests wait some
+    #: seconds.
     comes: bool = False
     gate: Gate = field(default_factory=Gate)
 
     def waits(self, waited: float, seconds: float) -> bool:
-        """Return True where a request that has waited so long waits on, `seconds` at most."""
+        """Return True if a request that has waited `waited` seconds keeps waiting, up to `seconds`."""
         return (self.wakes and waited < seconds) or (self.comes and waited < min(seconds, TUNNEL_SECONDS))
 
     @property
     def abilities(self) -> Mapping[str, Any]:
-        """Return the abilities of its replicas, as stored when it was served."""
+        """Return the abilities of the service's replicas, stored when the service was created."""
         abilities: Mapping[str, Any] = self.asked["abilities"]
         return abilities
 
@@ -82,24 +83,24 @@ class Route:
 
     @property
     def most(self) -> int:
-        """Return how many requests pass at once."""
+        """Return the maximum number of concurrent requests."""
         return int(self.asked["max_concurrent_requests"])
 
     @property
     def seconds(self) -> float:
-        """Return the longest that a request may wait, and that it may take."""
+        """Return the maximum time in seconds for which a request can wait, and can take."""
         return float(self.asked["request_timeout_seconds"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Service whose leading replica answers browsers."""
+    """A service whose leading replica serves web pages."""
 
     service: Service
-    #: The one that leads and is ready, where this coordinator reaches it; else why not.
+    #: The ready leading replica, or None if this coordinator cannot reach it.
     leader: Replica | None
     because: str
-    #: It is ready, and its runner opens its tunnel to here.
+    #: True if the replica is ready and its runner is opening a tunnel to this coordinator.
     comes: bool
 
 
@@ -108,9 +109,9 @@ _Place = tuple[str, str, int]
 
 
 class Routes:
-    """Services by tenant and name, and pages by service: of each tenant and page that somebody asks for, and no other.
+    """Cache of services by tenant and name, and of pages by service. Loads only requested tenants and pages.
 
-    A route that is not fresh is read again at the next request. For one event loop.
+    An outdated route is refreshed by the next request. Use it from one event loop.
     """
 
     def __init__(self, store: Store, host: str, tunnels: Tunnels | None = None) -> None:
@@ -121,22 +122,22 @@ class Routes:
         self._me = uuid.uuid4().hex[:12]
         self._routes = AsyncCache(self._read_routes)
         self._pages = AsyncCache(self._read_page)
-        #: Those of routes that are known, or that a request still has.
+        #: Gates of cached routes, and of routes that requests still use.
         self._gates = WeakValueDictionary[str, Gate]()
-        #: Requests passed on now, by job of the replica; places that get none until a time.
+        #: Number of requests in progress, by the replica's job.
         self.busy: Counter[str] = Counter()
-        #: Requests that there are now, those that wait included, by service.
+        #: Number of requests including waiting ones, by service.
         self.asked: Counter[str] = Counter()
         self._new: set[str] = set()
         self._ejected: dict[_Place, float] = {}
         self._reporting: asyncio.Task[None] | None = None
 
     async def of_tenant(self, tenant: str) -> list[Route]:
-        """Return the routes of a tenant by name, of engines whose calls the gateway knows."""
+        """Return a tenant's routes by name, for engines whose calls the gateway supports."""
         return list((await self._routes.get(tenant, time.monotonic() - FRESH_SECONDS)).values())
 
     async def explain_unreached(self, tenant: str) -> dict[str, str]:
-        """Return why this coordinator does not reach some replicas of a tenant that are ready, by their jobs."""
+        """Return why this coordinator cannot reach some ready replicas of a tenant, by job ID."""
         routes = await self.of_tenant(tenant)
         asked = {
             one.job_id: (one.report.address, one.report.port)
@@ -153,16 +154,16 @@ class Routes:
         return found | {job: why for route in routes for job, why in route.unreached.items()}
 
     async def close(self) -> None:
-        """Close the ways to other coordinators, and end looks at replicas."""
+        """Close relays to other coordinators, and cancel probes of replicas."""
         await self._probes.close()
         await self.relays.close()
 
     async def find(self, tenant: str, model: str) -> Route:
-        """Return the route to a model. UnknownModel names those there are."""
+        """Return the route to a model. Raises UnknownModel, which lists the existing models."""
         began = time.monotonic()
         known = await self._routes.get(tenant, began - FRESH_SECONDS)
         route = known.get(model)
-        if route is None or not route.ready:  # what is known may be older than its first replica
+        if route is None or not route.ready:  # the cache can be older than the first replica
             known = await self._routes.refresh(tenant, began)
             route = known.get(model)
         if route is None:
@@ -172,19 +173,19 @@ class Routes:
         return route
 
     async def refresh(self, route: Route) -> Route:
-        """Return a route as it is now: none of the replicas that are known gave an answer. UnknownModel."""
+        """Return a refreshed route, after all known replicas failed. Raises UnknownModel."""
         await self._routes.refresh(route.service.tenant, time.monotonic())
         return await self.find(route.service.tenant, route.service.name)
 
     def has_another(self, route: Route, tried: Collection[Replica]) -> bool:
-        """Return True for a route with a replica that was not tried, or was where its runner died since."""
+        """Return True if a route has a replica that was not tried, or that has restarted elsewhere since."""
         return bool(_others(route, tried))
 
     def pick(self, route: Route, without: Collection[Replica] = (), prefix: bytes = b"") -> Replica:
-        """Return the replica for a request. NoReplica says why there is none.
+        """Return the replica for a request. Raises NoReplica, which explains why no replica is ready.
 
-        Requests with the same prefix come to the same replica, unless it has more than its part of all requests; those
-        beyond that, and those without a prefix, to the one with the fewest.
+        Requests with the same prefix use the same replica unless it is overloaded. Other requests use the replica with
+        the fewest requests in progress.
         """
         now = time.monotonic()
         usable = _others(route, without)
@@ -198,9 +199,9 @@ class Routes:
         return min(there, key=lambda one: (self.busy[one.job_id], one.busy, random.random()))
 
     async def awake(self, route: Route, seconds: float) -> Route:
-        """Return the route once a service that sleeps has a ready replica, at most so many seconds later.
+        """Wait up to `seconds` until a sleeping service has a ready replica, and return the refreshed route.
 
-        NoReplica says why there is none; UnknownModel where it was deleted meanwhile.
+        Raises UnknownModel if the service was deleted.
         """
         began = time.monotonic()
         while route.waits(time.monotonic() - began, seconds):
@@ -209,7 +210,9 @@ class Routes:
         return route
 
     async def page(self, service_id: str) -> Page | None:
-        """Return a service's page, once its leading replica is reached, or some seconds later; None: it has none."""
+        """Return a service's page, or None if it has no page. Waits some seconds until its leading replica is
+        reachable.
+        """
         began = time.monotonic()
         page = await self._pages.get(service_id, began - FRESH_SECONDS)
         if page is None or page.leader is None:
@@ -220,26 +223,26 @@ class Routes:
         return page
 
     def name(self, replica: Replica) -> str:
-        """Return the host of a replica's URL."""
+        """Return the host name in a replica's URL."""
         assert replica.report
         if self._needs_tunnel(replica.report):
             return self.tunnels.name(replica.report.worker) or NO_TUNNEL
         return f"[{replica.report.address}]" if ":" in replica.report.address else replica.report.address
 
     def eject(self, replica: Replica) -> None:
-        """Give a replica that could not be reached no requests for a while, where there is another one."""
+        """Send an unreachable replica no requests for a while, if there is another replica."""
         now = time.monotonic()
         self._ejected = {place: until for place, until in self._ejected.items() if until > now}
         self._ejected[_locate(replica)] = now + EJECTED_SECONDS
 
     @contextmanager
     def count_request(self, replica: Replica) -> Iterator[None]:
-        """Count a request to a replica, so that it is not ended meanwhile."""
+        """Count a request to a replica, so that the replica is not stopped during the request."""
         with self._counting(self.busy, replica.job_id):
             yield
 
     def asking(self, service: Service) -> AbstractContextManager[None]:
-        """Count a request to a service, which wakes one that sleeps, and by which it is scaled."""
+        """Count a request to a service, which wakes a sleeping service and is used for autoscaling."""
         self._new.add(service.service_id)
         return self._counting(self.asked, service.service_id)
 
@@ -254,7 +257,7 @@ class Routes:
             counts[what] -= 1
 
     async def _report(self) -> None:
-        """Report the counts while there are any, and once when there are none."""
+        """Report the counts while there are requests, and once more when there are none."""
         while self.busy or self.asked:
             busy, asked, new = dict(self.busy), dict(self.asked), self._new
             self._new = set()
@@ -272,10 +275,11 @@ class Routes:
         self._store.services.ask(self._me, asked, new)
         self._store.services.count_busy(self._me, busy)
 
-    # -- what Redis has ---------------------------------------------------------------------------------------------
+    # -- reading from Redis
+    # -----------------------------------------------------------------------------------------------
 
     async def _read_routes(self, tenant: str) -> dict[str, Route]:
-        """Return a tenant's routes by name, in its order."""
+        """Return a tenant's routes by name, in the order of the store."""
 
         def asked() -> list[Service]:
             services = self._store.services.of_tenant(tenant)
@@ -285,7 +289,7 @@ class Routes:
         return {
             one.service.name: one
             for one in found
-            if not one.asked.get("unrouted")  # loaded, and served by nobody yet
+            if not one.asked.get("unrouted")  # loaded, but not serving yet
         }
 
     async def _read_page(self, service_id: str) -> Page | None:
@@ -295,7 +299,9 @@ class Routes:
         return next((self._page(*each) for each in await self._with_replicas(asked)), None)
 
     async def _with_replicas(self, asked: Callable[[], list[Service]]) -> list[tuple[Service, list[Replica]]]:
-        """Return those of the services that are not deleted, with their replicas; open ways to these elsewhere."""
+        """Return services that are not deleted with their replicas, and open relays to replicas behind other
+        coordinators.
+        """
         services, replicas, elsewhere = await run_in_threadpool(self._read, asked)
         self.relays.reach(elsewhere)
         return [(one, replicas[one.service_id]) for one in services]
@@ -336,7 +342,7 @@ class Routes:
         return Page(service=service, leader=None, because=because, comes=self._needs_tunnel(leader.report))
 
     def _unreachable(self, replica: Replica) -> str:
-        """Return why this coordinator cannot reach a replica; empty where nothing speaks against it."""
+        """Return why this coordinator cannot reach a replica, or an empty string."""
         report = replica.report
         assert report
         try:
@@ -355,11 +361,11 @@ class Routes:
         return ""
 
     def _needs_tunnel(self, report: Report) -> bool:
-        """Return True for one on another host that nobody reaches: replicas of a group name where they meet there."""
+        """Return True for a replica on another host that is reachable only through a tunnel."""
         return _is_tunnelled(report) or (is_loopback(report.address) and report.host != self._host)
 
     def _because(self, service: Service, replicas: list[Replica]) -> str:
-        """Return why there are no more ready replicas, in words for people."""
+        """Explain why there are no more ready replicas."""
         if service.stopped:
             return f"it is stopped; start it: cluster service restart {service.name}"
         for one in replicas:
@@ -373,7 +379,7 @@ class Routes:
 
 
 def _locate(replica: Replica) -> _Place:
-    """Return where a replica answers: one whose runner died is begun elsewhere as the same job."""
+    """Return the location of a replica, which changes if the job restarts on another runner."""
     assert replica.report
     return replica.job_id, replica.report.worker, replica.report.port
 
@@ -385,7 +391,7 @@ def _others(route: Route, tried: Collection[Replica]) -> list[Replica]:
 
 
 def _is_tunnelled(report: Report) -> bool:
-    """Return True where a runner has connected out, because nobody reaches its host."""
+    """Return True if a runner has opened a tunnel because its host is unreachable."""
     return report.address == tunnel.ADDRESS
 
 
@@ -395,5 +401,5 @@ def _comes(ready: Collection[Replica], reached: Collection[Replica]) -> bool:
 
 
 def _wakes(service: Service) -> bool:
-    """Return True for a service that a request wakes, unless its replicas die: then nobody waits for one."""
+    """Return True if a request wakes the service. A service whose replicas fail is not awaited."""
     return bool(scaling.of(service).idle_ms) and not service.stopped and not service.failures

@@ -1,4 +1,4 @@
-"""Memory of a coordinator that large requests and answers take at once, of which each tenant may have its part."""
+"""Limit the memory of a coordinator for large requests and responses, in total and per tenant."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from coordinator.server.bodies import BodyMemory
 from jobs import errors
 
-#: Bytes that never wait: many of them are less than what else a request takes.
+#: Maximum size in bytes of a body that needs no reservation, because a request's overhead is larger.
 SMALL = 1 << 16
-#: Seconds after which somebody who was turned away may come again.
+#: Seconds after which a rejected client can retry.
 _AGAIN_SECONDS = 5
 
 
 class Shares:
-    """Room for bytes of all tenants, and of each of them. For one event loop."""
+    """Memory budgets in bytes, in total and per tenant. Use them from one event loop."""
 
     def __init__(self, together: int, each: int) -> None:
         self._together, self._each = BodyMemory(together), each
@@ -24,7 +24,7 @@ class Shares:
 
     @asynccontextmanager
     async def room(self, tenant: str, size: int, seconds: float) -> AsyncIterator[None]:
-        """Wait until `size` bytes are free, and hold them until the block ends. OverLimit after `seconds`."""
+        """Reserve `size` bytes during the block. Raises OverLimit after `seconds`."""
         async with AsyncExitStack() as held:
             if size > SMALL:
                 await self._enter(held, tenant, size, seconds)

@@ -1,4 +1,4 @@
-"""Tally of requests to models: metrics of this replica, and what each tenant used, written down every second."""
+"""Count requests to models, in Prometheus metrics and, once per second, in the tenants' usage in Redis."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from jobs.store.services import Asked, Services
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two writes, while there is anything to write.
+#: Interval in seconds between two writes while there are new counts.
 WRITE_SECONDS = 1.0
-#: Statuses of requests that a replica answered, or began to.
+#: Status codes of requests that a replica answered completely or partly.
 _ANSWERED = (200, 499)
 _OTHER = metrics.OTHER_TENANTS
-#: Tenant, model, id of the service.
+#: Tenant, model and service ID.
 Place = tuple[str, str, str]
 
 
 class Tally:
-    """Counts requests that have ended. For one event loop."""
+    """Counts finished requests. Use it from one event loop."""
 
     def __init__(self, services: Services, exporter: Exporter) -> None:
         self._services, self._exporter = services, exporter
         self._me = uuid.uuid4().hex[:12]
         self._number = 0
         self._counts: dict[Place, Asked] = {}
-        #: What is being written, again and again until Redis has it: it counts once.
+        #: The batch being written. Writes are repeated until Redis confirms, and Redis counts each batch once.
         self._batch: Mapping[Place, Asked] = {}
         self._named: set[tuple[str, str]] = set()
         self._writing: asyncio.Task[None] | None = None
 
     def add(self, exchange: Exchange) -> None:
-        """Count a request that has ended."""
+        """Count a finished request."""
         self.export(exchange)
         counted = self._counts.setdefault((exchange.tenant, exchange.model, exchange.service), Asked())
         counted.figures.update(figures.counts(exchange))
@@ -53,7 +53,7 @@ class Tally:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
     def export(self, exchange: Exchange) -> None:
-        """Add a request to the metrics, which name the first MAX_TENANTS models by tenant."""
+        """Update the metrics, which label only the first MAX_TENANTS pairs of tenant and model."""
         place = (exchange.tenant, exchange.model)
         if place not in self._named and len(self._named) >= metrics.MAX_TENANTS:
             place = (_OTHER, _OTHER)
@@ -83,7 +83,7 @@ class Tally:
             self._batch = {}
 
     async def close(self) -> None:
-        """Write what is not written yet, as far as Redis answers."""
+        """Write the remaining counts, if Redis is reachable."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait({self._writing})

@@ -1,6 +1,6 @@
-"""Tunnels that runners hold open to this coordinator, and connections to their replicas through them.
+"""Tunnels from runners to this coordinator, and HTTP connections to replicas through the tunnels.
 
-A runner that no coordinator can reach, behind NAT or in a container, opens one to each. docs/services.md.
+A runner that is unreachable, for example behind NAT, opens a tunnel to each coordinator (docs/services.md).
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ import httpx
 
 from jobs.network.tunnel import Stream, Tunnel
 
-#: End of the names under which the gateway connects through a tunnel; no resolver ever sees them.
+#: Suffix of the host names for connections through a tunnel. These names are never resolved.
 _SUFFIX = ".tunnel.invalid"
 
 
 class Tunnels:
-    """Tunnels of one coordinator by worker; the newest of a worker counts. For one event loop."""
+    """Tunnels of one coordinator by worker. A worker's newest tunnel is used. Use it from one event loop."""
 
     def __init__(self) -> None:
-        #: What runners tell the coordinators by that they have a tunnel to.
+        #: ID with which runners distinguish the coordinators to which they have a tunnel.
         self.me = uuid.uuid4().hex
-        #: What other coordinators show that come for a tunnel that is here; Redis has it.
+        #: Key that other coordinators must send to use a tunnel of this one. Stored in Redis.
         self.key = uuid.uuid4().hex
         self._names: dict[str, str] = {}
         self._tunnels: dict[str, Tunnel] = {}
-        #: Names of those that end here, not at another coordinator.
+        #: Names of tunnels that end at this coordinator.
         self._own: set[str] = set()
 
     def name(self, worker: str) -> str:
-        """Return the name under which to connect to a worker's host; empty where no tunnel leads there."""
+        """Return the host name for connections to a worker's host, or an empty string without a tunnel."""
         return self._names.get(worker, "")
 
     def at(self, name: str) -> Tunnel | None:
-        """Return the tunnel of a name; None for any other."""
+        """Return the tunnel with a name, or None."""
         return self._tunnels.get(name)
 
     def own(self, worker: str) -> Tunnel | None:
-        """Return the tunnel that a worker itself has opened to here; None: it has none."""
+        """Return the tunnel from a worker to this coordinator, or None."""
         name = self.name(worker)
         return self.at(name) if name in self._own else None
 
     def add(self, worker: str, tunnel: Tunnel, *, own: bool = True) -> str:
-        """Use a tunnel for a worker from now on, and return its name. One that was there is closed."""
+        """Register a worker's tunnel, close its older tunnel, and return the new tunnel's name."""
         if (older := self.name(worker)) and (tunnel_before := self._tunnels.pop(older, None)):
             self._own.discard(older)
             tunnel_before.close()
@@ -58,14 +58,14 @@ class Tunnels:
         return name
 
     def remove(self, worker: str, name: str) -> None:
-        """Forget a tunnel, unless another has taken its place."""
+        """Remove a tunnel, unless a newer one has replaced it."""
         if self._names.get(worker) == name:
             del self._names[worker], self._tunnels[name]
             self._own.discard(name)
 
 
 class _Stream(httpcore.AsyncNetworkStream):
-    """Stream of a tunnel, as httpcore has connections."""
+    """Adapter from a tunnel's stream to a network stream of httpcore."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -87,7 +87,7 @@ class _Stream(httpcore.AsyncNetworkStream):
 
 
 class _Backend(httpcore.AsyncNetworkBackend):
-    """Connects through tunnels to names of tunnels, and to all others as ever."""
+    """Connects to tunnel names through tunnels, and to other hosts directly."""
 
     def __init__(self, tunnels: Tunnels) -> None:
         self._tunnels, self._others = tunnels, httpcore.AnyIOBackend()
@@ -123,13 +123,13 @@ async def _within(seconds: float | None, late: type[Exception], broken: type[Exc
 
 
 class _Transport(httpx.AsyncBaseTransport):
-    """Sends requests of httpx by a pool of httpcore: httpx's own transport takes no network backend."""
+    """Sends httpx requests through an httpcore pool, because httpx's own transport accepts no network backend."""
 
     def __init__(self, pool: httpcore.AsyncConnectionPool) -> None:
         self._pool = pool
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request and return the answer, whose body is still to be read."""
+        """Send a request, and return the response with an unread body."""
         url = httpcore.URL(
             scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path
         )
@@ -146,7 +146,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """Body of an answer, as it comes."""
+    """Streaming body of a response."""
 
     def __init__(self, answer: httpcore.Response) -> None:
         self._answer = answer
@@ -162,7 +162,7 @@ class _Body(httpx.AsyncByteStream):
 
 @contextmanager
 def _errors_of_httpx() -> Iterator[None]:
-    """Raise errors of httpcore as those of httpx, which have the same names."""
+    """Convert httpcore errors to the httpx errors with the same names."""
     try:
         yield
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
@@ -170,11 +170,11 @@ def _errors_of_httpx() -> Iterator[None]:
 
 
 def through(tunnels: Tunnels) -> httpx.AsyncClient:
-    """Return a client that reaches replicas, through tunnels too.
+    """Return an HTTP client that reaches replicas directly or through tunnels.
 
-    Neither a proxy of the environment nor a redirect leads it elsewhere. Each request has its own connection. If
-    a connection were reused, bytes that a replica sends after an answer would become the answer to the next client's
-    request. An idle connection also blocks one of the few threads of llama.cpp's server for five seconds.
+    It ignores proxies in the environment and follows no redirects. Each request has its own connection. If a connection
+    were reused, bytes that a replica sends after a response would become the response to the next client's request. An
+    idle connection also blocks one of the few threads of llama.cpp's server for five seconds.
     """
     pool = httpcore.AsyncConnectionPool(
         max_connections=None, max_keepalive_connections=0, network_backend=_Backend(tunnels)

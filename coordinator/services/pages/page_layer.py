@@ -1,6 +1,7 @@
-"""Pages of services, such as Dask's dashboard: passed on from the replica that leads, each under a host of its own.
+"""Forward a service's page, such as Dask's dashboard, from the leading replica, under its own host name.
 
-What comes for such a name never reaches the cluster's own routes and pages, and the other way round.
+Requests for these host names never reach the cluster's own routes and pages, and requests for other host names never
+reach the pages of services.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ from threads_protocol.numbers import short
 
 log = logging.getLogger(__name__)
 
-#: Path of the link that lets a browser in; no engine has it.
+#: Path of the link that logs a browser in. No engine uses this path.
 LINK = "/.cluster/open"
-#: The name of these requests in metrics.
+#: Route label of these requests in metrics.
 ROUTE = SimpleNamespace(path_format="page of a service")
-#: Requests and WebSockets of one service that a coordinator passes on at once.
+#: Maximum number of concurrent requests and WebSockets per service and coordinator.
 MOST = 100
-#: Seconds for which a replica may be silent, and between two looks at a ticket.
+#: Read timeout of a replica in seconds, and interval between two validations of a ticket.
 SILENT_SECONDS, WATCH_SECONDS = 60.0, 5.0
-#: Headers that pass to a replica, and back.
+#: Headers that are forwarded to a replica, and from a replica.
 _ASKED = ("accept", "accept-encoding", "accept-language", "if-none-match", "if-modified-since", "range")
 _ANSWERED = (
     "content-type",
@@ -63,7 +64,7 @@ _ANSWERED = (
     "vary",
     "location",
 )
-#: A page of these uses scripts and styles as it likes, and reaches nobody but its own origin.
+#: A service's page can use any script or style of its own origin, and can connect only to that origin.
 HEADERS = {
     **pages.HEADERS,
     "Content-Security-Policy": (
@@ -79,12 +80,12 @@ _POLICY_VIOLATED = 1008
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """Browser that was let in: who it is, to which page, and the replica that answers."""
+    """A browser with access to a page, and the replica that answers it."""
 
     principal: Principal
     page: Page
     replica: Replica
-    #: Its ticket; empty where none is needed.
+    #: The browser's ticket, or an empty string if none is required.
     ticket: str
 
     @property
@@ -93,13 +94,13 @@ class Admission:
 
 
 def place(page: Page, replica: Replica) -> Place:
-    """Return what tickets to a page are for."""
+    """Return the page and replica for which tickets are valid."""
     assert replica.report
     return Place(service_id=page.service.service_id, key=replica.report.key)
 
 
 class PageLayer:
-    """ASGI layer that answers for the names of services' pages, and passes all other requests on untouched."""
+    """ASGI layer that answers requests for the host names of pages, and passes other requests on unchanged."""
 
     def __init__(self, app: ASGIApp, names: PageNames, gateway: Gateway, cluster: Cluster) -> None:
         self._app, self._names, self._gateway, self._cluster = app, names, gateway, cluster
@@ -130,10 +131,11 @@ class PageLayer:
         except Unreachable as error:
             await _refuse(errors.Unavailable(f"{reason(error)}; try again in a moment"), scope, receive, send)
 
-    # -- who is let in ----------------------------------------------------------------------------------------------
+    # -- access
+    # -----------------------------------------------------------------------------------------------------------
 
     async def _let_in(self, service_id: str, connection: HTTPConnection, given: str, use: Use) -> Admission:
-        """Return who looks at a page. Unauthorized without a ticket where one is needed; NotFound; Unavailable."""
+        """Authenticate a browser. Raises Unauthorized without a valid ticket, NotFound and Unavailable."""
         credentials = self._cluster.credentials
         if not given and credentials.is_token_required:
             raise errors.Unauthorized("this browser was not let in; make a link to it: cluster service open NAME")
@@ -155,7 +157,7 @@ class PageLayer:
         return Admission(principal=seen, page=page, replica=page.leader, ticket=given if principal else "")
 
     async def watch(self, let: Admission) -> None:
-        """Return when who looks is let in no more."""
+        """Return when the browser's access ends."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             credentials = self._cluster.credentials
@@ -175,7 +177,8 @@ class PageLayer:
             if not self._open[service_id]:
                 del self._open[service_id]
 
-    # -- what it is shown -------------------------------------------------------------------------------------------
+    # -- responses
+    # --------------------------------------------------------------------------------------------------------
 
     async def _answer(self, service_id: str, request: Request, receive: Receive, send: Send) -> None:
         if request.method not in ("GET", "HEAD"):
@@ -188,7 +191,7 @@ class PageLayer:
             await self._passed_on(let, request, receive, send)
 
     async def _followed(self, service_id: str, request: Request) -> Response:
-        """Return the answer to a link: a cookie for this host alone, and the page's address."""
+        """Follow a link: set a cookie for this host, and redirect to the page."""
         given = request.query_params.get("ticket", "")
         let = await self._let_in(service_id, request, given, Use.LINK)
         answer = RedirectResponse(registry.page(let.page.service.engine), 303, HEADERS | {"Cache-Control": "no-store"})
@@ -201,7 +204,7 @@ class PageLayer:
                 path="/",
                 secure=browsers.is_tls(request),
                 httponly=True,
-                # Not strict: the link is followed from the cluster's pages, which are another site.
+                # Not strict, because users follow the link from the cluster's pages, which are another site.
                 samesite="lax",
             )
         return answer
@@ -213,7 +216,7 @@ class PageLayer:
         try:
             async with contextlib.AsyncExitStack() as held:
                 asked = self._gateway.pass_on(let.replica, request.method, target, headers, SILENT_SECONDS)
-                async with asyncio.timeout(SILENT_SECONDS):  # of all 1xx answers and headers together
+                async with asyncio.timeout(SILENT_SECONDS):  # covers all 1xx responses and headers
                     answer = await held.enter_async_context(asked)
                 if not 200 <= answer.status_code < 600:
                     raise BadUpstream(f"{let.replica.job_id} answers {answer.status_code}, which is no status")
@@ -228,7 +231,7 @@ class PageLayer:
                 said,
                 extra={"job_id": let.replica.job_id},
             )
-            if began:  # the server closes the connection of an answer without an end: the browser sees that it lacks it
+            if began:  # the server closes the connection without an end, so the browser notices the incomplete response
                 return
             raise BadUpstream(f"{let.replica.job_id} gave no answer: {said}") from None
 
@@ -253,18 +256,18 @@ class PageLayer:
                     raise BadUpstream(f"{let.replica.job_id} opens no WebSocket: {said}") from None
                 await browser.accept(subprotocol=replica.subprotocol)
                 await first_of(page_sockets.passed_on(browser, replica), self.watch(let))
-                with contextlib.suppress(RuntimeError):  # the browser has left
+                with contextlib.suppress(RuntimeError):  # the browser has disconnected
                     await browser.close(_POLICY_VIOLATED if replica.close_code is None else 1000)
 
 
 class _NotAllowed(errors.ClusterError):
-    """Pages of services take no such requests."""
+    """Pages of services do not accept this method."""
 
     status = 405
 
 
 def check_transport(connection: HTTPConnection) -> None:
-    """Raise Forbidden where links and cookies would cross a network readable."""
+    """Raise Forbidden if links and cookies would cross the network unencrypted."""
     if browsers.is_readable(connection):
         host = short(connection.headers.get("host", ""), 80)
         detail = f"pages of services at {host} need TLS (https://): what lets a browser in would be readable"
@@ -276,7 +279,7 @@ def _cookie(connection: HTTPConnection) -> str:
 
 
 def _check_principal(connection: HTTPConnection) -> None:
-    """Raise Forbidden for pages of other origins, but for a link that somebody followed; and without TLS."""
+    """Raise Forbidden for requests from other origins, except followed links, and for requests without TLS."""
     check_transport(connection)
     browsers.check_origin(connection)
     headers = connection.headers
@@ -290,7 +293,7 @@ def _header(scope: Scope, name: bytes) -> str:
 
 
 def _target(scope: Scope) -> bytes:
-    """Return path and query as the browser wrote them."""
+    """Return path and query exactly as the browser sent them."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope.get("query_string", b"")
     return path + (b"?" + query if query else b"")
@@ -302,7 +305,7 @@ def _of_replica(replica: Replica) -> dict[str, str]:
 
 
 def _shown(answer: httpx.Response) -> Mapping[str, str]:
-    """Return the headers with which an answer passes. BadUpstream for one that leads elsewhere."""
+    """Return the response headers to forward. Raises BadUpstream for a redirect to another host."""
     found = {name: answer.headers[name] for name in _ANSWERED if name in answer.headers}
     to = found.get("location", "/")
     if not to.startswith("/") or to.startswith(("//", "/\\")):
@@ -311,7 +314,7 @@ def _shown(answer: httpx.Response) -> Mapping[str, str]:
 
 
 async def _refuse_page(origin: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse a request that a page of a service sends to the cluster."""
+    """Reject a request from a service's page to the cluster."""
     error = errors.Forbidden(f"a page of a service, {short(origin, 80)}, must not call the cluster", field="Origin")
     if scope["type"] == "http" and error_forms.covers(scope["path"]):
         await error_forms.build_error_response(error, scope["path"])(scope, receive, send)
@@ -320,7 +323,7 @@ async def _refuse_page(origin: str, scope: Scope, receive: Receive, send: Send) 
 
 
 async def _refuse(error: errors.ClusterError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Say in words what is wrong, since people read it in a browser."""
+    """Send an error as plain text, because people read it in a browser."""
     title = HTTPStatus(error.status).phrase
     answer = PlainTextResponse(f"{error.status} {title}\n\n{error.detail}\n", error.status, HEADERS)
     answer.headers["Cache-Control"] = "no-store"

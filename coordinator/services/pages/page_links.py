@@ -1,4 +1,4 @@
-"""Links to pages of services: each lets the browser in that follows it, as who asked for it."""
+"""Links to pages of services. Each link logs a browser in with the permissions of the user who created it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from threads_protocol.answers import services as answers
 async def link(
     request: Request, service: Service, principal: Principal, routes: Routes, names: PageNames
 ) -> answers.PageLink:
-    """Return a link to a service's page; without a token the address alone, which needs none there.
+    """Return a link to a service's page. If the cluster requires no token, returns only the address.
 
-    Conflict where the engine shows nothing; Forbidden without TLS; Unavailable while no replica answers for it.
+    Raises Conflict if the engine has no page, Forbidden without TLS, and Unavailable while no replica serves the page.
     """
     if not (path := registry.page(service.engine)):
         shown = ", ".join(name for name in registry.names() if registry.page(name))

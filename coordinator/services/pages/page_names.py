@@ -1,4 +1,4 @@
-"""Names of hosts under which the pages of services are shown: an origin for each, none of them the cluster's own."""
+"""Host names of pages of services. Each page has its own origin, separate from the cluster's origin."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from jobs.network import exposure
 from jobs.store.services import Service
 from threads_protocol.numbers import short
 
-#: A domain whose names are of the browser's own machine.
+#: Domain whose names resolve to the browser's own machine.
 LOCAL = "localhost"
 _MAX_NAME = 50
 _LABEL = re.compile(r"[a-z0-9-]+-([0-9a-f]{12})")
 
 
 class PageNames:
-    """Names below `localhost`, and below the operator's domain where there is one.
+    """Host names below `localhost`, and below the operator's domain if one is configured.
 
-    A name has the service's and its id: another service of this name, of another tenant or a later one, has another
-    origin, with other cookies and another storage.
+    A name contains the service's name and ID, so that another service with the same name has another origin, with
+    separate cookies and storage.
     """
 
     def __init__(self, domain: str) -> None:
         self._domain = domain
 
     def service_id(self, authority: str) -> str:
-        """Return the id of the service whose page is meant by `name` or `name:port`; empty for any other name."""
+        """Return the ID of the service to which `name` or `name:port` belongs, or an empty string."""
         label, _, domain = exposure.host_name(authority).partition(".")
         found = _LABEL.fullmatch(label) if domain and domain in (LOCAL, self._domain) else None
         return found[1] if found else ""
 
     def authority(self, service: Service, asked: str) -> str:
-        """Return name and port of a service's page, for who asked the cluster under this name and port.
+        """Return host name and port of a service's page, for a client that used the cluster's address `asked`.
 
-        Conflict where there is no domain for that.
+        Raises Conflict if no domain is configured for that address.
         """
         domain = LOCAL if exposure.is_loopback(exposure.host_name(asked)) else self._domain
         if not domain:

@@ -1,4 +1,4 @@
-"""WebSockets of services' pages: opened to the replica that leads, and passed on message by message."""
+"""WebSockets of services' pages: open them to the leading replica, and forward messages."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from coordinator.services.gateway.tunnels import Tunnels
 from jobs.network import tunnel
 from jobs.network.tunnel import Stream, first_of
 
-#: Bytes of a replica's message, and seconds in which it opens a WebSocket.
+#: Maximum size in bytes of a replica's message, and timeout in seconds for opening a WebSocket.
 MAX_MESSAGE, OPEN_SECONDS = 20 << 20, 10.0
-#: What a replica may do wrong.
+#: Errors of a broken replica.
 BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError)
 
 
 class _Straight(connect):
-    """Connection that no redirect leads elsewhere."""
+    """WebSocket connection that follows no redirects."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -35,7 +35,7 @@ class _Straight(connect):
 async def opened(
     tunnels: Tunnels, host: str, port: int, path: str, headers: Mapping[str, str], protocols: Sequence[str]
 ) -> AsyncIterator[ClientConnection]:
-    """Open a WebSocket to a port of a replica's host, or of a tunnel's name. One of BROKEN where none opens."""
+    """Open a WebSocket to a port on a replica's host or through a tunnel. Raises an error in BROKEN."""
     through = tunnels.at(host)
     async with contextlib.AsyncExitStack() as held:
         ends: dict[str, Any] = {}
@@ -59,7 +59,7 @@ async def opened(
 
 @asynccontextmanager
 async def _through(stream: Stream) -> AsyncIterator[socket.socket]:
-    """Yield a socket of this process whose other end is a stream of a tunnel."""
+    """Yield a local socket that is connected to a tunnel's stream."""
     near, far = socket.socketpair()
     near.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=far)
@@ -82,7 +82,7 @@ async def _joined(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.
 
 
 async def passed_on(browser: WebSocket, replica: ClientConnection) -> None:
-    """Pass messages on both ways until either end closes."""
+    """Forward messages in both directions until either side closes."""
 
     async def out() -> None:
         while (message := await browser.receive())["type"] == "websocket.receive":

@@ -1,8 +1,8 @@
-"""Tickets: what lets a browser look at the page of one service, in a link or in a cookie.
+"""Tickets: signed access of one browser to the page of one service, in a link or a cookie.
 
-A ticket is signed with the key of the replica that leads, which coordinators know, and ends with it; it names the token
-of who asked for it, and the login where there is one, and ends with these. It opens nothing but this page, so it may
-travel where a script cannot add a header: pages, their files, WebSockets.
+The key of the leading replica signs a ticket, so the ticket becomes invalid with that replica. A ticket names the token
+and the login of its user, and becomes invalid with either. A ticket gives access to only one page, so it can be sent
+where scripts cannot add a header: pages, their files, WebSockets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from enum import StrEnum
 from coordinator.access.credentials import Credentials
 from coordinator.access.principal import BOOTSTRAP, Principal
 
-#: Seconds for which a link can be followed, and for which a browser may look then.
+#: Validity of a link and of a browser's access in seconds.
 LINK_SECONDS, LOOK_SECONDS = 600, 12 * 3600
 _TICKET = re.compile(
     r"(?P<said>(?P<until>[0-9]{1,12})\.(?P<token>[a-z0-9-]{1,32})\.(?P<session>[a-z0-9]{0,32}))"
@@ -28,7 +28,7 @@ _TICKET = re.compile(
 
 
 class Use(StrEnum):
-    """Where a ticket is shown: one of a link is no cookie."""
+    """How a ticket is sent. A link's ticket is not valid as a cookie."""
 
     LINK = "link"
     COOKIE = "cookie"
@@ -36,21 +36,21 @@ class Use(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Page that a ticket is for."""
+    """The page for which a ticket is valid."""
 
     service_id: str
-    #: Key of the replica that leads.
+    #: Key of the leading replica.
     key: str
 
 
 def issue(place: Place, use: Use, principal: Principal, seconds: int) -> str:
-    """Return a ticket with which this principal looks at a page for so long. It needs a token to be named."""
+    """Return a ticket that gives a principal with a token access to a page for `seconds`."""
     said = f"{int(time.time()) + seconds}.{principal.token}.{principal.session}"
     return f"{said}.{_signature(place, use, said, principal.bootstrap)}"
 
 
 async def holder(text: str, place: Place, use: Use, credentials: Credentials) -> Principal | None:
-    """Return whose ticket this is; None for one that is forged, too old, for something else, or of a revoked token."""
+    """Return the owner of a ticket, or None if it is forged, expired, for another page, or of a revoked token."""
     if not (parts := _TICKET.fullmatch(text)) or int(parts["until"]) <= time.time():
         return None
     for bootstrap in _bootstraps(parts["token"], credentials):
@@ -62,7 +62,7 @@ async def holder(text: str, place: Place, use: Use, credentials: Credentials) ->
 
 
 def _bootstraps(token: str, credentials: Credentials) -> Iterable[str]:
-    """Return digests of the CLUSTER_TOKENs of which one may have been shown; of an API token, no text."""
+    """Return the digests of all cluster tokens for a bootstrap ticket, else one empty string."""
     return credentials.cluster_token_digests() if token == BOOTSTRAP else ("",)
 
 
