@@ -27,15 +27,14 @@ log = logging.getLogger("coordinator")
 
 #: Maximum number of open files. An idle connection needs 20 KiB.
 _MAX_FILES = 16384
-#: Options of glibc's malloc (mallopt(3)) with their values in bytes. Larger blocks are mapped, and more free memory is
-#: returned to the system. Setting them disables their dynamic adjustment, with which malloc keeps up to 64 MiB after
-#: the first large body.
+#: mallopt(3) options, in bytes: return free memory above 4 MiB to the system, and map blocks above 1 MiB. Fixed values
+#: also disable glibc's dynamic thresholds, which keep up to 64 MiB after the first large body.
 _M_TRIM_THRESHOLD, _TRIM_BYTES = -1, 4 << 20
 _M_MMAP_THRESHOLD, _MMAP_BYTES = -3, 1 << 20
 
 
 def main(handed_over_at: str = "") -> int:
-    """Serve until a signal arrives, and return the exit code. For `handed_over_at`, see `sockets.listen`."""
+    """Serve until a signal arrives, and return the exit code. See `sockets.listen` for `handed_over_at`."""
     settings = load()
     logs.configure(settings.log_level, "coordinator", host=settings.host_name())
     try:
@@ -86,17 +85,17 @@ def main(handed_over_at: str = "") -> int:
         else None,
     )
     server = uvicorn.Server(config)
-    gc.freeze()  # a full collection would visit 150,000 objects of modules and routes while no thread runs
+    gc.freeze()  # exclude 150,000 long-lived objects from collections, which stop all threads
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=listeners.api or None)
     return 0 if server.started else 1
 
 
 def is_relevant(record: logging.LogRecord) -> bool:
-    """Return False for two frequent messages of uvicorn that contain no news.
+    """Return False for two frequent uvicorn messages that contain no useful information.
 
-    Runners with a replica connect tunnels to new coordinators all the time. The cause of an incomplete response is
-    logged where it occurs.
+    One message reports each accepted runner tunnel. The other reports an incomplete response, whose cause is logged
+    separately.
     """
     message = str(record.msg)
     is_accepted = record.levelno <= logging.INFO and "[accepted]" in message
@@ -104,7 +103,7 @@ def is_relevant(record: logging.LogRecord) -> bool:
 
 
 def _raise_file_limit() -> None:
-    """Raise the limit of open files. Idle connections could otherwise use up the default of 1024."""
+    """Raise the limit on open files, because idle connections could exhaust the default of 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < limit:
@@ -113,7 +112,7 @@ def _raise_file_limit() -> None:
 
 
 def _configure_malloc() -> None:
-    """Make malloc return the memory of large bodies. Only glibc has these options."""
+    """Configure glibc's malloc to return the memory of large bodies to the system. Other C libraries ignore this."""
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)

@@ -43,16 +43,16 @@ log = structlog.get_logger("coordinator")
 
 #: Prefixes of routes that transfer files.
 _FILE_ROUTES = ("/api/file", "/api/artifacts", "/api/worker/jobs/")
-#: Suffixes of the routes that transfer the input and output of shells.
+#: Suffixes of routes that transfer the input and output of shells.
 _SHELL_ROUTES = ("/attachments/{attachment}/input", "/attachments/{attachment}/output")
-#: nginx' status code for a client that closed its connection. No standard defines one.
+#: Status code that nginx logs when a client closes its connection early. No standard defines one.
 CLIENT_CLOSED_REQUEST = 499
 
 
 def create(settings: Settings, *, metrics: socket.socket | None = None) -> FastAPI:
-    """Return one replica's application. It starts work, and needs Redis, once its lifespan begins.
+    """Create the application of one replica. It connects to Redis only when its lifespan starts.
 
-    Metrics are served on the socket `metrics`, or on a new socket if it is None.
+    `metrics` is the listening socket for metrics. If it is None, a new socket is opened.
     """
     replica = composition.compose(settings, metrics)
     state = replica.state
@@ -70,7 +70,7 @@ def create(settings: Settings, *, metrics: socket.socket | None = None) -> FastA
     )
     app.state.coordinator = state
     for router in (health.routes, docs.routes, *domains.routers()):
-        # include_router would match each request three times against every route before its own.
+        # With include_router, each request would be matched three times against every earlier route.
         app.router.routes.extend(router.routes)
     if settings.pages_dir:
         _serve_pages(app, Path(settings.pages_dir))
@@ -95,7 +95,7 @@ def _serve_pages(app: FastAPI, folder: Path) -> None:
 def _advice(error: Exception) -> str:
     if isinstance(error, (connection.Unacknowledged, connection.TooOld)):
         return ""
-    return "; try again in a moment; docs/operations.md says what to look at"
+    return "; try again in a moment, or see docs/operations.md"
 
 
 def _answer_errors(app: FastAPI) -> None:
@@ -117,7 +117,7 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(ClientDisconnect)
     async def handle_disconnect(_request: Request, _error: ClientDisconnect) -> Response:
-        # The client is gone. Only the log and the metrics use this status.
+        # The client is gone, so only the log and the metrics show this status.
         return Response(None, CLIENT_CLOSED_REQUEST)
 
     async def handle_unreachable(request: Request, error: Exception) -> Response:
@@ -130,9 +130,9 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def handle_unexpected(request: Request, error: Exception) -> Response:
         name = type(error).__name__
-        detail = f"this is a fault of the server: an unexpected {name}. Its log has the traceback of this request"
+        detail = f"unexpected server error: {name}. The coordinator's log contains the traceback of this request"
         response = await handle_cluster_error(request, errors.ClusterError(detail))
-        response.headers.update(request_ids.headers(request.scope))  # this response bypasses the other middleware
+        response.headers.update(request_ids.headers(request.scope))  # this response bypasses the RequestIds middleware
         return response
 
 
@@ -159,7 +159,7 @@ class RequestMetrics:
         try:
             await self._app(scope, receive, send_and_note)
         finally:
-            # Count after this iteration of the event loop, because the response is sent at its end.
+            # Count in the next iteration of the event loop, because the response is sent at the end of this one.
             seconds = time.perf_counter() - started
             asyncio.get_running_loop().call_soon(lambda: self._count(scope, status, seconds))
 
@@ -168,7 +168,7 @@ class RequestMetrics:
         route = "pages" if isinstance(matched_route, Mount) else getattr(matched_route, "path_format", "unknown")
         method = scope["method"] if scope["method"] in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS") else "other"
         self._exporter.requests.labels(method, route, str(status)).inc()
-        # Skip routes whose duration does not show how fast this server is: streams, waits, and transfers of files.
+        # Skip streams, long polls and file transfers, because their duration does not measure the server's speed.
         if (
             not route.endswith(("/events", "/worker/next", "/follow"))
             and not route.startswith(openai.PREFIX)
@@ -181,7 +181,7 @@ class RequestMetrics:
             actor = scope.get("state", {}).get("actor", Actor("", ""))
             self._denials.count(status, scope["client"][0] if scope.get("client") else "", actor)
         parameters: dict[str, Any] = scope.get("path_params") or {}
-        # Requests of workers and shells come many times a second.
+        # Workers and shells send many requests per second, so successful ones are logged at debug level.
         is_frequent = scope["path"].startswith("/api/worker/") or route.endswith(_SHELL_ROUTES)
         if status < http.FIRST_ERROR and is_frequent:
             write: Callable[..., None] = log.debug

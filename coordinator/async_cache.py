@@ -1,4 +1,4 @@
-"""Cache of values by key for one event loop. Each lookup says how old the value may be."""
+"""Cache of asynchronously read values for one event loop. Each lookup sets the oldest acceptable read time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-#: Minimum seconds between two reads of a key by `refresh`.
+#: Minimum interval in seconds between two reads of a key by `refresh`.
 REFRESH_SECONDS = 0.1
-#: Maximum number of entries, and seconds after which an entry expires.
+#: Maximum number of cache entries, and seconds until an entry expires.
 MAX_ENTRIES, KEEP_SECONDS = 10_000, 60.0
 
 Value = TypeVar("Value")
@@ -19,9 +19,9 @@ Value = TypeVar("Value")
 
 @dataclass(kw_only=True, eq=False)
 class _Entry(Generic[Value]):
-    #: Start time and value of the last successful read.
+    #: Start time of the last successful read, and the value that it returned.
     last: tuple[float, Value] | None = None
-    #: Start time of the last read.
+    #: Start time of the last read, successful or not.
     begun: float = 0.0
     reading: asyncio.Task[None] | None = None
 
@@ -30,24 +30,24 @@ class _Entry(Generic[Value]):
 
 
 class AsyncCache(Generic[Value]):
-    """Values by key. A lookup reads the value if the cached one is too old. At most one read per key runs at a time.
+    """Cache that reads a value again if the cached one is too old. Each key has at most one read in progress.
 
-    Times are seconds of the monotonic clock.
+    Times are in seconds of the monotonic clock.
     """
 
     def __init__(self, read: Callable[[str], Awaitable[Value]]) -> None:
         self._read = read
-        #: Ordered by the start of the last read.
+        #: Cache entries, ordered by the start of their last read.
         self.entries: OrderedDict[str, _Entry[Value]] = OrderedDict()
 
     async def get(self, key: str, not_before: float) -> Value:
-        """Return the value read at `not_before` or later. Concurrent callers share one read and its error."""
+        """Return a value read at `not_before` or later. Concurrent callers share one read and its error."""
         return await self._get(key, self.entries.get(key) or _Entry(), not_before)
 
     async def refresh(self, key: str, not_before: float) -> Value:
-        """Return the value read at `not_before` or later, but wait REFRESH_SECONDS after the previous read.
+        """Return a value read at `not_before` or later, but wait REFRESH_SECONDS after the previous read.
 
-        Use this if the cached value lacks an expected item.
+        Call this if the cached value lacks an expected item.
         """
         entry = self.entries.get(key) or _Entry()
         if entry.last and entry.is_older(not_before):
@@ -74,12 +74,12 @@ class AsyncCache(Generic[Value]):
         entry.last = began, await self._read(key)
 
     def _evict(self, now: float) -> None:
-        """Remove the oldest entries. A running read continues for its callers."""
+        """Remove expired and surplus entries. A read in progress continues for its callers."""
         while len(self.entries) > MAX_ENTRIES or next(iter(self.entries.values())).begun < now - KEEP_SECONDS:
             self.entries.popitem(last=False)
 
 
 def _retrieve_error(reading: asyncio.Task[None]) -> None:
-    """Retrieve a read's error, so that asyncio does not log it if all callers are gone."""
+    """Retrieve a read's error, so that asyncio does not log it when no caller is waiting."""
     if not reading.cancelled():
         reading.exception()

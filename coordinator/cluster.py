@@ -1,4 +1,4 @@
-"""Operations of the API that change jobs, and the objects that the routes of one replica share."""
+"""API operations that change jobs, and the objects that the routes of one replica share."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from jobs.store.work.jobs import NewJob, Over, over
 from jobs.worker import execution
 from threads_protocol.answers import jobs as answers
 
-#: Maximum number of cached packers. Each needs up to some tens of MB.
+#: Maximum number of cached packers. Each uses up to tens of MB of memory.
 _MAX_PACKERS = 4
-#: Function that returns a binary result for the options of a request.
+#: Function that encodes a job's result in a binary format, with the options of a request.
 Packer = Callable[[Mapping[str, str]], bytes]
 
 
 class Cluster:
-    """Store, event hub, queries and caches of one replica, and the operations of its routes."""
+    """Shared objects of one replica (store, event hub, queries, caches) and the operations of its routes."""
 
     def __init__(self, store: Store, hub: Hub, settings: Settings) -> None:
         self.store = store
@@ -51,7 +51,7 @@ class Cluster:
         self.models = Catalog(store.artifacts, self.artifacts)
         self.secrets = Vault(store.secrets, Keys(settings.secrets_keys()))
         self.tracing = Tracing.from_settings(settings)
-        #: Packers by job and name of the binary. Clients usually request many windows of one trace in a row.
+        #: Packers by job ID and binary name. Cached because clients often request many windows of one trace in a row.
         self.packers: dict[tuple[str, str], Packer] = {}
         self._packing = asyncio.Lock()
         #: True once Redis is known to support SUBMIT_DURABLE.
@@ -60,7 +60,7 @@ class Cluster:
     def submit(
         self, bodies: Sequence[Any], principal: Principal, trace: TraceContext | None = None
     ) -> list[answers.Submitted | errors.ClusterError]:
-        """Validate each body and submit the valid ones. Return one response or error for each body, in order."""
+        """Validate job submissions and store the valid ones. Return one response or error per body, in order."""
         fleet = self.queries.fleet_cache.get()
         references = References(principal, self.artifacts, self.secrets)
         results = [self._accept(body, principal, fleet, references) for body in bodies]
@@ -74,9 +74,9 @@ class Cluster:
     async def submit_one(
         self, body: Any, principal: Principal, trace: TraceContext | None, *, short: bool
     ) -> answers.Submitted | errors.ClusterError:
-        """Submit one body. If it is small, do so in the event loop, because that is faster than using a thread.
+        """Submit one job. Small jobs are submitted in the event loop, which is faster than using a thread.
 
-        `short` tells whether the text of the body is short.
+        `short` is True if the request body is short.
         """
         fleet = self.queries.fleet_cache.fresh()
         if fleet is None or not short or self.settings.submit_durable == "true" or not submissions.is_quick(body):
@@ -97,7 +97,7 @@ class Cluster:
         return job if trace is None else self.tracing.add_context(job, trace)
 
     def _write(self, jobs: Sequence[NewJob]) -> list[tuple[str, str] | Over]:
-        """Write jobs to Redis. With SUBMIT_DURABLE, wait until they are on its disk."""
+        """Write jobs to Redis. If SUBMIT_DURABLE is set, wait until Redis has written them to disk."""
         disk = self.settings.submit_durable == "true"
         if disk and not self._is_disk_checked:
             self.store.jobs.require_disk()
@@ -124,22 +124,22 @@ class Cluster:
         return accepted.answer(job_id, state)
 
     def binary(self, job_id: str, name: str) -> tuple[str, Binary]:
-        """Return the job's kind and its binary with this name. Raise NotFound that lists the kind's binaries."""
+        """Return a job's kind and one of its binary formats. Raise NotFound if the kind lacks this format."""
         kind = self.queries.jobs.result(job_id)[0]["type"]
         binaries = registry.definition(kind).binaries
         if name not in binaries:
             known = ", ".join(binaries) or "none"
-            raise errors.NotFound(f"{kind} has no binary {name}; it has {known}", field="binary")
+            raise errors.NotFound(f"kind {kind} has no binary {name}; available: {known}", field="binary")
         return kind, binaries[name]
 
     def packer(self, source: str, name: str) -> Packer | None:
-        """Return the cached packer for a binary of the job `source`, or None if this replica has not prepared it."""
+        """Return the cached packer of a job's binary format, or None if this replica has not created one."""
         return self.packers.get((source, name))
 
     async def prepare(self, kind: str, name: str, source: str, stored: ResultText) -> Packer:
-        """Create and cache the packer for a binary from the stored result of the job `source`.
+        """Create and cache the packer of a job's binary format from the job's stored result.
 
-        One packer is created at a time, because each needs up to a few seconds of CPU time and tens of MB.
+        Packers are created one at a time, because each needs seconds of CPU time and tens of MB of memory.
         """
         definition = registry.definition(kind)
         async with self._packing:
@@ -152,15 +152,17 @@ class Cluster:
         return packer
 
     def ask(self, job_id: str, name: str, choice: Mapping[str, str], principal: Principal) -> str:
-        """Submit a question about a job, and return the id of the job that answers it.
+        """Submit a question about a job, and return the ID of the job that answers it.
 
-        Raise NotFound that lists the kind's questions, or Unavailable if no live worker can answer.
+        Raise NotFound if the kind does not support the question, or Unavailable if no live worker can answer it.
         """
         job = self.queries.jobs.job(job_id)
         kind = registry.definition(job["type"])
         if name not in kind.questions:
             known = ", ".join(kind.questions) or "none"
-            raise errors.NotFound(f"{job['type']} answers no question {name}; it answers {known}", field="question")
+            raise errors.NotFound(
+                f"kind {job['type']} does not support question {name}; supported: {known}", field="question"
+            )
         question = submissions.question(
             job["type"], kind.question(name, job["parameters"], choice), principal, self.queries.fleet_cache.get()
         )
@@ -174,35 +176,37 @@ class Cluster:
     def steer(self, job_id: str, verb: str, principal: Principal, *, hold: bool = False) -> None:
         """Cancel, pause, resume, retry or delete a job.
 
-        Raise NotFound, Conflict with the job's state, or OverLimit if a cap of the tenant prevents a resume or retry.
-        With `hold`, the job waits until the cap permits it.
+        Raise NotFound if the job does not exist, Conflict if its state does not allow the action, or OverLimit if a
+        tenant cap prevents a resume or retry. With `hold`, the job waits until the cap allows it.
         """
         self._check(job_id, verb, self._apply(job_id, verb, principal, hold))
 
     def retry_dead(self, job_id: str, first: int, principal: Principal, *, hold: bool = False) -> None:
-        """Retry one range that was given up. Raise NotFound if it does not exist, or the errors of `steer`."""
+        """Retry one failed range of a job. Raise NotFound if the range does not exist, or the errors of `steer`."""
         version = registry.definition(self.queries.jobs.job(job_id)["type"]).model_version
         answer = self.store.jobs.retry_dead(job_id, first, version, principal.actor, hold=hold)
         if answer == ["none"]:
             raise errors.NotFound(
-                f"job {job_id} has no failed range that begins at {first}; GET /api/jobs/{job_id}/dead lists them",
+                f"job {job_id} has no failed range that starts at {first};"
+                f" list failed ranges with GET /api/jobs/{job_id}/dead",
                 field="first",
             )
         self._check(job_id, "retry", answer)
 
     def _check(self, job_id: str, verb: str, answer: Sequence[str]) -> None:
-        """Raise the error that a Redis function reported for a job, if any."""
+        """Raise the error that a Redis function returned for a job, if any."""
         outcome, *details = answer
         if outcome == "over":
             raise submissions.over(over(details), self.queries.jobs.job(job_id)["tenant"])
         if outcome == "missing":
             raise errors.missing("job", job_id, "job_id")
         if outcome == "version":
-            detail = f"the job's partial results come from version {details[0]} of its kind; submit a new job"
+            detail = f"the job's partial results were computed by version {details[0]} of its kind; submit a new job"
             raise errors.Conflict(detail, field="state")
         if outcome == "waited":
-            dependents = "a job waits for it" if details[0] == "1" else f"{details[0]} jobs wait for it"
-            detail = f"{dependents}: cancel or delete those first; GET /api/jobs/{job_id}/relations lists them"
+            dependents = "1 job depends" if details[0] == "1" else f"{details[0]} jobs depend"
+            advice = f"cancel or delete dependent jobs first; list them with GET /api/jobs/{job_id}/relations"
+            detail = f"{dependents} on job {job_id}; {advice}"
             raise errors.Conflict(detail, field="state")
         if outcome == "skipped":
             raise errors.Conflict(_explain_skip(job_id, *details), field="state")
@@ -220,7 +224,7 @@ class Cluster:
         return answer
 
     def so_far(self, job_id: str, kind: str) -> dict[str, Any] | None:
-        """Return the result of the units committed so far, or None if the job has ended or does not exist."""
+        """Return the merged result of the units committed so far, or None if the job has ended or does not exist."""
         gathered = self.store.results.gather(job_id, limit=10_000)
         if gathered.spec is None or (gathered.done and gathered.accumulator is None and not gathered.parts):
             return None
@@ -229,18 +233,18 @@ class Cluster:
     @staticmethod
     @lru_cache
     def kinds() -> list[answers.Kind]:
-        """Return the kinds of jobs for /api/job-types."""
+        """Return the job kinds that GET /api/job-types lists."""
         return [_serialize_kind(name) for name in registry.names() if not registry.definition(name).is_for_leader]
 
 
 def _explain_skip(job_id: str, root: str, state: str) -> str:
-    """Return why a skipped job cannot be retried before the job that caused the skip."""
+    """Explain why a skipped job can be retried only after the job that caused the skip."""
     if state == "gone":
-        return f"{job_id} depends on job {root}, which was deleted: submit it again without that dependency"
+        return f"{job_id} depends on job {root}, which was deleted; submit {job_id} again without this dependency"
     outcome = "was cancelled" if state == "cancelled" else "failed"
     return (
-        f"{job_id} depends on job {root}, which {outcome}: run `cluster retry {root}`, which also restores the jobs"
-        " that it skipped"
+        f"{job_id} depends on job {root}, which {outcome}; run `cluster retry {root}`, which also restores the jobs"
+        " that were skipped because of it"
     )
 
 

@@ -1,4 +1,4 @@
-"""Build one coordinator replica, and start and stop its parts in order."""
+"""Build one coordinator replica, and start and stop its components in order."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ from jobs.store.server import connection
 
 @dataclass(frozen=True, kw_only=True)
 class Replica:
-    """Parts of one coordinator process. `run` is its lifespan."""
+    """Components of one coordinator process. `run` is the lifespan of its application."""
 
     settings: Settings
     state: State
@@ -76,16 +76,16 @@ class Replica:
     live_rows: LiveRows
     tasks: Sequence[PeriodicTask]
     spans: SpanSender | None
-    #: Socket on which metrics are served, or None to open one.
+    #: Listening socket for metrics, or None to open a new one.
     metrics: socket.socket | None = None
 
     def add_span(self, span: TraceSpan) -> None:
-        """Queue the span of a request for export, if spans are exported."""
+        """Queue the span of a request for export, if span export is enabled."""
         if self.spans is not None:
             self.spans.add(span)
 
     def notify(self, events: Sequence[Event]) -> None:
-        """Pass events to the tasks, which run at once if the events concern them."""
+        """Pass events to the background tasks. A task runs at once if an event concerns it."""
         for task in self.tasks:
             task.notify(events)
         if self.spans is not None:
@@ -93,7 +93,7 @@ class Replica:
 
     @asynccontextmanager
     async def run(self, app: FastAPI) -> AsyncIterator[None]:
-        """Start all parts, and stop them in reverse order. If a part fails to start, stop those that have started."""
+        """Start all components, and stop them in reverse order. If one fails to start, stop the others."""
         loop, cluster, hub = asyncio.get_running_loop(), self.state.cluster, self.state.cluster.hub
         async with AsyncExitStack() as started:
             started.callback(self.exporter.serve(self.settings, self.metrics))
@@ -120,7 +120,7 @@ class Replica:
 
 
 def compose(settings: Settings, metrics: socket.socket | None = None) -> Replica:
-    """Build a replica. It needs Redis once it runs. Metrics are served on the socket `metrics`, or on a new one."""
+    """Build a replica without connecting to Redis. `metrics` is the listening socket for metrics, or None."""
     main = Store(connection.connect(settings.redis_url, retries=1, timeout=3), replicas=settings.redis_replicas_to_wait)
     hub = Hub(_store(settings, timeout=10).events)
     cluster = Cluster(main, hub, settings)
@@ -142,7 +142,7 @@ def compose(settings: Settings, metrics: socket.socket | None = None) -> Replica
 
 
 def _store(settings: Settings, *, retries: int = 1, timeout: float = 3) -> Store:
-    """Return a store with its own connections, for blocking reads and for reads that others must not delay."""
+    """Return a store with its own connections, so that blocking reads and requests do not delay each other."""
     return Store(connection.connect(settings.redis_url, retries=retries, timeout=timeout))
 
 
@@ -171,7 +171,7 @@ def _state(settings: Settings, cluster: Cluster, engine: Engine, tally: Tally) -
 
 
 class _Background:
-    """Periodic tasks of a replica. They have their own connections, so that they do not delay requests."""
+    """Periodic tasks of a replica. Uses its own connections, so that the tasks do not delay requests."""
 
     def __init__(self, settings: Settings, cluster: Cluster) -> None:
         self._settings = settings
@@ -199,15 +199,17 @@ class _Background:
         return self.leader.is_leading
 
     def tasks(self) -> list[PeriodicTask]:
-        """Return the tasks. The first one stops last."""
+        """Return the periodic tasks in start order. They stop in reverse order, so the leader task stops last."""
         tasks = [PeriodicTask("leader", self.leader.run_once, failure="the leader's checks failed"), self._audit()]
         if self.spans is not None:
-            tasks.append(PeriodicTask("traces", self.spans.run_once, failure="spans are lost", at_end=self.spans.close))
+            tasks.append(
+                PeriodicTask("traces", self.spans.run_once, failure="spans were not exported", at_end=self.spans.close)
+            )
         return tasks + self._leader_tasks()
 
     def _audit(self) -> PeriodicTask:
         work = AuditExportTask(self._store.audit_log, self.denials, self.is_leading, self._settings.audit_file)
-        return PeriodicTask("audit", work.run_once, failure="the audit log was not kept", at_end=work.write_denials)
+        return PeriodicTask("audit", work.run_once, failure="the audit log was not exported", at_end=work.write_denials)
 
     def _leader_tasks(self) -> list[PeriodicTask]:
         store, leading = self._store, partial(PeriodicTask, condition=self.is_leading)
@@ -245,7 +247,7 @@ class _Background:
 
 
 def on_behalf_of(store: Store, settings: Settings, queries: Queries, trees: Trees) -> OnBehalf:
-    """Return an object that submits jobs on behalf of users through this store."""
+    """Create an object that submits jobs on behalf of users."""
     vault = Vault(store.secrets, Keys(settings.secrets_keys()))
     return OnBehalf(store.jobs, settings, queries.fleet_cache, trees, vault)
 

@@ -28,27 +28,27 @@ def format_optional_ms(ms: int | str | None) -> str | None:
 
 
 def parse_finite(text: str) -> float:
-    """Return the number. Raise ValueError if it is not finite."""
+    """Parse a number. Raise ValueError if it is not finite."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text} is not a finite number")
     return number
 
 
-#: Shared decoder. json.loads would create one for each text, because an option is set.
+#: Shared decoder. With `parse_constant`, json.loads would create a new decoder for each call.
 _DECODER = json.JSONDecoder(parse_constant=parse_finite)
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text. Raise ValueError if it is invalid, or contains NaN or an infinity."""
+    """Parse a JSON text. Raise ValueError if it is invalid, or contains NaN or an infinity."""
     return _DECODER.decode(text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass"))
 
 
 def decode_names(members: Iterable[bytes]) -> list[str]:
-    """Return names as text. Invalid UTF-8 is replaced, because no stored object has such a name."""
+    """Decode names from UTF-8. Invalid bytes are replaced, because no stored object has such a name."""
     return [member.decode(errors="replace") for member in members]
 
 
 def decode_fields(mapping: Mapping[bytes, bytes]) -> dict[str, str]:
-    """Return the fields of a Redis hash as text."""
+    """Decode the fields of a Redis hash."""
     return {key.decode(): value.decode() for key, value in mapping.items()}

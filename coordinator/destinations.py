@@ -1,4 +1,4 @@
-"""Validate URLs to which users make coordinators connect, and the addresses that those may resolve to."""
+"""Validate user-supplied URLs that coordinators connect to, and the IP addresses of their hosts."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from jobs.settings import Settings
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: Maximum number of characters of a URL.
+#: Maximum length of a URL in characters.
 MAX_URL = 2048
 #: Characters allowed in a URL. All others must be percent-encoded.
 _CHARACTERS = re.compile(r"[!#-;=?-\[\]_a-z~]*")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?")
-#: IPv6 networks whose addresses embed IPv4 addresses: mapped, compatible, translated, NAT64, Teredo, 6to4. For mapped
-#: addresses, `is_global` depends on the version of Python.
+#: IPv6 networks that embed IPv4 addresses: mapped, compatible, translated, NAT64, Teredo, 6to4. Python versions
+#: disagree on `is_global` of mapped addresses.
 _EMBEDDING_IPV4 = tuple(
     map(
         ipaddress.IPv6Network,
         ("::ffff:0:0/96", "::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16"),
     )
 )
-#: Special networks that `is_global` accepts in some versions of Python.
+#: Special-purpose networks that some Python versions treat as global.
 _SPECIAL = tuple(
     map(
         ipaddress.ip_network,
@@ -44,8 +44,8 @@ _SPECIAL = tuple(
     )
 )
 
-#: Addresses of metadata services of clouds, which serve credentials: AWS, Google, Azure, Oracle, Alibaba, Tencent,
-#: Scaleway, OpenStack. They stay forbidden if a network that contains them is allowed.
+#: Addresses of cloud metadata services, which serve credentials: AWS, Google, Azure, Oracle, Alibaba, Tencent,
+#: Scaleway, OpenStack. An allowed network permits such an address only if it contains no other address.
 _METADATA = frozenset(
     map(
         ipaddress.ip_address,
@@ -78,7 +78,7 @@ class ForbiddenAddress(Exception):
 def normalize_url(text: str) -> str:
     """Return an http or https URL with its scheme and host in lower case. Raise ValueError if it is not valid."""
     if len(text) > MAX_URL:
-        raise ValueError(f"has {len(text)} characters; at most {MAX_URL}")
+        raise ValueError(f"has {len(text)} characters; the maximum is {MAX_URL}")
     if not _CHARACTERS.fullmatch(text.lower()):
         raise ValueError(
             "has characters that are not allowed in URLs; percent-encode them, and write international host names as"
@@ -90,7 +90,7 @@ def normalize_url(text: str) -> str:
     except ValueError as error:
         raise ValueError(f"is not a URL: {error}") from None
     if parts.scheme not in ("http", "https") or not host:
-        raise ValueError("must be a URL that begins with https://HOST or http://HOST")
+        raise ValueError("must be a URL that starts with https://HOST or http://HOST")
     if "@" in parts.netloc:
         raise ValueError("must not contain a user or password: everyone who can read the job would see them")
     if "#" in text:
@@ -110,7 +110,7 @@ def _check_host(host: str, *, bracketed: bool) -> None:
         except ValueError:
             raise ValueError("must have a valid IPv6 address in its brackets") from None
     elif len(host) > 253 or not _HOST.fullmatch(host):
-        raise ValueError("has a host that is neither a name nor an address")
+        raise ValueError("has a host that is neither a host name nor an IP address")
 
 
 def is_address(host: str) -> bool:
@@ -123,7 +123,7 @@ def is_address(host: str) -> bool:
 
 
 def redact_path(text: str) -> str:
-    """Return a URL without its path, which may contain a key."""
+    """Return a URL with its path redacted, because the path can contain a key."""
     origin, path = _split_origin(text)
     return f"{origin}/..." if path not in ("", "/") else text
 
@@ -140,14 +140,14 @@ def _split_origin(text: str) -> tuple[str, str]:
 
 
 class UnusableNetworks(Exception):
-    """WEBHOOK_ALLOW is not valid. The message names the invalid part."""
+    """WEBHOOK_ALLOW is invalid. The message names the invalid part."""
 
 
 class Guard:
-    """Allows connections to public addresses and to explicitly allowed networks."""
+    """Allows connections to public addresses and to the networks in WEBHOOK_ALLOW."""
 
     def __init__(self, allowed: str = "") -> None:
-        """Parse the allowed networks, separated by commas or white space. Raise UnusableNetworks if one is invalid."""
+        """Parse a list of networks separated by commas or white space. Raise UnusableNetworks if one is invalid."""
         try:
             self._allowed = tuple(map(ipaddress.ip_network, filter(None, re.split(r"[\s,]+", allowed))))
         except ValueError as error:
@@ -211,7 +211,7 @@ def _embeds_ipv4(address: ipaddress.IPv6Address) -> bool:
 def _refusal_reason(address: Address) -> str:
     """Return the reason why an address is forbidden, or an empty string if it is public."""
     if _is_metadata(address):
-        return "an address of a cloud's metadata"
+        return "an address of a cloud metadata service"
     reasons = (
         ("is_unspecified", "the unspecified address"),
         ("is_loopback", "a loopback address"),
@@ -222,7 +222,7 @@ def _refusal_reason(address: Address) -> str:
         if getattr(address, attribute):
             return reason
     if isinstance(address, ipaddress.IPv6Address) and _embeds_ipv4(address):
-        return "an IPv6 address that stands for an IPv4 address"
+        return "an IPv6 address that embeds an IPv4 address"
     if any(address.version == network.version and address in network for network in _SPECIAL):
-        return "an address for special uses"
+        return "a special-purpose address"
     return "" if address.is_global else "a private address"

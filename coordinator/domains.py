@@ -1,6 +1,6 @@
-"""Find the domains of the API: the folders of the coordinator that have a routes.py.
+"""Find the domains of the API: the folders of coordinator/ that contain a routes.py.
 
-Other modules of a domain with routes are named *_routes.py. The order of routes does not matter.
+A domain can define further routes in modules named *_routes.py. The order of routes does not matter.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ TRACING = ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing", "opentelemetry.exporter.otl
 
 
 class MissingPackages(Exception):
-    """A setting requires packages that are missing or broken. The message contains the command that installs them."""
+    """A setting requires packages that are missing or broken. The message contains an installation command."""
 
 
 def check(settings: Settings) -> None:
@@ -24,7 +24,7 @@ def check(settings: Settings) -> None:
 
 
 def drop_unusable(settings: Settings) -> Settings:
-    """Disable the export of spans if its packages are missing, log a warning, and return the settings.
+    """Return the settings. If the packages for span export are missing, disable the export and log a warning.
 
     This is not an error, because the environment variable may be meant for other programs, and no job needs spans.
     """
@@ -32,7 +32,7 @@ def drop_unusable(settings: Settings) -> Settings:
         if settings.otel_exporter_otlp_endpoint:
             _require(*TRACING)
     except MissingPackages as error:
-        log.warning("no spans are sent: %s", error)
+        log.warning("span export is disabled: %s", error)
         return settings.model_copy(update={"otel_exporter_otlp_endpoint": ""})
     return settings
 

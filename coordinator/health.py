@@ -22,6 +22,6 @@ async def health() -> Response:
 @routes.head("/ready", include_in_schema=False)
 @routes.get("/ready", tags=["health"], **http.describe_response(schemas.Ready))
 def ready(cluster: http.ClusterDep) -> Response:
-    """Check that Redis is reachable and has the functions, or that they can be loaded. Return 503 otherwise."""
+    """Return 503 unless Redis is reachable and has this version's functions, or can load them."""
     cluster.store.libraries.check()
     return json_response({"status": "ready"})

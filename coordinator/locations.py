@@ -14,15 +14,15 @@ from jobs.store.artifacts import Artifact, Artifacts
 from threads_protocol.numbers import short
 
 _PATTERN = re.compile(r"(?:(?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,47}):)?(?P<device>disk|dram|cpu|gpu(?:0|[1-9][0-9]?))")
-#: Kinds of devices that store files, and kinds on which an engine computes.
+#: Device kinds that store files, and device kinds on which engines compute.
 STORAGE_DEVICES, COMPUTE_DEVICES = ("disk", "dram"), ("gpu", "cpu")
-#: Prefix of the holders that keep an artifact at a location.
+#: Name prefix of holders that keep an artifact at a location.
 HOLDER_PREFIX = "place:"
 
 
 @dataclass(frozen=True)
 class Location:
-    """Device of a host. Without a host: the cluster's store, or a device of any host."""
+    """A device of a host. If `host` is empty, `disk` is the cluster's store, and other devices can be on any host."""
 
     host: str
     device: str
@@ -33,12 +33,12 @@ class Location:
 
     @property
     def kind(self) -> str:
-        """Return disk, dram, cpu or gpu."""
+        """Return the device kind: disk, dram, cpu or gpu."""
         return self.device.rstrip("0123456789")
 
     @property
     def is_store(self) -> bool:
-        """Return True for the cluster's store."""
+        """Return True if this is the cluster's artifact store."""
         return not self.host and self.device == "disk"
 
 
@@ -46,9 +46,9 @@ STORE = Location("", "disk")
 
 
 def parse(text: Any, devices: Collection[str], *, any_host: bool = False) -> Location:
-    """Return the location that a text names. Raise ValueError unless its device is one of these kinds.
+    """Parse a location. Raise ValueError unless its device kind is in `devices`.
 
-    With `any_host`, devices that compute need no host.
+    With `any_host`, a compute device needs no host name.
     """
     match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
     location = Location(match["host"] or "", match["device"]) if match else None
@@ -57,21 +57,23 @@ def parse(text: Any, devices: Collection[str], *, any_host: bool = False) -> Loc
         store = "disk (the cluster's store) or " if "disk" in devices else ""
         raise ValueError(f"must be {store}one of {kinds}; got {short(text)}")
     if not (location.host or location.is_store or (any_host and location.kind in COMPUTE_DEVICES)):
-        raise ValueError(f"must name the host, as HOST:{location.device}: cluster hosts lists them; got {short(text)}")
+        raise ValueError(
+            f"must include a host, such as HOST:{location.device}; list hosts with `cluster hosts`; got {short(text)}"
+        )
     return location
 
 
 def list_locations(holders: Collection[str]) -> list[str]:
-    """Return the locations among an artifact's holders."""
+    """Return the locations of an artifact, from the names of its holders."""
     return sorted(name.removeprefix(HOLDER_PREFIX) for name in holders if name.startswith(HOLDER_PREFIX))
 
 
 def holder_name(location: Location) -> str:
-    """Return the name of the holder that keeps an artifact at a location."""
+    """Return the name of the holder that represents a location."""
     return f"{HOLDER_PREFIX}{location}"
 
 
 def release_all(store: Artifacts, tenant: str, artifact: Artifact) -> None:
-    """Release an artifact at all locations, so that only the cluster's store keeps it."""
+    """Release an artifact at all locations on hosts, so that only the cluster's store keeps it."""
     for name in list_locations(artifact.holders):
         store.let_go(tenant, artifact.id, f"{HOLDER_PREFIX}{name}")

@@ -10,7 +10,7 @@ from jobs.settings import Settings
 
 
 def text() -> str:
-    """Return the OpenAPI description, from which the types of the web pages are generated. Needs no Redis."""
+    """Return the OpenAPI description, from which the types of the web pages are generated. Does not need Redis."""
     return json.dumps(app.create(Settings()).openapi(), indent=1, ensure_ascii=False) + "\n"
 
 

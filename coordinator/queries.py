@@ -1,4 +1,4 @@
-"""Read queries of all domains."""
+"""Combine the read queries of all domains."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from jobs.store import Store
 
 
 class Queries:
-    """Queries of every domain over one connection. They share one cache of the fleet.
+    """Queries of all domains over one Redis connection, with a shared cache of the fleet.
 
-    Pass `table` to share the worker table with other queries of the same Redis.
+    Pass `table` to share one worker table between several instances.
     """
 
     def __init__(self, store: Store, settings: Settings, table: WorkerTable | None = None) -> None:

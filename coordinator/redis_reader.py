@@ -1,4 +1,4 @@
-"""Thread that reads from Redis for an event loop."""
+"""Base class of threads that read from Redis for an event loop."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _RETRY_SECONDS = 0.5
 
 
 class RedisReader(threading.Thread):
-    """Calls `read` repeatedly until stopped. No error ends it, because live updates of this replica depend on it.
+    """Thread that calls `read` repeatedly until stopped.
 
-    A read must block in Redis for at most about one second.
+    Errors do not end the thread, because live updates of this replica depend on it. A read must block in Redis for at
+    most about one second.
     """
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
@@ -29,7 +30,7 @@ class RedisReader(threading.Thread):
         self._loop = loop
         self._changed = threading.Condition()
         self._ended = False
-        #: Time of the last successful read, by time.monotonic.
+        #: Time of the last successful read, from time.monotonic.
         self.answered = time.monotonic()
 
     def read(self) -> None:
@@ -37,10 +38,10 @@ class RedisReader(threading.Thread):
         raise NotImplementedError
 
     def handle_error(self, error: Exception) -> None:
-        """Handle a failed read. The default does nothing."""
+        """Handle the error of a failed read. The default does nothing."""
 
     def run(self) -> None:
-        """Read until stopped."""
+        """Call `read` until the thread is stopped."""
         while not self._ended:
             try:
                 self.read()
@@ -57,7 +58,7 @@ class RedisReader(threading.Thread):
         time.sleep(_RETRY_SECONDS)
 
     def call_in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Schedule a call of the function in the event loop."""
+        """Schedule a function call in the event loop."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(function, *arguments)
 

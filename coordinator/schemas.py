@@ -1,4 +1,4 @@
-"""Models of responses to workers and probes, for OpenAPI. Responses to clients are declared in threads_protocol."""
+"""OpenAPI models of responses to workers and probes. threads_protocol declares the responses to clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Answer(BaseModel):
 
 
 def required(text: str) -> Any:
-    """Return a required field with this description."""
+    """Return a required field with a description."""
     return Field(description=text)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # domains import this module
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Objects that routes use."""
+    """Objects that the routes of one coordinator share."""
 
     cluster: Cluster
     #: Memory budgets for request bodies.
@@ -42,7 +42,7 @@ class State:
     gateway: Gateway
     tunnels: Tunnels
     page_names: PageNames
-    #: Logs, attachments, polls of workers, and input files of jobs.
+    #: Logs, attachments, worker polls and input files of jobs.
     texts: Texts
     live: Live
     wakes: Wakes

@@ -1,7 +1,7 @@
 """Trace contexts of requests and jobs, as defined by W3C Trace Context. No I/O.
 
-A coordinator that exports no spans passes the caller's context on. Otherwise it creates a span for each job and for
-each request that submits one. The span id of a job is derived from the job's id.
+A coordinator that exports no spans forwards the caller's context. Otherwise, it creates spans for jobs and for the
+requests that submit them. A job's span ID is derived from the job ID.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from dataclasses import dataclass, replace
 from jobs.settings import Settings
 from jobs.store.work.jobs import NewJob
 
-#: Version, trace id, span id and flags. Versions after 00 may append fields.
+#: traceparent header: version, trace ID, span ID and flags. Versions after 00 can append fields.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII | re.DOTALL)
 _SPAN = re.compile(r"[0-9a-f]{16}", re.ASCII)
-#: Maximum number of members of a tracestate, and of characters, that W3C requires implementations to pass on.
+#: Maximum number of members and characters of a tracestate that W3C requires implementations to forward.
 _MAX_MEMBERS, _MAX_STATE = 32, 512
 _MEMBER = re.compile(
     r"([a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
     r"=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]"
 )
-#: Invalid ids.
+#: All-zero IDs, which W3C Trace Context defines as invalid.
 _NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
-#: Number of values of the random part of a trace id, which decides whether a trace is sampled.
+#: Number of possible values of a trace ID's random part, which decides whether the trace is sampled.
 _SAMPLING_RANGE = 1 << 56
 
 
 @dataclass(frozen=True, kw_only=True)
 class TraceContext:
-    """Trace, and the span in it to which new spans are added."""
+    """Position in a trace: the trace and the parent span of new spans."""
 
-    #: 32 and 16 hexadecimal digits.
+    #: IDs of 32 and 16 hexadecimal digits.
     trace_id: str
     span_id: str
-    #: True if the trace's spans are recorded.
+    #: True if the spans of this trace are recorded.
     sampled: bool
-    #: Value of the header tracestate, or empty.
+    #: Value of the tracestate header, or empty.
     state: str = ""
 
     def text(self) -> str:
-        """Return the value of the header traceparent."""
+        """Return the value of the traceparent header."""
         return f"00-{self.trace_id}-{self.span_id}-{int(self.sampled):02x}"
 
 
 def parse_traceparent(text: str) -> TraceContext | None:
-    """Return the context in a traceparent, or None if it is not valid."""
+    """Parse a traceparent header. Return None if it is invalid."""
     match = _TRACEPARENT.fullmatch(text)
     if match is None:
         return None
@@ -59,16 +59,15 @@ def parse_traceparent(text: str) -> TraceContext | None:
 
 
 def parse_headers(headers: Sequence[str], states: Sequence[str] = ()) -> TraceContext | None:
-    """Return the context in the traceparent headers of a request, or None unless there is exactly one valid header.
-
-    `states` are the request's tracestate headers.
+    """Parse the traceparent headers of a request. Return None unless there is exactly one valid header. `states`
+    contains the request's tracestate headers.
     """
     trace = parse_traceparent(headers[0].strip(" \t")) if len(headers) == 1 else None
     return trace and replace(trace, state=normalize_tracestate(",".join(states)))
 
 
 def normalize_tracestate(text: str) -> str:
-    """Return a tracestate without white space and empty members, or an empty string if it is invalid or too long."""
+    """Remove white space and empty members from a tracestate. Return an empty string if it is invalid or too long."""
     stripped = [member.strip(" \t") for member in text.split(",")] if len(text) <= 4 * _MAX_STATE else []
     members = [member for member in stripped if member]
     keys = {member.partition("=")[0] for member in members}
@@ -79,7 +78,7 @@ def normalize_tracestate(text: str) -> str:
 
 
 def job_span_id(job_id: str) -> str:
-    """Return the id of a job's span: the job's id if it is a valid span id, else a hash of it."""
+    """Return the ID of a job's span: the job ID if it is a valid span ID, otherwise a hash of the job ID."""
     if _SPAN.fullmatch(job_id) and job_id != _NO_SPAN:
         return job_id
     return hashlib.sha256(job_id.encode()).hexdigest()[:16]
@@ -87,7 +86,7 @@ def job_span_id(job_id: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Tracing:
-    """Settings of the export of spans."""
+    """Settings for the export of spans."""
 
     exports: bool
     #: Share of new traces that are sampled, from 0 to 1.
@@ -99,9 +98,9 @@ class Tracing:
         return cls(exports=bool(settings.otel_exporter_otlp_endpoint), ratio=settings.otel_traces_sampler_arg)
 
     def create_context(self, caller: TraceContext | None) -> TraceContext | None:
-        """Return the context of a request: a new span if spans are exported, otherwise the caller's context.
+        """Return the trace context of a request, or None if the request belongs to no trace.
 
-        Return None if the request is in no trace.
+        If spans are exported, the context has a new span. Otherwise, it is the caller's context.
         """
         if not self.exports:
             return caller
@@ -111,13 +110,13 @@ class Tracing:
         return replace(caller, span_id=_new_id(_NO_SPAN))
 
     def add_context(self, job: NewJob, trace: TraceContext) -> NewJob:
-        """Return the job with this trace context."""
+        """Return a copy of the job with this trace context."""
         own = replace(trace, span_id=job_span_id(job.job_id)) if self.exports else trace
         return replace(job, traceparent=own.text(), tracestate=own.state, parent_span=trace.span_id)
 
 
 def _new_id(invalid: str) -> str:
-    """Return a random id with the length of the invalid id, and different from it."""
+    """Return a random ID that has the length of `invalid` but differs from it."""
     while (new := secrets.token_hex(len(invalid) // 2)) == invalid:
         continue
     return new

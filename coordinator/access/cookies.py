@@ -24,7 +24,7 @@ def read(request: Request) -> str:
 
 
 def put(request: Request, response: Response, text: str) -> None:
-    """Set the session cookie for this host only. Scripts and other sites cannot use it."""
+    """Set the session cookie for this host only. Scripts and other sites cannot use the cookie."""
     response.set_cookie(
         _name(request),
         text,
@@ -42,7 +42,7 @@ def remove(request: Request, response: Response) -> None:
 
 
 def check_origin(request: Request) -> None:
-    """Raise Forbidden if a page of another origin sent the request. Another port is another origin."""
+    """Raise Forbidden if a page of another origin sent the request. A different port is a different origin."""
     browsers.check_origin(request)
     if not browsers.is_of_own_page(request):
         raise errors.Forbidden("a page of another origin cannot use this login", field="Sec-Fetch-Site")

@@ -23,21 +23,20 @@ from jobs.store.tenancy.tokens import BrowserSession, Token, Tokens
 
 _MISSING = "the request has no token; log in, or send the header Authorization: Bearer TOKEN"
 _REFUSED = "this token is unknown, was revoked or has expired; log in again, or use another token"
-#: Maximum age in seconds of this replica's copy of the tokens. Revoked tokens must be refused within one second, so
-#: this leaves time for the read on a busy replica or Redis.
+#: Maximum age in seconds of this replica's cached token set. Revoked tokens must be rejected within one second, so this
+#: value leaves time for slow reads.
 FRESH_SECONDS = 0.3
-#: Seconds between two writes of a token's last use.
+#: Minimum interval in seconds between two writes of a token's last use.
 USED_SECONDS = 60.0
 
 Stored = TypeVar("Stored", Token, BrowserSession)
 
 
 class Credentials:
-    """Tokens and sessions that this replica accepts.
+    """API tokens and browser sessions that this replica accepts.
 
-    A request reads the version of the token set from Redis if the copy is older than FRESH_SECONDS. If the version
-    changed, the cache is cleared. Unknown tokens use no memory and need no Redis call each, because only existing
-    tokens are loaded.
+    A request reads the token set's version from Redis if the cached version is older than FRESH_SECONDS. A changed
+    version clears the cache. Unknown tokens use no memory and no Redis calls, because only existing tokens are loaded.
     """
 
     def __init__(self, settings: Settings, store: Tokens) -> None:
@@ -45,13 +44,13 @@ class Credentials:
         self.is_token_required = exposure.needs_token(settings)
         self._store = store
         self._state = AsyncCache(self._read)
-        #: Time of this replica's last change to the tokens or sessions, by time.monotonic.
+        #: Time when this replica last changed tokens or sessions, from time.monotonic.
         self._changed_at = -1e9
         self._version: bytes | None = None
         self._ids: frozenset[str] = frozenset()
         self._kept: dict[str, Token | BrowserSession] = {}
         self._used_at: dict[str, float] = {}
-        #: Offset of the Redis clock from this machine's monotonic clock, in milliseconds.
+        #: Redis time minus this machine's monotonic time, in milliseconds.
         self._clock = 0.0
         self._writes: set[asyncio.Task[None]] = set()
 
@@ -89,7 +88,7 @@ class Credentials:
         return session if session and secret and secret.matches(session.digest) else None
 
     async def principal_by_token_id(self, token_id: str, bootstrap: str) -> Principal | None:
-        """Return the principal of a token by its id, or None if the token is no longer valid.
+        """Return the principal of a token by its ID, or None if the token is no longer valid.
 
         If `token_id` is BOOTSTRAP, `bootstrap` is the digest of the CLUSTER_TOKEN.
         """
@@ -106,7 +105,7 @@ class Credentials:
     async def is_valid(self, principal: Principal) -> bool:
         """Return True if the principal's token and session are still valid.
 
-        CLUSTER_TOKEN is valid until this process ends.
+        CLUSTER_TOKEN stays valid until this process exits.
         """
         if principal.session and not await self._find(principal.session, BrowserSession):
             return False
@@ -118,16 +117,16 @@ class Credentials:
             raise errors.Unauthorized(_REFUSED)
 
     def invalidate(self) -> None:
-        """Read from Redis at the next request, because this replica has just changed the tokens or sessions."""
+        """Make the next request read from Redis, because this replica has just changed tokens or sessions."""
         self._changed_at = time.monotonic()
 
     # -- cache of the tokens in Redis -------------------------------------------------------------------------------
 
     async def _find(self, name: str, kind: type[Stored]) -> Stored | None:
-        """Return the stored token or session with this id, or None if it does not exist or has expired."""
+        """Return the stored token or session with this ID, or None if it does not exist or has expired."""
         began = time.monotonic()
         await self._state.get("", max(began - FRESH_SECONDS, self._changed_at))
-        if name not in self._ids:  # it may have been created since the last read
+        if name not in self._ids:  # the token or session may be newer than the last read
             await self._state.refresh("", max(began, self._changed_at))
         if name not in self._ids:
             return None
@@ -152,7 +151,7 @@ class Credentials:
         self._clock = now - time.monotonic() * 1000
 
     def _note_use(self, token_id: str) -> None:
-        """Write the time of a token's last use in the background, at most once per USED_SECONDS."""
+        """Write a token's time of last use in the background, at most once per USED_SECONDS."""
         now = time.monotonic()
         if now - self._used_at.get(token_id, -1e9) > USED_SECONDS:
             self._used_at[token_id] = now
@@ -171,5 +170,5 @@ def _principal(token: Token) -> Principal:
 
 
 def _is_one_of(bearer: str, known: Sequence[str]) -> bool:
-    # Compare with all tokens, so that the time does not depend on which one matches.
+    # Compare with all tokens, so that the duration does not reveal which token matches.
     return sum(hmac.compare_digest(bearer.encode(), token.encode()) for token in known) > 0

@@ -8,7 +8,7 @@ from enum import StrEnum
 from jobs import errors
 from jobs.models import DEFAULT_TENANT, Actor
 
-#: Token id of principals with CLUSTER_TOKEN. Ids of API tokens never contain a dash.
+#: Token ID of principals with CLUSTER_TOKEN. IDs of API tokens never contain a dash.
 BOOTSTRAP = "cluster-token"
 
 
@@ -23,7 +23,7 @@ class Scope(StrEnum):
     RUN = "run"
     #: Send requests to services.
     INFER = "infer"
-    #: Take work as the worker that has the token's name.
+    #: Lease work as the worker that has the token's name.
     WORKER = "worker"
     #: Add one new host to the cluster.
     JOIN = "join"
@@ -35,17 +35,17 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Principal:
-    """Sender of a request."""
+    """Sender of a request, with its tenant, token and scopes."""
 
     tenant: str
-    #: Id of the API token, BOOTSTRAP for CLUSTER_TOKEN, or empty without a token.
+    #: ID of the API token, BOOTSTRAP for CLUSTER_TOKEN, or empty without a token.
     token: str
     scopes: frozenset[Scope]
-    #: Name of the API token, or empty without one.
+    #: Name of the API token, or empty without a token.
     name: str = field(default="", compare=False)
     #: Host labels of a worker's token, or of an invitation.
     labels: tuple[str, ...] = ()
-    #: Id of the browser session, or empty if the request has a token instead.
+    #: ID of the browser session, or empty if the request has a token instead.
     session: str = ""
     #: Digest of the CLUSTER_TOKEN in use, or empty for any other token.
     bootstrap: str = field(default="", compare=False)
@@ -64,7 +64,7 @@ class Principal:
 
     @property
     def actor(self) -> Actor:
-        """Return the principal as the audit log records it."""
+        """Return the actor that the audit log records for this principal."""
         return Actor(self.tenant, self.token)
 
     @property
@@ -73,7 +73,7 @@ class Principal:
         return None if self.has(Scope.OPERATE) else self.tenant
 
 
-#: Principal of requests without a token, if the cluster requires none.
+#: Principal of requests without a token, if the cluster does not require tokens.
 ANYONE = Principal(tenant=DEFAULT_TENANT, token="", scopes=frozenset({Scope.READ, Scope.SUBMIT, Scope.OPERATE}))
 #: Principal of requests with CLUSTER_TOKEN.
 OWNER = Principal(tenant=DEFAULT_TENANT, token=BOOTSTRAP, scopes=frozenset(Scope))

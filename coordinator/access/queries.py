@@ -9,11 +9,11 @@ from threads_protocol.answers import access as answers
 
 
 def list_tokens(store: Store) -> list[answers.Token]:
-    """Return every token, oldest first."""
+    """Return all API tokens, oldest first."""
     return [serializers.serialize_token(token) for token in store.tokens.all()]
 
 
 def get_session(store: Store, principal: Principal, is_token_required: bool) -> answers.Session:
-    """Return the principal with the name of its token."""
+    """Return the session of a principal, with the name of its token."""
     token = store.tokens.get(principal.token) if principal.token not in ("", BOOTSTRAP) else None
     return serializers.serialize_session(principal, token, is_token_required)

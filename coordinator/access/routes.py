@@ -22,10 +22,11 @@ routes = http.router(tag="access")
 open_routes = http.open_router()
 
 _ANY_SCOPE = [http.require_scope()]
-#: Scopes of users. A login needs one of them. Tokens of workers and invitations have none.
+#: Scopes of users. A login requires one of these scopes. Tokens of workers and invitations have none.
 _USER_SCOPES = (Scope.READ, Scope.SUBMIT, Scope.RUN, Scope.INFER, Scope.OPERATE)
 
-#: Maximum bytes of a login body. Unauthenticated clients send it, so it must not use the memory reserved for bodies.
+#: Maximum size of a login body in bytes. Clients are not authenticated yet, so a login must not use the memory that is
+#: reserved for bodies.
 _MAX_LOGIN = 16 << 10
 
 

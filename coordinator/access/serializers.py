@@ -23,7 +23,7 @@ def serialize_token(token: Token) -> answers.Token:
 
 
 def serialize_session(principal: Principal, token: Token | None, is_token_required: bool) -> answers.Session:
-    """Return the response for a principal."""
+    """Return the session response for a principal."""
     return {
         "tenant": principal.tenant,
         "token_id": principal.token or None,

@@ -31,7 +31,7 @@ class NewToken(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(pattern=patterns.TOKEN_NAME, description="Name for the token's purpose.")
+    name: str = Field(pattern=patterns.TOKEN_NAME, description="Name that describes the token's purpose.")
     scopes: list[Annotated[str, Field(pattern=patterns.SCOPE)]] = Field(min_length=1, max_length=len(Scope))
     tenant: str = Field(DEFAULT_TENANT, pattern=tenants.NAME)
     ttl_seconds: int | None = Field(
@@ -40,8 +40,8 @@ class NewToken(BaseModel):
     labels: list[Annotated[str, Field(pattern=host_labels.PATTERN)]] = Field(
         default_factory=list,
         max_length=host_labels.MOST,
-        description="Host labels, which tenants can require. A worker's token labels the worker's host. An invitation"
-        " labels the host that joins. Allowed only if the scope is worker or join alone.",
+        description="Host labels, which tenants can require. The labels of a worker's token apply to the worker's host,"
+        " and the labels of an invitation to the host that joins. Allowed only if the only scope is worker or join.",
     )
 
 
@@ -54,7 +54,7 @@ async def create_token(request: Request, cluster: http.ClusterDep, principal: ht
     new: NewToken = http.parse(NewToken, await bodies.read_json(request))
     if new.labels and set(new.scopes) not in ({Scope.WORKER}, {Scope.JOIN}):
         raise errors.InvalidRequest(
-            "labels: only a token with the scope worker or join alone can have labels; got the scopes"
+            "labels: only a token whose only scope is worker or join can have labels; got the scopes"
             f" {', '.join(sorted(set(new.scopes)))}",
             field="labels",
         )
@@ -102,7 +102,7 @@ def list_tokens(cluster: http.ClusterDep) -> Response:
 
 @routes.delete("/tokens/{token_id}", status_code=204, dependencies=[http.require_scope()])
 def revoke_token(
-    token_id: Annotated[str, Path(pattern=patterns.TOKEN_ID, description="A token's id.")],
+    token_id: Annotated[str, Path(pattern=patterns.TOKEN_ID, description="Token ID.")],
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
 ) -> Response:

@@ -1,4 +1,4 @@
-"""Responses about a tenant's files, for users and for workers with a job of the tenant."""
+"""Build responses about a tenant's files, for its users and for workers that run its jobs."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from coordinator.artifacts.trees import Trees
 from jobs.store.files import MAX_ASKED, PART_BYTES
 from threads_protocol import bundles, manifest
 
-#: Maximum number of missing parts listed in one response.
+#: Maximum number of missing parts listed in a response.
 _PARTS_SHOWN = 1000
 Sha = Annotated[str, Path(pattern=manifest.SHA256, description="SHA-256 of a file, in hexadecimal digits.")]
 Number = Annotated[int, Path(ge=0, le=manifest.MAX_FILE // PART_BYTES)]
-Size = Annotated[int, Query(ge=0, le=manifest.MAX_FILE, description="Bytes of the whole file.")]
+Size = Annotated[int, Query(ge=0, le=manifest.MAX_FILE, description="Size of the whole file in bytes.")]
 
 
 class Hashes(BaseModel):
-    """Files by their SHA-256."""
+    """Request body that identifies files by their SHA-256."""
 
     model_config = ConfigDict(extra="forbid")
     hashes: list[Annotated[str, Field(pattern=manifest.SHA256)]] = Field(min_length=1, max_length=MAX_ASKED)
 
 
 def missing(trees: Trees, tenant: str, hashes: list[str]) -> dict[str, Any]:
-    """Return the missing files and parts, and the limits of uploads."""
+    """Return the missing files and parts, and the upload limits."""
     wanted = trees.transfers.wanted(tenant, hashes)
     return {
         "missing": wanted.missing,
@@ -40,24 +40,24 @@ def missing(trees: Trees, tenant: str, hashes: list[str]) -> dict[str, Any]:
 
 
 def put_bundle(trees: Trees, tenant: str, body: bytes) -> dict[str, Any]:
-    """Store the files of a bundle, and return the number and the bytes of the new ones."""
+    """Store the files of a bundle. Return the number of new files and their size in bytes."""
     count, size = trees.transfers.put_bundle(tenant, body)
     return {"files": count, "bytes": size}
 
 
 def put_part(trees: Trees, tenant: str, sha: str, size: int, part: int, data: bytes) -> dict[str, Any]:
-    """Store a part of a file, and return the numbers of the first missing parts."""
+    """Store a part of a file. Return the numbers of the first missing parts."""
     return {"missing": trees.transfers.put_part(tenant, sha, size, part, data)[:_PARTS_SHOWN]}
 
 
 def bundle(trees: Trees, tenant: str, hashes: list[str]) -> Response:
-    """Return a bundle of the first files that fit into it."""
+    """Return a bundle of the first requested files that fit into it."""
     packed = trees.transfers.get_bundle(tenant, hashes[: bundles.MAX_FILES])
     return Response(packed, media_type="application/octet-stream")
 
 
 async def file(request: Request, trees: Trees, tenant: str, sha: str) -> Response:
-    """Stream the bytes of a file, or the requested range of them."""
+    """Stream a file, or the byte range that the request asks for."""
     asked = request.headers.get("range", "")
     opened = await threads.run(lambda: trees.transfers.open(tenant, sha, asked))
     start, end = opened.span or (0, opened.size)

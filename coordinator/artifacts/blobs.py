@@ -1,6 +1,7 @@
-"""Bytes of files: objects under ARTIFACT_URL, through fsspec. Each is written once, read in parts, and deleted.
+"""Store the contents of files as objects under ARTIFACT_URL, using fsspec.
 
-What an object belongs to is in Redis alone (`jobs/store/files.py`); here is a folder or bucket of names.
+An object is written once, read in parts, and deleted. Only Redis records which file an object belongs to
+(`jobs/store/files.py`).
 """
 
 from __future__ import annotations
@@ -19,27 +20,27 @@ from typing import Any
 from jobs import errors
 from jobs.store.files import Files
 
-#: Marker file with the id of the store, in its top folder.
+#: Name of the marker file in the store's top folder. It contains the ID of the store.
 MARKER = "threads-cluster-artifacts"
-#: Seconds within which another coordinator, if it is the first one, writes the marker.
+#: Seconds to wait while another coordinator writes the marker file.
 _SETTLE_SECONDS = 10.0
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_TOO_FEW = "The bytes of artifacts must be the same for every coordinator"
+_TOO_FEW = "All coordinators must use the same artifact store"
 
 
 class WrongStore(Exception):
-    """ARTIFACT_URL is not this cluster's store or cannot be used. The message gives the reason and a solution."""
+    """ARTIFACT_URL is not this cluster's store or cannot be used. The message contains the reason and a solution."""
 
 
 class Lost(Exception):
-    """The store has lost the bytes of an object."""
+    """The store has lost the contents of an object."""
 
 
 class Blobs:
-    """Objects of one store. Methods raise StoreFull, Unavailable, or Lost if an object does not exist."""
+    """Objects in one artifact store. Methods raise StoreFull, Unavailable, or Lost if an object does not exist."""
 
     def __init__(self, url: str) -> None:
-        # fsspec is imported on first use, because the import is slow.
+        # Import fsspec on first use, because the import is slow.
         from fsspec.core import url_to_fs
 
         self.url = url
@@ -48,18 +49,18 @@ class Blobs:
             self.filesystem, self._root = url_to_fs(url, **local)
         except (ImportError, ValueError) as error:
             raise WrongStore(f"ARTIFACT_URL={url} cannot be used: {error}") from None
-        #: Local folder, whose writes must be synchronized to disk, or None for another kind of store.
+        #: Local folder, whose writes must be flushed to disk, or None if the store is remote.
         self._folder = Path(self._root) if local else None
-        #: Id of the store at the last check.
+        #: Store ID that the last check found.
         self._known = ""
 
     def write(self, tenant: str, objects: Mapping[str, bytes]) -> None:
-        """Write objects under new names, and wait until they are on disk. On an error, all of them are removed."""
+        """Write new objects, and wait until they are on disk. If a write fails, remove all of them."""
         paths = {self._path(tenant, name): data for name, data in objects.items()}
         try:
             with _understood(missing=errors.Unavailable):
                 self._write(paths)
-            if self._folder is not None:  # else they are in the folder where a volume was
+            if self._folder is not None:  # the volume may be unmounted, so that the mount point received the files
                 self._confirm()
         except Exception:
             for path in paths:
@@ -68,7 +69,7 @@ class Blobs:
             raise
 
     def read(self, tenant: str, name: str, start: int, end: int) -> bytes:
-        """Return the bytes start..end-1 of an object. Raise Lost if they do not exist."""
+        """Return the bytes from `start` to `end` (exclusive) of an object. Raise Lost if they do not exist."""
         if start >= end:
             return b""
         try:
@@ -78,11 +79,11 @@ class Blobs:
             self._confirm()
             raise
         if len(data) != end - start:
-            raise Lost(f"object {name} ends too soon")
+            raise Lost(f"object {name} is truncated")
         return data
 
     def delete(self, objects: Sequence[tuple[str, str]]) -> None:
-        """Delete objects, named by (tenant, name). Objects that do not exist are ignored."""
+        """Delete objects, identified by (tenant, name). Objects that do not exist are ignored."""
         for tenant, name in objects:
             try:
                 with _understood():
@@ -91,10 +92,10 @@ class Blobs:
                 self._confirm()
 
     def check(self, files: Files) -> None:
-        """Return when this is the store of this cluster. WrongStore otherwise.
+        """Raise WrongStore unless this is the artifact store of this cluster.
 
-        A cluster that knows of none yet takes this one, also where another Redis had it before: names of objects are
-        random, and nothing is deleted that this Redis does not know.
+        A cluster without a store adopts this one, even if another Redis used it before. That is safe: object names are
+        random, and a cluster deletes only objects that its Redis knows.
         """
         if files.store_id() is None and files.claim_store():
             self._known = self._marker() or self._write_marker()
@@ -103,20 +104,21 @@ class Blobs:
         deadline = time.monotonic() + _SETTLE_SECONDS
         while not (known := files.store_id()):
             if time.monotonic() > deadline:
-                raise WrongStore("another coordinator begins the artifact store and does not end; start this one again")
+                raise WrongStore(
+                    "another coordinator has not finished creating the artifact store; start this one again"
+                )
             time.sleep(0.1)
         self._compare(known, self._marker())
         self._known = known
 
     def _confirm(self) -> None:
-        """Return when the store is there, so that what it lacks is lost. Unavailable where it is not, as when a volume
-        is not mounted."""
+        """Raise Unavailable if the store is not accessible, for example because a volume is not mounted."""
         try:
             there = self._marker()
         except WrongStore as error:
             raise errors.Unavailable(str(error)) from None
         if self._known and there != self._known:
-            detail = f"the artifact store at {self.url} is away: its file {MARKER} is not there; mount it again"
+            detail = f"the artifact store at {self.url} is not available: its file {MARKER} is missing; mount it again"
             raise errors.Unavailable(detail)
 
     def _write(self, paths: Mapping[str, bytes]) -> None:
@@ -151,8 +153,8 @@ class Blobs:
 
     def _unusable(self, verb: str, error: errors.ClusterError) -> WrongStore:
         return WrongStore(
-            f"ARTIFACT_URL={self.url} cannot be {verb}: {error.detail}. Give the coordinators' user the right to read"
-            " and write there, or set ARTIFACT_URL to a place where it may"
+            f"ARTIFACT_URL={self.url} cannot be {verb}: {error.detail}. Give the coordinators' user read and write"
+            " access, or set ARTIFACT_URL to another location"
         )
 
     def _compare(self, known: str, marker: str) -> None:
@@ -160,8 +162,8 @@ class Blobs:
             return
         what = f"has the marker {marker}" if marker else f"has no file {MARKER}"
         raise WrongStore(
-            f"ARTIFACT_URL={self.url} {what}, and this cluster's store is {known}. {_TOO_FEW}: mount one shared folder"
-            " in all of them, or use a bucket (docs/artifacts.md). If the store was lost for good:"
+            f"ARTIFACT_URL={self.url} {what}, but the ID of this cluster's store is {known}. {_TOO_FEW}: mount one"
+            " shared folder on all of them, or use a bucket (docs/artifacts.md). If the store is permanently lost, run"
             " redis-cli del ct:filestore"
         )
 
@@ -172,24 +174,24 @@ def _understood(missing: type[Exception] = Lost) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise missing(str(error)) from None  # of a folder, or a bucket, that is gone as well
+        raise missing(str(error)) from None  # raised for a missing folder or bucket, too
     except OSError as error:
         if error.errno in _FULL:
             raise errors.StoreFull(
-                "the artifact store has no room; delete artifacts (cluster artifact list), or give it more",
+                "the artifact store is full; delete artifacts (list them with `cluster artifact list`), or add storage",
                 field="body",
             ) from None
         reason = error.strerror or str(error) or type(error).__name__
-        raise errors.Unavailable(f"the artifact store does not answer: {reason}") from None
+        raise errors.Unavailable(f"the artifact store does not respond: {reason}") from None
     except Exception as error:
         if type(error).__module__ == "builtins":
             raise
-        # Drivers have their own error classes, such as those of botocore.
-        raise errors.Unavailable(f"the artifact store does not answer: {error}") from None
+        # Storage drivers raise their own error classes, for example botocore's.
+        raise errors.Unavailable(f"the artifact store does not respond: {error}") from None
 
 
 def _make_last(folder: Path) -> None:
-    """Wait until all writes to the folder's file system are on disk. One call suffices for many files."""
+    """Flush all writes on the folder's file system to disk. One call suffices for many files."""
     syncfs: Callable[[int], Any] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:  # not Linux
         os.sync()

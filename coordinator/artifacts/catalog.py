@@ -1,4 +1,4 @@
-"""Models of tenants: named artifacts that contain weights, or a file that names the source of the weights."""
+"""Models of tenants: named artifacts with weight files, or with a file that names the source of the weights."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from threads_protocol import manifest
 from threads_protocol.manifest import Entry
 from threads_protocol.numbers import short
 
-#: Suffixes of files with weights that can contain code.
+#: Suffixes of weight files that can contain code.
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack")
-#: Schemes of sources, and most bytes of the file of a model that says where it comes from.
+#: URL schemes of model sources, and maximum size in bytes of the file that describes a model.
 SCHEMES = ("https://", "http://", "hf://", "s3://")
 _MAX_ABOUT = 16 << 10
-#: Beginnings of the names of chunks of data, and of batches that run, which are no models.
+#: Name prefixes of data chunks and running batches, which are not models.
 CHUNK, BATCH = "chunk-", "batch-"
-#: Largest manifest that is looked into for weights, those of which is kept what they have, and those read at once.
+#: Maximum size in bytes of a manifest that is searched for weights; maximum number of cached models; maximum number of
+#: concurrent reads.
 _MAX_MANIFEST, _KEPT, _AT_ONCE = 256 << 10, 10_000, 8
 _MAX_SOURCE, _MAX_TYPE = 2048, 32
 _WITH_PASSWORD = re.compile(r"[a-z0-9]+://[^/]*@")
@@ -42,9 +43,9 @@ class Model:
 
     name: str
     artifact: Artifact
-    #: Paths of its files with weights; none: it is registered, and was not downloaded.
+    #: Paths of the model's weight files. Empty if the model is registered but not downloaded.
     weights: tuple[str, ...]
-    #: What kind of model it is, in its owner's word, and where it comes from; empty where nobody said.
+    #: Model type and source as set by the owner, or empty.
     type: str = ""
     source: str = ""
 
@@ -55,22 +56,24 @@ class Model:
 
 
 def check_source(source: Any, *, pickled: bool = False) -> str:
-    """Return a valid source URL. Raise ValueError if models cannot be downloaded from it."""
+    """Validate and return a source URL. Raise ValueError if models cannot be downloaded from it."""
     if not isinstance(source, str) or not 1 <= len(source) <= _MAX_SOURCE or not source.isprintable():
-        raise ValueError(f"must be a text of 1..{_MAX_SOURCE} characters; got {short(source)}")
+        raise ValueError(f"must be a string of 1 to {_MAX_SOURCE} characters; got {short(source)}")
     if not source.startswith(SCHEMES) or " " in source:
-        raise ValueError(f"must begin with {', '.join(SCHEMES)}; got {short(source)}")
+        raise ValueError(f"must start with one of {', '.join(SCHEMES)}; got {short(source)}")
     if _WITH_PASSWORD.match(source) and not source.startswith("hf://"):
-        raise ValueError("must have no user and no password, which would be shown; give a secret instead")
+        raise ValueError(
+            "must not contain a user or password, because others can read the source; use a secret instead"
+        )
     if not pickled and source.lower().partition("?")[0].endswith(PICKLED):
         raise ValueError(
-            f"is a file with pickled weights, which are code; GGUF and safetensors are not: {short(source)}"
+            f"is a file with pickled weights, which can contain code; use GGUF or safetensors: {short(source)}"
         )
     return source
 
 
 class Catalog:
-    """Models in one store. The content of an artifact never changes, so it is read once and cached."""
+    """Models in one artifact store. Artifacts never change, so each is read once and cached."""
 
     def __init__(self, store: Artifacts, trees: Trees) -> None:
         self._store, self._trees = store, trees
@@ -78,7 +81,7 @@ class Catalog:
         self._lock = threading.Lock()
 
     def page(self, tenant: str, after: str, most: int) -> tuple[list[Model], str]:
-        """Return the models among at most `most` names after `after`, and the last name, which is empty at the end."""
+        """Return the models among the next `most` names, and the last of these names (empty on the last page)."""
         names = sorted(self._store.names(tenant).items())
         asked = [one for one in names if one[0] > after][:most]
         rows = self._store.read(tenant, [artifact for _, artifact in asked])
@@ -89,10 +92,10 @@ class Catalog:
         return [one for one in found if one], last
 
     def find(self, tenant: str, name: str) -> Model:
-        """Return a model by name. Raise NotFound if no artifact has this name, or it is not a model."""
+        """Return a model by name. Raise NotFound if no artifact has this name or the artifact is not a model."""
         found = self.maybe(tenant, name)
         if found is None:
-            detail = f"there is no model {name}; list them with GET /api/v1/models"
+            detail = f"model {name} does not exist; list models with GET /api/v1/models"
             raise errors.NotFound(detail, field="model_name")
         return found
 
@@ -103,7 +106,7 @@ class Catalog:
         return self._look(tenant, name, row) if row else None
 
     def _look(self, tenant: str, name: str, row: Artifact) -> Model | None:
-        """Return an artifact as a model, or None if it is not a model."""
+        """Return the model in an artifact, or None if the artifact is not a model."""
         if not _may_be(name, row):
             return None
         known = self._known(tenant, row) or self._learned(tenant, name, row)
@@ -122,7 +125,7 @@ class Catalog:
         return known
 
     def _read_ahead(self, tenant: str, rows: Sequence[tuple[str, Artifact]]) -> None:
-        """Read the manifests that are not cached. Several are read at once, because reads from a bucket are slow."""
+        """Read manifests that are not cached. Several are read at once, because reads from a bucket are slow."""
         new = {row.id: (name, row) for name, row in rows if _may_be(name, row) and self._known(tenant, row) is None}
         if len(new) > 1:
             with ThreadPoolExecutor(min(_AT_ONCE, len(new))) as pool:
@@ -143,43 +146,45 @@ class Catalog:
             source = check_source(row["source"]) if row.get("source") else ""
             return {"type": str(row.get("type") or "")[:_MAX_TYPE], "source": source}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, errors.NotFound):
-            return {}  # a file of this name that somebody else wrote
+            return {}  # the file was not written by a coordinator
 
     # -- changes ----------------------------------------------------------------------------------------------------
 
     def register(self, tenant: str, name: str, kind: str, source: str, actor: Actor) -> Model:
-        """Register a model with its source. Raise Conflict if another artifact has the name."""
+        """Register a model with its source. Raise Conflict if an artifact without weights has this name."""
         known = self.maybe(tenant, name)
         if known is None and self._store.named(tenant, name):
             detail = f"model_name: {name} is an artifact without weights; choose another name"
             raise errors.Conflict(detail, field="model_name")
         entries = self._trees.entries(tenant, known.artifact) if known else []
         made = self._commit(tenant, name, [*_without_about(entries), self._written(tenant, kind, source)], actor)
-        for place in known.places if known else ():  # its weights are the same
+        for place in known.places if known else ():  # the weight files are unchanged
             self._store.hold(tenant, made.id, f"{locations.HOLDER_PREFIX}{place}")
         return self.find(tenant, name)
 
     def keep(self, tenant: str, name: str, artifact: str, folder: str, actor: Actor, *, source: str) -> Artifact:
-        """Give a name to the model in a folder of an artifact. Raise Conflict if the folder has no weights."""
+        """Save the model in a folder of an artifact under a name. Raise Conflict if the folder has no weights."""
         known = self.maybe(tenant, name)
         entries = self._trees.entries(tenant, self._trees.find(tenant, artifact))
         inner = _below(entries, folder)
         if not any(weights.has(one.path) for one in inner):
-            raise errors.Conflict(f"{source} has no file that ends with {' or '.join(weights.WEIGHTS)}", field="source")
+            raise errors.Conflict(f"{source} has no file that ends in {' or '.join(weights.WEIGHTS)}", field="source")
         about = self._written(tenant, known.type if known else "", source)
         return self._commit(tenant, name, [*_without_about(inner), about], actor)
 
     def keep_folder(self, tenant: str, name: str, artifact: str, folder: str, actor: Actor) -> Artifact:
-        """Give a name to the files in a folder of an artifact. Raise Conflict if the folder is empty."""
+        """Save the files in a folder of an artifact under a name. Raise Conflict if the folder is empty."""
         inner = _below(self._trees.entries(tenant, self._trees.find(tenant, artifact)), folder)
         if not inner:
-            raise errors.Conflict(f"there is nothing in {folder} of artifact {artifact[:12]}", field="artifact")
+            raise errors.Conflict(f"folder {folder} of artifact {artifact[:12]} is empty", field="artifact")
         return self._commit(tenant, name, inner, actor)
 
     def put_batch(
         self, tenant: str, name: str, model: Artifact, prompts: Artifact, texts: Mapping[str, str], actor: Actor
     ) -> Artifact:
-        """Give a name to a tree of the model's files in `model`, the prompts' files in `input`, and some text files."""
+        """Create a named artifact with the model's files in `model`, the prompts' files in `input`, and some text
+        files.
+        """
         both = (("model", model), ("input", prompts))
         entries = [
             replace(one, path=f"{folder}/{one.path}")
@@ -191,9 +196,9 @@ class Catalog:
         return self._commit(tenant, name, [*entries, *written], actor)
 
     def store(self, tenant: str, path: str, data: bytes) -> Entry:
-        """Store a small file, and return its entry for a manifest."""
+        """Store a small file, and return its manifest entry."""
         if len(data) > PART_BYTES:
-            raise errors.TooLarge(f"{path} has {len(data)} bytes; at most {PART_BYTES}", field="value")
+            raise errors.TooLarge(f"{path} has {len(data)} bytes; the maximum is {PART_BYTES}", field="value")
         sha = hashlib.sha256(data).hexdigest()
         self._trees.transfers.put_part(tenant, sha, len(data), 0, data)
         return Entry(kind="f", path=path, size=len(data), sha=sha)
@@ -207,7 +212,7 @@ class Catalog:
 
 
 def _may_be(name: str, row: Artifact) -> bool:
-    """Return False if an artifact with this name cannot be a model, regardless of its manifest."""
+    """Return False if an artifact cannot be a model, without reading its manifest."""
     return row.is_model is not False and not name.startswith((CHUNK, BATCH)) and row.manifest_bytes <= _MAX_MANIFEST
 
 

@@ -1,4 +1,4 @@
-"""Leader task that deletes artifacts without a holder, and bytes that belong to no file."""
+"""Leader task that deletes artifacts without a holder, and objects that belong to no file."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from jobs import errors
 from jobs.store import Store
 from jobs.store.server import connection
 
-#: Seconds between two runs.
+#: Interval in seconds between two runs.
 INTERVAL_SECONDS = 10.0
-#: Maximum number of artifacts checked in one run, and of calls that mark bytes for deletion.
+#: Maximum number of artifacts checked per run, and of batches of objects deleted per run.
 _ARTIFACTS, _REPEATS = 100, 20
-#: Number of failed deletions after which a run ends.
+#: Number of failed deletions after which a run stops.
 _TROUBLES = 10
 
 
 class ArtifactCleanupTask:
-    """Deletes unused artifacts. Runs in its own thread because a slow store must not delay the leader's checks."""
+    """Deletes unused artifacts. Uses its own thread, because a slow store must not delay the leader's checks."""
 
     def __init__(self, store: Store, trees: Trees) -> None:
         self._store = store
         self._trees = trees
 
     def run_once(self) -> None:
-        """Delete artifacts without a holder, and expired bytes. Raise the first error at the end."""
+        """Delete artifacts without a holder, and expired objects. At the end, raise the first error, if any."""
         troubles: list[Exception] = []
         for tenant, artifact_id in self._store.artifacts.unheld(_ARTIFACTS):
             try:
                 self._trees.collect(tenant, artifact_id)
             except connection.Unreachable:
                 raise
-            except Exception as error:  # what is lost of one must not keep the others
+            except Exception as error:  # one broken artifact must not block the others
                 troubles.append(error)
         for _ in range(_REPEATS):
             doomed = self._store.files.condemn()
@@ -42,7 +42,7 @@ class ArtifactCleanupTask:
             raise troubles[0]
 
     def _deleted(self, doomed: list[tuple[str, str]], troubles: list[Exception]) -> list[tuple[str, str]]:
-        """Delete the bytes of objects until too many deletions fail. Return the deleted objects."""
+        """Delete objects until too many deletions fail. Return the deleted objects."""
         deleted, most = [], len(troubles) + _TROUBLES
         for each in doomed:
             try:

@@ -20,19 +20,19 @@ async def _tenant(principal: http.PrincipalDep) -> str:
     return principal.tenant
 
 
-upload_routes.add(routes, "", "one's tenant", Depends(_tenant), dependencies=_SUBMIT)
+upload_routes.add(routes, "", "your tenant", Depends(_tenant), dependencies=_SUBMIT)
 
 
 @routes.post(
     "/file-bundle", dependencies=_READ, openapi_extra=http.describe_body(Hashes), **gives_octets(upload_routes.BUNDLE)
 )
 async def get_bundle(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Download many small files in one request. The bundle has the first files that fit into it, at least one."""
+    """Download many small files in one request. The bundle contains the first files that fit into it, at least one."""
     asked: Hashes = http.parse(Hashes, await bodies.read_json(request))
     return await threads.run(lambda: answers.bundle(cluster.artifacts, principal.tenant, asked.hashes))
 
 
-@routes.get("/files/{sha256}", **gives_octets("The bytes of the file", 206))
+@routes.get("/files/{sha256}", **gives_octets("Contents of the file", 206))
 async def get_file(request: Request, sha256: Sha, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Download a file of your tenant, or one range of it."""
+    """Download a file of your tenant, or one byte range of it."""
     return await answers.file(request, cluster.artifacts, principal.tenant, sha256)

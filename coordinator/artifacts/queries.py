@@ -8,7 +8,7 @@ from threads_protocol.answers import artifacts as answers
 
 
 def page(store: Artifacts, tenant: str, cursor: str | None, limit: int) -> tuple[list[answers.Artifact], str | None]:
-    """Return at most `limit` artifacts of a tenant, newest first, and the cursor of the next page, None at the end."""
+    """Return one page of a tenant's artifacts, newest first, and the cursor of the next page (None at the end)."""
     created, _, artifact_id = (cursor or "").partition("-")
     found = store.page(tenant, (int(created), artifact_id) if cursor else None, limit)
     shown = [

@@ -19,16 +19,16 @@ routes = http.router(tag="artifacts")
 #: Cursor of a page: creation time and id of the last artifact of the previous page.
 _CURSOR = r"^[0-9]{1,16}-[0-9a-f]{64}$"
 _SUBMIT = [http.require_scope(Scope.SUBMIT)]
-#: OpenAPI descriptions of binary bodies and responses.
+#: OpenAPI description of binary request and response bodies.
 OCTETS: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 Asked = Annotated[
     str,
     Path(
-        pattern=r"^[A-Za-z0-9._-]{1,64}$", description="An artifact's id, the first 8 or more digits of it, or a name."
+        pattern=r"^[A-Za-z0-9._-]{1,64}$", description="Artifact ID, at least its first 8 digits, or an artifact name."
     ),
 ]
 Name = Annotated[
-    str, Query(pattern=rf"{artifacts.NAME}|^$", description="A name that points to it from now on, and keeps it.")
+    str, Query(pattern=rf"{artifacts.NAME}|^$", description="Name for the artifact. A named artifact is kept.")
 ]
 
 
@@ -38,7 +38,7 @@ def takes_octets(what: str) -> dict[str, Any]:
 
 
 def gives_octets(what: str, *statuses: int) -> dict[str, Any]:
-    """Return the arguments of a route with a binary response."""
+    """Return the route arguments for a binary response."""
     answers = {status: {"description": what, "content": OCTETS} for status in (200, *statuses)}
     return {"response_model": None, "response_class": Response, "responses": answers}
 
@@ -47,7 +47,7 @@ def gives_octets(what: str, *statuses: int) -> dict[str, Any]:
 def list_artifacts(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
-    cursor: Annotated[str | None, Query(pattern=_CURSOR, description="As the page before said.")] = None,
+    cursor: Annotated[str | None, Query(pattern=_CURSOR, description="Cursor from the previous page.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """List the artifacts of your tenant, newest first."""
@@ -58,13 +58,13 @@ def list_artifacts(
 @routes.post(
     "/artifacts",
     dependencies=_SUBMIT,
-    openapi_extra=takes_octets("A manifest: docs/artifacts.md"),
+    openapi_extra=takes_octets("Manifest in the format of docs/artifacts.md"),
     **http.describe_response(answers.Committed),
 )
 async def commit(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep, name: Name = "") -> Response:
-    """Create an artifact from a manifest whose files are uploaded. Equal manifests create the same artifact.
+    """Create an artifact from a manifest. Missing files result in a 409, so upload all files first.
 
-    Missing files result in a 409.
+    Equal manifests create the same artifact.
     """
     async with bodies.open_bytes(request, manifest.MAX_BYTES) as text:
         how, row = await threads.run(lambda: cluster.artifacts.commit(principal.tenant, text, name, principal.actor))
@@ -73,15 +73,17 @@ async def commit(request: Request, cluster: http.ClusterDep, principal: http.Pri
 
 @routes.get("/artifacts/{artifact}", **http.describe_response(answers.Artifact))
 def get_artifact(artifact: Asked, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Return one artifact without its manifest."""
+    """Return an artifact without its manifest."""
     return json_response(
         serializers.serialize_artifact(principal.tenant, cluster.artifacts.find(principal.tenant, artifact))
     )
 
 
-@routes.get("/artifacts/{artifact}/manifest", **gives_octets("The manifest: docs/artifacts.md"))
+@routes.get("/artifacts/{artifact}/manifest", **gives_octets("Manifest in the format of docs/artifacts.md"))
 async def get_manifest(artifact: Asked, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Return the manifest of an artifact: paths, sizes and SHA-256 of its files. Its SHA-256 is the artifact's id."""
+    """Return an artifact's manifest: paths, sizes and SHA-256 of its files. The manifest's SHA-256 is the artifact's
+    ID.
+    """
 
     def text() -> bytes:
         return cluster.artifacts.manifest(principal.tenant, cluster.artifacts.find(principal.tenant, artifact))
@@ -91,9 +93,9 @@ async def get_manifest(artifact: Asked, cluster: http.ClusterDep, principal: htt
 
 @routes.delete("/artifacts/{artifact}", status_code=204, dependencies=_SUBMIT)
 async def delete_artifact(artifact: Asked, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Delete an artifact with its names. If a job holds it, the response is a 409.
+    """Delete an artifact and its names. If a job holds the artifact, the response is a 409.
 
-    Its files are deleted ten minutes later, unless other artifacts contain them.
+    The artifact's files are deleted ten minutes later, unless other artifacts contain them.
     """
     await threads.run(lambda: cluster.artifacts.delete(principal.tenant, artifact, principal.actor))
     return Response(status_code=204)

@@ -13,7 +13,10 @@ log = logging.getLogger(__name__)
 
 
 def check(settings: Settings) -> None:
-    """Raise WrongStore if ARTIFACT_URL is not this cluster's store. Without Redis, the first use checks it."""
+    """Raise WrongStore if ARTIFACT_URL is not this cluster's store.
+
+    If Redis is not reachable, the store is checked on first use instead.
+    """
     if not settings.artifact_url:
         return
     blobs = Blobs(settings.artifact_url)
@@ -21,6 +24,6 @@ def check(settings: Settings) -> None:
     try:
         blobs.check(store.files)
     except connection.Unreachable as error:
-        log.warning("the artifact store is checked at its first use: redis cannot be reached: %s", error)
+        log.warning("cannot reach redis, so the artifact store is checked on first use: %s", error)
     finally:
         store.drop_idle_connections()

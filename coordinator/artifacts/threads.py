@@ -1,4 +1,4 @@
-"""Thread pools for file access, separate from other calls, so that a hanging store does not block them."""
+"""Thread pools for file access, separate from other pools so that a hanging store does not block other calls."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TypeVar
 
 Answer = TypeVar("Answer")
 
-#: Number of threads for calls of limited size, and for calls that read whole files, such as 64 GiB to verify.
+#: Thread pools for calls of bounded size, and for calls that read whole files of up to 64 GiB to verify them.
 _BOUNDED = ThreadPoolExecutor(12, "artifact-bytes")
 _WHOLE = ThreadPoolExecutor(4, "artifact-files")
 
 
 async def run(work: Callable[[], Answer]) -> Answer:
-    """Run a call that reads or writes at most a bundle, a part or a manifest, and return its result."""
+    """Run a call that transfers at most one bundle, part or manifest, and return its result."""
     return await asyncio.get_running_loop().run_in_executor(_BOUNDED, work)
 
 
@@ -25,6 +25,6 @@ async def run_long(work: Callable[[], Answer]) -> Answer:
 
 
 async def pieces(several: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces. Each is read in a thread."""
+    """Yield pieces of data, reading each in a thread."""
     while (piece := await run(lambda: next(several, None))) is not None:
         yield piece

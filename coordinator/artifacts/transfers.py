@@ -1,4 +1,4 @@
-"""Upload and download files in parts that can be repeated. Each file is verified by its SHA-256."""
+"""Upload and download files in parts, each of which can be repeated. Files are verified by their SHA-256."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from threads_protocol.errors import MalformedText, TooLarge
 
 Body = TypeVar("Body")
 
-#: Bytes per read for a download, and to verify a file.
+#: Read size in bytes for downloads and verification.
 _PIECE = 1 << 20
 _RANGE = re.compile(r"bytes=(\d{1,15})-(\d{0,15})")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Files of a request that the tenant has not uploaded."""
+    """Requested files that the tenant has not uploaded."""
 
     missing: list[str]
-    #: Numbers of the stored parts of files whose upload has started.
+    #: Numbers of the parts already stored, by the SHA-256 of an unfinished file.
     parts: dict[str, list[int]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """File to download."""
+    """File, or byte range of a file, to download."""
 
     size: int
-    #: First byte and end of the requested range, or None for the whole file.
+    #: First byte and end (exclusive) of the requested range, or None for the whole file.
     span: tuple[int, int] | None
     pieces: Iterator[bytes]
 
 
 class Transfers:
-    """Files of tenants, in one index and one artifact store."""
+    """Transfers of tenants' files to and from an artifact store, with their index in Redis."""
 
     def __init__(self, index: Files, blobs: Blobs) -> None:
         self._index = index
@@ -56,7 +56,7 @@ class Transfers:
         return Wanted(missing=missing, parts=self._index.uploads(tenant, missing))
 
     def put_bundle(self, tenant: str, body: bytes) -> tuple[int, int]:
-        """Store the files of a bundle, and return the number and the bytes of the new ones."""
+        """Store the files of a bundle. Return the number of new files and their size in bytes."""
         sent = parsed(bundles.unpack, body)
         lacked = set(self._index.missing(tenant, list(sent)))
         rows = {sha: (files.new_object(), data) for sha, data in sent.items() if sha in lacked}
@@ -64,11 +64,13 @@ class Transfers:
         return len(added), sum(len(rows[sha][1]) for sha in added)
 
     def put_part(self, tenant: str, sha: str, size: int, number: int, data: bytes) -> list[int]:
-        """Store one part of a file, or a whole small file, and return the numbers of the missing parts."""
+        """Store one part of a file, or a whole small file. Return the numbers of the missing parts."""
         _check_part(size, number, len(data))
         if size <= PART_BYTES:
             if hashlib.sha256(data).hexdigest() != sha:
-                raise errors.InvalidRequest(f"the file has another SHA-256 than {sha}; send it again", field="body")
+                raise errors.InvalidRequest(
+                    f"the SHA-256 of the body is not {sha}; upload the file again", field="body"
+                )
             if self._index.missing(tenant, [sha]):
                 self._add(tenant, {sha: (files.new_object(), data)})
             return []
@@ -86,30 +88,30 @@ class Transfers:
     def complete(self, tenant: str, sha: str) -> None:
         """Verify the parts of a file and store them as the file. Do nothing if the file is already stored.
 
-        Raises Conflict if parts are missing. If their bytes have another SHA-256, deletes the parts and raises
-        InvalidRequest.
+        Raise Conflict if parts are missing. If the SHA-256 does not match, delete the parts and raise InvalidRequest.
         """
         begun = self._index.upload(tenant, sha)
-        # Read after the parts: another upload of the same file may have just stored it.
+        # Read the index after the parts, because another upload may have just stored the same file.
         if self._index.get(tenant, sha):
             return
         if begun is None:
-            raise errors.NotFound(f"no part of the file {sha} was uploaded", field="sha256")
+            raise errors.NotFound(f"no part of file {sha} has been uploaded", field="sha256")
         objects = _all_parts(begun)
         whole = StoredFile(size=begun.size, references=0, objects=objects)
         verified = self.compute_digest(tenant, whole) == sha
         ended = self._index.end_upload(tenant, sha, objects, verified=verified)
         if not ended and not self._index.get(tenant, sha):
-            detail = "the parts were deleted or replaced during verification; ask again which files are missing"
+            detail = "the parts were deleted or replaced during verification; request the list of missing files again"
             raise errors.Conflict(detail, field="part")
         if ended and not verified:
             detail = (
-                f"the parts do not make a file with the SHA-256 {sha}; did it change while it was sent? Send it anew"
+                f"the SHA-256 of the uploaded parts is not {sha}; the file may have changed during the upload."
+                " Upload it again"
             )
             raise errors.InvalidRequest(detail, field="body")
 
     def _add(self, tenant: str, rows: Mapping[str, tuple[str, bytes]]) -> list[str]:
-        """Write files, passed as (object, bytes) by SHA-256, and return the new ones."""
+        """Write files and return the SHA-256 of the new ones. `rows` maps a SHA-256 to an object name and its bytes."""
         if not rows:
             return []
         self._write(tenant, dict(rows.values()))
@@ -130,7 +132,7 @@ class Transfers:
             raise _over(tenant, how)
         if how == "size":
             self.blobs.delete([(tenant, name)])
-            raise errors.Conflict(f"the upload of {sha} was begun with another size", field="size")
+            raise errors.Conflict(f"the upload of {sha} was started with another size", field="size")
         if how == "gone":
             raise errors.Unavailable("the upload took over an hour; send it again")
 
@@ -150,20 +152,22 @@ class Transfers:
     # -- down -------------------------------------------------------------------------------------------------------
 
     def find(self, tenant: str, sha: str) -> StoredFile:
-        """Return a file. Raise NotFound if this tenant does not have it, even if another one does."""
+        """Return a tenant's file. Raise NotFound if this tenant does not have it, even if another tenant does."""
         file = self._index.get(tenant, sha)
         if file is None:
-            raise errors.NotFound(f"there is no file {sha}", field="sha256")
+            raise errors.NotFound(f"file {sha} does not exist", field="sha256")
         return file
 
     def open(self, tenant: str, sha: str, asked: str) -> Opened:
-        """Return a file, or the range in a Range header. Raise the errors of `find`, `span` and `read`."""
+        """Open a file, or the byte range of a Range header. Raise the errors of `find`, `span` and `read`."""
         file = self.find(tenant, sha)
         part = span(asked, file.size)
         return Opened(size=file.size, span=part, pieces=self.read(tenant, sha, file, *(part or (0, file.size))))
 
     def read(self, tenant: str, sha: str, file: StoredFile, start: int, end: int) -> Iterator[bytes]:
-        """Yield the bytes start..end-1 of a file. If the store has lost them, record that and raise Broken."""
+        """Yield the bytes from `start` to `end` (exclusive) of a file. If the store has lost them, record the loss and
+        raise Broken.
+        """
         pieces = self._pieces(tenant, file, start, end)
         try:
             first = next(pieces, b"")
@@ -172,22 +176,22 @@ class Transfers:
         return _joined(first, pieces)
 
     def get_bundle(self, tenant: str, shas: Sequence[str]) -> bytes:
-        """Return as many of the first of these files as fit into one bundle, at least one.
+        """Return a bundle of the first files that fit into it, at least one.
 
-        NotFound, Broken, and TooLarge where the first does not fit.
+        Raise NotFound or Broken if a file does not exist or is lost, and TooLarge if the first file does not fit.
         """
         packed: list[tuple[str, bytes]] = []
         total = 0
         for sha, file in zip(shas, self._index.several(tenant, shas), strict=True):
             if file is None:
-                raise errors.NotFound(f"there is no file {sha}", field="hashes")
+                raise errors.NotFound(f"file {sha} does not exist", field="hashes")
             if total + file.size > bundles.MAX_BYTES:
                 break
             packed.append((sha, b"".join(self.read(tenant, sha, file, 0, file.size))))
             total += file.size
         if not packed:
             raise errors.TooLarge(
-                f"the file {shas[0]} is too large for a bundle; GET /api/files/{shas[0]}", field="hashes"
+                f"file {shas[0]} is too large for a bundle; download it with GET /api/files/{shas[0]}", field="hashes"
             )
         return bundles.pack(packed)
 
@@ -200,14 +204,16 @@ class Transfers:
 
     def _lost(self, tenant: str, sha: str, file: StoredFile) -> errors.Broken:
         self._index.lose(tenant, sha, file.objects)
-        detail = f"the artifact store has lost the bytes of the file {sha}"
-        return errors.Broken(f"{detail}; put the folder that has it once more, which uploads it again", field="sha256")
+        detail = f"the artifact store has lost the contents of file {sha}"
+        return errors.Broken(
+            f"{detail}; upload the folder that contains it with `cluster artifact put`", field="sha256"
+        )
 
 
 def span(header: str, size: int) -> tuple[int, int] | None:
-    """Return the first byte and the end that a Range header asks for; None for all, as for ranges of another form.
+    """Parse a Range header. Return the first byte and the end (exclusive), or None to send the whole file.
 
-    InvalidRange when nothing of the file is in it.
+    Raise InvalidRange if the range starts beyond the end of the file.
     """
     asked = _RANGE.fullmatch(header.strip())
     if asked is None:
@@ -216,7 +222,7 @@ def span(header: str, size: int) -> tuple[int, int] | None:
     if last < start:
         return None
     if start >= size:
-        raise errors.InvalidRange(f"the file has {size} bytes, and byte {start} was asked for", field="Range")
+        raise errors.InvalidRange(f"the range starts at byte {start}, but the file has {size} bytes", field="Range")
     return start, min(last + 1, size)
 
 
@@ -230,28 +236,32 @@ def _all_parts(begun: Upload) -> tuple[str, ...]:
     count = _count(begun.size)
     lacking = [number for number in range(count) if number not in begun.objects]
     if lacking:
-        raise errors.Conflict(f"{len(lacking)} of {count} parts are missing, the first is {lacking[0]}", field="part")
+        raise errors.Conflict(
+            f"{len(lacking)} of {count} parts are missing; the first missing part is {lacking[0]}", field="part"
+        )
     return tuple(begun.objects[number] for number in range(count))
 
 
 def _count(size: int) -> int:
-    """Return the parts of a file of this size."""
+    """Return the number of parts of a file of this size."""
     return max(1, -(-size // PART_BYTES))
 
 
 def _check_part(size: int, number: int, length: int) -> None:
     if size > manifest.MAX_FILE:
-        raise errors.TooLarge(f"the file has over {manifest.MAX_FILE} bytes", field="size")
+        raise errors.TooLarge(f"the file has more than {manifest.MAX_FILE} bytes", field="size")
     if number >= _count(size):
-        raise errors.InvalidRequest(f"a file of {size} bytes has the parts 0 to {_count(size) - 1}", field="part")
+        raise errors.InvalidRequest(
+            f"part {number} does not exist; a file of {size} bytes has parts 0 to {_count(size) - 1}", field="part"
+        )
     wanted = min(PART_BYTES, size - number * PART_BYTES)
     if length != wanted:
-        detail = f"part {number} of a file of {size} bytes has {wanted} bytes; {length} came; send it again"
+        detail = f"part {number} of a file of {size} bytes must have {wanted} bytes, got {length}; upload it again"
         raise errors.InvalidRequest(detail, field="body")
 
 
 def parsed(parse: Callable[[bytes], Body], body: bytes) -> Body:
-    """Return the result of `parse` for a body. Raise InvalidRequest or TooLarge if the body is not valid."""
+    """Parse a request body. Raise InvalidRequest or TooLarge if the body is invalid."""
     try:
         return parse(body)
     except TooLarge as error:
@@ -262,7 +272,7 @@ def parsed(parse: Callable[[bytes], Body], body: bytes) -> Body:
 
 def _over(tenant: str, limit: TooMuch) -> errors.OverLimit:
     detail = (
-        f"tenant {tenant} has uploaded {limit.loose} bytes that no artifact has, and max_stored_bytes is {limit.most}; "
-        "they go after a day. Put less, or have the cap raised"
+        f"tenant {tenant} has uploaded {limit.loose} bytes that no artifact contains, and max_stored_bytes is"
+        f" {limit.most}. They are deleted after one day. Upload less, or ask an administrator to raise the cap"
     )
     return errors.OverLimit(detail, field="max_stored_bytes", seconds=3600)

@@ -21,14 +21,14 @@ from threads_protocol.manifest import Entry
 
 log = logging.getLogger(__name__)
 
-#: Minimum number of digits of an abbreviated artifact id.
+#: Minimum number of digits of an abbreviated artifact ID, and number of digits of a full ID.
 SHORTEST, _WHOLE = 8, 64
 _DIGITS = re.compile(r"[0-9a-f]{8,64}")
 _MISSING = "ARTIFACT_URL for every coordinator, such as file:///data/artifacts (docs/artifacts.md)"
 
 
 class Trees:
-    """Artifacts in one store. Methods raise MissingSetting if ARTIFACT_URL is not set or is another cluster's store."""
+    """Artifacts in one store. Methods raise MissingSetting if ARTIFACT_URL is not set or not this cluster's store."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
@@ -43,7 +43,7 @@ class Trees:
 
     @property
     def transfers(self) -> Transfers:
-        """Return the file transfers. The first use checks that the store belongs to this cluster."""
+        """Return the object that transfers files. The first use checks that the store belongs to this cluster."""
         with self._opening:
             if self.transfers_once_open is None:
                 self.transfers_once_open = Transfers(self._store.files, self._open())
@@ -62,31 +62,34 @@ class Trees:
     # -- one artifact -----------------------------------------------------------------------------------------------
 
     def find(self, tenant: str, asked: str) -> Artifact:
-        """Return an artifact by id, abbreviated id or name. Raise NotFound, or Conflict if several match."""
+        """Return an artifact by ID, abbreviated ID or name. Raise NotFound, or Conflict if several match."""
         ids = self._ids(tenant, asked) if _is_id(asked) else []
         if not ids and (named := self._store.artifacts.named(tenant, asked)):
             ids = [named]
         if len(ids) > 1:
-            raise errors.Conflict(f"{len(ids)} artifacts begin with {asked}; give more of its id", field="artifact")
+            raise errors.Conflict(f"{len(ids)} artifact IDs start with {asked}; use more digits", field="artifact")
         [row] = self._store.artifacts.read(tenant, ids) or [None]
         if row is None or not (row.names or row.holders):
-            detail = f"there is no artifact {asked}; list them with GET /api/artifacts"
+            detail = f"artifact {asked} does not exist; list artifacts with GET /api/artifacts"
             raise errors.NotFound(detail, field="artifact")
         return row
 
     def _ids(self, tenant: str, digits: str) -> list[str]:
-        """Return the artifacts whose ids begin with these digits. Artifacts that only jobs hold need their full id."""
+        """Return the artifact IDs that start with these digits. Artifacts that only jobs hold need their full ID."""
         if len(digits) == _WHOLE:
             return [digits]
         return [each for each in self._store.artifacts.ids(tenant) if each.startswith(digits)]
 
     def commit(self, tenant: str, text: bytes, name: str, actor: Actor) -> tuple[str, Artifact]:
-        """Store a tree whose files are there: (new or there, artifact).
+        """Create an artifact from a manifest. Return `new` or `there`, and the artifact.
 
-        Conflict names files that are missing; OverLimit beyond max_stored_bytes; errors as `manifest.parse`.
+        Raise Conflict if files are missing, OverLimit if max_stored_bytes is exceeded, or the errors of
+        `manifest.parse`.
         """
         if _is_id(name):
-            raise errors.InvalidRequest(f"name: {name} could be the beginning of an artifact's id", field="name")
+            raise errors.InvalidRequest(
+                f"name: {name} could be an abbreviated artifact ID; choose another name", field="name"
+            )
         before = self._store.artifacts.named(tenant, name) if name else None
         how, new = self.commit_by(tenant, text, lambda new: self._store.artifacts.commit(tenant, new, actor), name)
         if before and before != new.id:
@@ -94,7 +97,7 @@ class Trees:
         return how, self.find(tenant, new.id)
 
     def _leave_places(self, tenant: str, before: str) -> None:
-        """Release an artifact without a name at all locations of hosts, which would hold it for ever."""
+        """Release an artifact without a name at all locations on hosts, which would otherwise hold it forever."""
         [old] = self._store.artifacts.read(tenant, [before])
         if old and not old.names:
             locations.release_all(self._store.artifacts, tenant, old)
@@ -102,9 +105,11 @@ class Trees:
     def commit_by(
         self, tenant: str, text: bytes, commit: Callable[[NewArtifact], list[str]], name: str = ""
     ) -> tuple[str, NewArtifact]:
-        """Store a manifest and have `commit`, which answers as `Artifacts.commit`, refer to it. Errors as `commit`.
+        """Store a manifest, and call `commit` to create a reference to it. Return the status from `commit` and the
+        artifact.
 
-        Whatever else `commit` answers is returned, and nothing is left of the manifest.
+        `commit` returns the same values as `Artifacts.commit`. If its status is neither `new` nor `there`, the manifest
+        is deleted, and a status with a known error raises that error.
         """
         tree, stored = parsed(manifest.parse, text), files.new_object()
         transfers = self.transfers
@@ -132,32 +137,32 @@ class Trees:
         try:
             return self.transfers.blobs.read(tenant, row.manifest, 0, row.manifest_bytes)
         except Lost:
-            detail = f"the artifact store has lost the manifest of {row.id}; put the folder once more"
+            detail = f"the artifact store has lost the manifest of {row.id}; upload the folder again"
             raise errors.Broken(detail, field="artifact") from None
 
     def entries(self, tenant: str, row: Artifact) -> list[Entry]:
-        """Return the paths of an artifact. Raise the errors of `manifest`."""
+        """Return the manifest entries of an artifact. Raise the errors of `manifest`."""
         return manifest.entries(self.manifest(tenant, row))
 
     def delete(self, tenant: str, asked: str, actor: Actor, *, beside_jobs: bool = False, name: str = "") -> None:
-        """Delete an artifact with its names and places. Conflict names what else holds it.
+        """Delete an artifact with its names and copies. Raise Conflict if something holds it.
 
-        `beside_jobs`: jobs that hold it are no hindrance; what they need of it goes with them. `name`: where it has
-        others, too, it loses this name alone.
+        With `beside_jobs`, jobs may hold the artifact: it loses its names and is deleted after the last of these jobs.
+        With `name`, only this name is removed if the artifact has others.
         """
         row = self.find(tenant, asked)
         how, *rest = self._store.artifacts.delete(tenant, row.id, actor, beside_jobs=beside_jobs, name=name)
         if how == "held":
-            raise errors.Conflict(f"{rest[0]} holds artifact {row.id[:12]}; delete that first", field="artifact")
+            raise errors.Conflict(f"artifact {row.id[:12]} is held by {rest[0]}; delete that first", field="artifact")
         try:
             self.collect(tenant, row.id)
-        except Exception as error:  # the leader does it
-            log.warning("an artifact is not collected yet: %s", error)
+        except Exception as error:  # the leader will delete it
+            log.warning("the leader will delete the artifact later: %s", error)
 
     # -- the leader's -----------------------------------------------------------------------------------------------
 
     def collect(self, tenant: str, artifact_id: str) -> bool:
-        """Delete an artifact without a holder, and its unshared files. Raise the errors of `manifest`."""
+        """Delete an artifact that has no holder, and its unshared files. Raise the errors of `manifest`."""
         [row] = self._store.artifacts.read(tenant, [artifact_id])
         shas: Sequence[str] = manifest.hashes(self.manifest(tenant, row)) if row else ()
         return self._store.artifacts.collect(tenant, artifact_id, shas)
@@ -171,16 +176,16 @@ def _refusal(how: str, rest: Sequence[str], new: NewArtifact, tenant: str) -> er
     if how == "missing":
         shas = list(new.sizes)
         first = shas[int(rest[0])]
-        detail = f"{len(rest)} files are missing or have another size, the first is {first}; upload them first"
+        detail = f"{len(rest)} files are missing or have another size; upload them first. The first one is {first}"
         return errors.Conflict(detail, field="body")
     if how == "over":
         cap, most, _, stored = rest
         detail = (
-            f"tenant {tenant} has no room for it within {cap}: {stored} of {most} bytes are stored of its jobs and "
-            "artifacts; delete some (cluster artifact list), or have the cap raised"
+            f"the artifact exceeds {cap} of tenant {tenant}, whose jobs and artifacts use {stored} of {most} bytes; "
+            "delete artifacts (list them with `cluster artifact list`), or ask an administrator to raise the cap"
         )
         return errors.OverLimit(detail, field=cap, seconds=3600)
     if how == "full":
-        most = f"tenant {tenant} has {artifacts.MAX_ARTIFACTS} artifacts, as many as it may have"
+        most = f"tenant {tenant} has {artifacts.MAX_ARTIFACTS} artifacts, the maximum"
         return errors.Conflict(f"{most}; delete some first", field="body")
     return errors.Unavailable("the upload took over an hour; send it again") if how == "gone" else None

@@ -1,4 +1,4 @@
-"""Routes for uploads of files. Users and workers have the same routes at different paths."""
+"""Routes for file uploads. Users and workers have the same routes at different paths."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from jobs.store.files import PART_BYTES
 from threads_protocol import bundles
 from threads_protocol.answers import artifacts as artifact_answers
 
-BUNDLE = 'A line `[["SHA-256", bytes], ...]`, then the bytes of each file'
+BUNDLE = 'A line `[["SHA-256", size], ...]`, then the contents of each file'
 
-_PART = "Upload one part of a file, 8 MiB but for the last. A file of one part is stored at once, others by complete."
+_PART = "Upload one part of a file: 8 MiB, or less for the last part. A file with more than one part needs `complete`."
 
 
 def add(routes: APIRouter, below: str, whose: str, owner: Any, **more: Any) -> None:
-    """Add the routes below a path. `owner` gives the tenant whose files they become, in words `whose`."""
+    """Add the upload routes below a path. `owner` is the dependency that returns the tenant; `whose` describes it."""
 
     @routes.post(
         f"{below}/missing-files",
-        description=f"Which of these files {whose} lacks. Those that it has stay for a day at least.",
+        description=f"Return the files that {whose} does not have. Existing files are kept for at least one day.",
         **http.describe_response(artifact_answers.MissingFiles, body=Hashes),
         **more,
     )
@@ -40,7 +40,7 @@ def add(routes: APIRouter, below: str, whose: str, owner: Any, **more: Any) -> N
         **more,
     )
     async def put_bundle(request: Request, cluster: http.ClusterDep, tenant: str = owner) -> Response:
-        """Upload many small files in one request. Either all of them are stored, or none."""
+        """Upload many small files in one request. Either all files are stored, or none."""
         async with bodies.open_bytes(request, bundles.MAX_BODY) as body:
             return json_response(await threads.run(lambda: answers.put_bundle(cluster.artifacts, tenant, body)))
 
@@ -60,6 +60,6 @@ def add(routes: APIRouter, below: str, whose: str, owner: Any, **more: Any) -> N
 
     @routes.post(f"{below}/files/{{sha256}}/complete", **http.describe_response(artifact_answers.StoredPart), **more)
     async def complete(sha256: Sha, cluster: http.ClusterDep, tenant: str = owner) -> Response:
-        """Store a file whose parts are uploaded. Its bytes are read and verified, which takes seconds per GB."""
+        """Verify the uploaded parts of a file and store it. Verification takes seconds per GB."""
         await threads.run_long(lambda: cluster.artifacts.transfers.complete(tenant, sha256))
         return json_response({"missing": []})

@@ -1,18 +1,18 @@
-"""Recognize the files that make an artifact a model: weights, and the file that names their source."""
+"""Recognize the files that make an artifact a model: weight files, and the file that names their source."""
 
 from __future__ import annotations
 
-#: Suffixes of files with weights that cannot contain code.
+#: Suffixes of weight files that cannot contain code.
 WEIGHTS = (".gguf", ".safetensors")
-#: File of a model that names its source.
+#: Path of the file that names a model's source.
 ABOUT = ".cluster-model.json"
 
 
 def has(path: str) -> bool:
-    """Return True if the path is a file with weights."""
+    """Return True if the path is a weight file."""
     return path.lower().endswith(WEIGHTS)
 
 
 def tells(path: str) -> bool:
-    """Return True if an artifact with this path is, or may be, a model."""
+    """Return True if a file with this path can make its artifact a model."""
     return path == ABOUT or has(path)

@@ -1,4 +1,4 @@
-"""Models of request bodies for attachments, shared by the routes of users and of workers."""
+"""Models of attachment request bodies, shared by the routes for users and for workers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from jobs import errors
 from jobs.models import MAX_UNITS
 from jobs.store.attachments import MAX_BYTES
 
-#: Maximum bytes of a body. It must fit MAX_BYTES in base64, or a command with JSON escapes.
+#: Maximum size of a request body in bytes. It must fit MAX_BYTES in base64, or a command with JSON escapes.
 MOST_BODY = 128 << 10
-#: Maximum seconds for which a call waits.
+#: Maximum time in seconds that a call waits.
 MOST_SECONDS = 20.0
-#: Maximum number of arguments of a command, and of their bytes.
+#: Maximum number of arguments of a command, and maximum size of all arguments in bytes.
 _MOST_WORDS, _MOST_COMMAND = 1000, 32 << 10
 
 AttachmentId = Annotated[
     str,
-    Path(pattern=r"^[0-9a-f]{32}$", description="An attachment's id: 32 hexadecimal digits, chosen by its principal."),
+    Path(pattern=r"^[0-9a-f]{32}$", description="Attachment ID: 32 hexadecimal digits, chosen by the client."),
 ]
 Place = Annotated[int, Field(ge=0, le=MAX_UNITS)]
 Lines = Annotated[int, Field(ge=1, le=10_000)]
@@ -30,7 +30,7 @@ Lines = Annotated[int, Field(ge=1, le=10_000)]
 
 def _is_command(words: list[str] | None) -> list[str] | None:
     if words and (not words[0] or any("\0" in word for word in words)):
-        raise ValueError("must begin with a program, and hold no NUL")
+        raise ValueError("must start with a program name, and must not contain NUL")
     if sum(len(word.encode(errors="replace")) for word in words or ()) > _MOST_COMMAND:
         raise ValueError(f"must have at most {_MOST_COMMAND} bytes")
     return words
@@ -41,15 +41,15 @@ class _Body(BaseModel):
 
 
 class Terminal(_Body):
-    """The user's terminal."""
+    """Type and size of the user's terminal."""
 
     rows: Lines
     columns: Lines
-    name: str = Field("xterm", pattern=r"^[A-Za-z0-9._+-]{1,64}$", description="TERM.")
+    name: str = Field("xterm", pattern=r"^[A-Za-z0-9._+-]{1,64}$", description="Value of TERM.")
 
 
 class Ask(_Body):
-    """Body of a request for a shell."""
+    """Request body that opens a shell."""
 
     unit: Place
     command: Annotated[list[str] | None, AfterValidator(_is_command)] = Field(
@@ -61,7 +61,7 @@ class Ask(_Body):
 
 
 class Write(_Body):
-    """Input of a shell."""
+    """Request body with input for a shell."""
 
     offset: Place = Field(description="Offset of the first byte within the whole input.")
     data: str = Field("", max_length=2 * MAX_BYTES, description=f"At most {MAX_BYTES} bytes in base64.")
@@ -71,16 +71,16 @@ class Write(_Body):
 
 
 def decoded(text: str) -> bytes:
-    """Decode a base64 text. Raise InvalidRequest if it is not valid, and TooLarge beyond MAX_BYTES."""
+    """Decode base64 text. Raise InvalidRequest if it is invalid, or TooLarge if it exceeds MAX_BYTES."""
     try:
         data = base64.b64decode(text.encode(), validate=True)
     except (binascii.Error, ValueError):
         raise errors.InvalidRequest("data: must be bytes in base64", field="data") from None
     if len(data) > MAX_BYTES:
-        raise errors.TooLarge(f"data: has over {MAX_BYTES} bytes; send the rest in another call", field="data")
+        raise errors.TooLarge(f"data: has more than {MAX_BYTES} bytes; send the rest in another call", field="data")
     return data
 
 
 def size(asked: Any) -> str:
-    """Return the stored form of rows and columns, or an empty string unless both are set."""
+    """Return the terminal size as `ROWS COLUMNS`, or an empty string unless both are set."""
     return f"{asked.rows} {asked.columns}" if asked.rows and asked.columns else ""

@@ -1,7 +1,7 @@
 """Routes for users of attachments: open a shell, write its input, read its output, and close it.
 
-If a response is lost, the client can repeat the call at any replica, because bytes have offsets. Only the principal
-that opened an attachment can use it.
+Bytes have offsets, so a client that misses a response can repeat the call at any replica. Only the principal that
+opened an attachment can use it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ routes = http.router(tag="programs", scope=Scope.RUN)
 
 _PATH = "/jobs/{job_id}/attachments/{attachment}"
 Wait = Annotated[float, Query(ge=0, le=calls.MOST_SECONDS, description="Seconds to wait if there is no output.")]
-#: Messages for the limits of attachments.
+#: Error messages for the limits on attachments.
 _BOUNDS = {
-    "unit": f"{OF_A_UNIT} shells are beside this unit",
+    "unit": f"this unit has {OF_A_UNIT} shells",
     "tenant": f"your tenant has {OF_A_TENANT} shells",
     "all": f"the cluster has {OF_ALL} shells",
 }
 
 
 def _missing(attachment: str) -> errors.NotFound:
-    return errors.NotFound(f"you have no shell {attachment}: it was not asked for, or has ended", field="attachment")
+    return errors.NotFound(
+        f"you have no attachment {attachment}; it was never opened, or has ended", field="attachment"
+    )
 
 
 @routes.put(_PATH, **http.describe_response(answers.Attachment, body=calls.Ask))
@@ -46,9 +48,10 @@ async def ask(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
 ) -> Response:
-    """Ask for a shell beside a unit: with its user, folder, environment and limits, and ended with it.
+    """Open a shell in the environment of a unit, with the same user, folder, variables and limits.
 
-    It ends when nobody has read its output for 30 seconds. 409 where the unit has ended.
+    The shell ends with the unit, or if its output is not read for 30 seconds. If the unit has ended, the response is a
+    409.
     """
     asked: calls.Ask = http.parse(calls.Ask, await bodies.read_json(request, limit=calls.MOST_BODY))
 
@@ -63,9 +66,9 @@ async def ask(
             about=asked.model_dump(include={"command", "terminal"}),
         )
         if how == "other":
-            raise errors.Conflict("this id is another attachment's; choose one at random", field="attachment")
+            raise errors.Conflict("another attachment has this ID; choose a random ID", field="attachment")
         if how != "ok":
-            detail = f"{_BOUNDS[how]}, which is the most at once; leave one, or wait until one ends"
+            detail = f"{_BOUNDS[how]}, the maximum; close one, or wait until one ends"
             raise errors.OverLimit(detail, field="unit", seconds=5)
         return {"attachment_id": attachment, "job_id": job_id, "unit": asked.unit, "unit_state": found.state}
 
@@ -81,7 +84,7 @@ async def write(
     principal: http.PrincipalDep,
     wait_seconds: Wait = 0,
 ) -> Response:
-    """Type into a shell, and say how large its terminal is. 32 KiB wait for it at most: the rest is not taken."""
+    """Write input to a shell, or set the size of its terminal. At most 32 KiB of input are buffered."""
     asked: calls.Write = http.parse(calls.Write, await bodies.read_json(request, limit=calls.MOST_BODY))
     data, size = calls.decoded(asked.data), calls.size(asked)
 
@@ -99,7 +102,7 @@ async def write(
     wakes: Wakes = shared_state(request).wakes
     state, upto = await wakes.until(request, attachment, wait_seconds, work, enough)
     if asked.offset > upto and state != "ended":
-        detail = f"offset: {asked.offset} leaves a gap; {upto} bytes were taken"
+        detail = f"offset: {asked.offset} leaves a gap; {upto} bytes have been received"
         raise errors.InvalidRequest(detail, field="offset")
     return http.json_response({"state": state, "upto": upto})
 
@@ -111,10 +114,12 @@ async def read(
     attachment: AttachmentId,
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
-    after: Annotated[int, Query(ge=0, le=MAX_UNITS, description="Bytes that were read: they are let go.")] = 0,
+    after: Annotated[
+        int, Query(ge=0, le=MAX_UNITS, description="Number of bytes already read, which are discarded.")
+    ] = 0,
     wait_seconds: Wait = 0,
 ) -> Response:
-    """Read what a shell wrote after a place, and how it ended. 128 KiB wait at most, beyond which the shell waits."""
+    """Read a shell's output after an offset, and its exit status. If 128 KiB are unread, the shell blocks."""
     store = cluster.store
 
     def look() -> Read:
@@ -124,7 +129,7 @@ async def read(
         return found
 
     def end_with_unit(found: Read) -> answers.Output:
-        """End one that its unit did not wait for."""
+        """End an attachment whose unit ended before the shell started."""
         unit_state = ""
         if found.state == "asked" and (asked := store.attachments.asked_by(attachment, principal.token)) is not None:
             state = store.outputs.unit(asked.job, asked.unit)
@@ -150,7 +155,7 @@ async def read(
 async def leave(
     job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
-    """End a shell, with all that it started. One that has ended stays as it is."""
+    """Close a shell and end all processes that it started. A shell that has ended does not change."""
     if not await run_in_threadpool(cluster.store.attachments.end, attachment, principal.token, None, "left"):
         raise _missing(attachment)
     return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""Make the answers about attachments."""
+"""Serialize attachments."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from threads_protocol.answers import attachments as answers
 
 
 def serialize_chunks(several: tuple[Chunk, ...]) -> list[list[str]]:
-    """Return chunks as they travel: the stream of each and its bytes in base64."""
+    """Return the stream name and the base64 data of each chunk."""
     return [[chunk.stream, base64.b64encode(chunk.data).decode()] for chunk in several]
 
 
 def serialize_output(found: Read, unit_state: str) -> answers.Output:
-    """Return the row of what a shell wrote."""
+    """Return the response with a shell's output."""
     return {
         "state": found.state,
         "exit": found.exit,

@@ -1,4 +1,4 @@
-"""Waiting for what happens to attachments: one reader of their wakes a replica, however many wait here."""
+"""Wait for changes to attachments. One reader per replica receives the wake-ups for all waiting calls."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from coordinator.redis_reader import RedisReader
 from jobs import errors
 from jobs.store import Store
 
-#: Seconds after which who waits looks anyway; a wake may be lost with Redis' last writes.
+#: Seconds after which a waiting call checks its attachment anyway, because Redis can lose a wake-up in a crash.
 LOOK_SECONDS = 2.0
-#: Calls that wait at one replica at most: both sides of every attachment wait for input and for output.
+#: Maximum number of waiting calls per replica. Both sides of an attachment wait for input and for output.
 MOST_WAITING = 2000
-#: Of these, of one attachment; so whoever asks again and again keeps no other's shell from typing.
+#: Maximum number of waiting calls per attachment, so that one client cannot use up the limit of the replica.
 MOST_OF_ONE = 12
 _BLOCK_MS = 300
 
@@ -27,7 +27,7 @@ Found = TypeVar("Found")
 
 
 class Wakes:
-    """Wakes of one replica. Use inside its loop, once started."""
+    """Calls of one replica that wait for attachments. Call `start` first, and use this only in its event loop."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -36,12 +36,12 @@ class Wakes:
         self._reader: _Reader | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to hear while somebody waits."""
+        """Start the reader thread."""
         self._reader = _Reader(self._store, loop, self._wake)
         self._reader.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the reader thread."""
         if self._reader:
             self._reader.stop()
 
@@ -53,9 +53,9 @@ class Wakes:
         look: Callable[[], Found],
         enough: Callable[[Found], bool],
     ) -> Found:
-        """Return what `look` finds, in a thread, as soon as it is enough, the time is over or nobody listens.
+        """Call `look` in a thread until `enough` accepts its result, the time is up, or the client disconnects.
 
-        OverLimit where too many wait here.
+        Return the last result. Raise OverLimit if too many calls are waiting.
         """
         until = time.monotonic() + seconds
         with self._listening(attachment) as woken:
@@ -71,9 +71,11 @@ class Wakes:
     @contextlib.contextmanager
     def _listening(self, attachment: str) -> Iterator[asyncio.Event]:
         if self.count >= MOST_WAITING:
-            raise errors.OverLimit(f"{MOST_WAITING} calls wait at this replica; try again", field="attachment")
+            raise errors.OverLimit(
+                f"{MOST_WAITING} calls are waiting at this replica, the maximum; try again", field="attachment"
+            )
         if len(self._waiting.get(attachment, ())) >= MOST_OF_ONE:
-            detail = f"{MOST_OF_ONE} calls wait for this shell at this replica; wait for their answers"
+            detail = f"{MOST_OF_ONE} calls are waiting for this shell at this replica, the maximum; wait for a response"
             raise errors.OverLimit(detail, field="attachment")
         woken = asyncio.Event()
         self.count += 1
@@ -94,14 +96,14 @@ class Wakes:
             self._reader.heed(bool(self._waiting))
 
     def _wake(self, attachments: set[str] | None) -> None:
-        """Wake who waits for these; None: everybody."""
+        """Wake the calls that wait for these attachments, or all calls if `attachments` is None."""
         for attachment in self._waiting.keys() if attachments is None else attachments:
             for woken in self._waiting.get(attachment, ()):
                 woken.set()
 
 
 class _Reader(RedisReader):
-    """Reads wakes while anybody waits, and hands them to the loop."""
+    """Reads wake-ups from Redis while calls are waiting, and passes them to the event loop."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, wake: Callable[[set[str] | None], None]) -> None:
         super().__init__("attachments", loop)
@@ -110,14 +112,14 @@ class _Reader(RedisReader):
         self._place = ""
 
     def heed(self, heeded: bool) -> None:
-        """Read from now on, or not; between two calls of one who waits it reads on for a moment."""
+        """Start reading, or stop after the read in progress."""
         if heeded != self._heeded:
             with self._changed:
                 self._heeded = heeded
                 self._changed.notify()
 
     def read(self) -> None:
-        """Wake who waits for what came, or everybody where something may have been missed."""
+        """Wake the calls whose attachments changed, or all calls if a wake-up may have been missed."""
         if not self._place:
             self._place = self._store.attachments.newest_wake()
             self.call_in_loop(self._tell, None)
@@ -128,11 +130,11 @@ class _Reader(RedisReader):
             self._place = ""
 
     def handle_error(self, error: Exception) -> None:
-        """Begin anew."""
+        """Discard the read position, so that the next read wakes all calls."""
         self._place = ""
 
     def _keeps_on(self) -> bool:
-        """Return True where somebody waits; else sleep until somebody does."""
+        """Return True if calls are waiting. Otherwise sleep until a call is waiting, and return False."""
         with self._changed:
             slept = not (self._heeded or self._ended)
             while not (self._heeded or self._ended):

@@ -1,4 +1,4 @@
-"""Count the denied requests of this replica by caller and reason, so that a flood of them makes few audit entries."""
+"""Count denied requests of this replica by caller and reason, so that a flood of requests causes few audit entries."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Callable, Sequence
 from jobs.models import Actor
 from jobs.store.tenancy.audit_log import Denied
 
-#: Reasons by status of the response.
+#: Denial reasons by response status.
 REASONS = {401: "unauthorized", 403: "forbidden", 429: "limited"}
 SECONDS = 60.0
-#: Maximum number of callers counted separately in one minute. All other callers are counted together.
+#: Maximum number of callers counted separately per minute. Further callers are counted together.
 CALLERS = 256
 OTHERS = "others"
 
 
 class Denials:
-    """Thread-safe counts of the current minute, with limited memory."""
+    """Thread-safe counts of the requests denied in the current minute. Their number is limited."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[tuple[Actor, str, str]] = Counter()
 
     def count(self, status: int, source: str, actor: Actor) -> None:
-        """Count a response with one of the REASONS to a caller at the network address `source`."""
+        """Count a request denied with one of the REASONS. `source` is the network address of the caller."""
         self._add((actor, source, REASONS[status]), 1)
 
     def _add(self, key: tuple[Actor, str, str], times: int) -> None:
@@ -35,7 +35,7 @@ class Denials:
             self._counts[key] += times
 
     def write(self, write: Callable[[Sequence[Denied]], None]) -> None:
-        """Pass the counts to `write` and reset them. If it raises an error, keep them for the next call."""
+        """Pass the counts to `write` and reset them. If `write` raises an error, keep the counts for the next call."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
         if not counts:

@@ -1,7 +1,7 @@
 """Export the audit log from Redis to AUDIT_FILE. Only the leader exports, but concurrent exports are safe.
 
-Redis drops an entry only after it is in the file. If Redis has lost its last writes, the file is authoritative: the
-log continues at the file's end, with an entry that names the void entries.
+Redis drops an entry only after the file contains it. If Redis has lost its last writes, the file is authoritative: the
+log continues at the end of the file, with an entry that names the void entries.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from jobs.store.tenancy.audit_log import AuditLog, Log, Position
 
 log = logging.getLogger(__name__)
 
-#: Entries that Redis keeps: with AUDIT_FILE, for fast reads, and without it. Without AUDIT_FILE, they are dropped in
-#: batches of SLACK, because each batch adds an entry.
+#: Number of entries that Redis keeps with and without AUDIT_FILE. Without AUDIT_FILE, entries are dropped in batches of
+#: SLACK, because each batch adds an entry.
 KEPT_EXPORTED, KEPT, SLACK = 10_000, 100_000, 1000
-#: Entries per write, and maximum number of writes per export.
+#: Number of entries per write, and maximum number of writes per export.
 BATCH, BATCHES = 1000, 50
 
 _GAP = (
-    "AUDIT_FILE lacks entries of the audit log that redis no longer has; if another coordinator has a different"
-    " AUDIT_FILE, they may be there. Set the same AUDIT_FILE for all coordinators"
+    "AUDIT_FILE lacks entries of the audit log that redis no longer has. The AUDIT_FILE of another coordinator may"
+    " contain them. Set the same AUDIT_FILE for all coordinators"
 )
 
 
 def export(audit_log: AuditLog, path: Path) -> int:
-    """Append new entries to the file and return their number. Raise OSError or BrokenFile if that is not possible."""
+    """Append new entries to the file and return their number. Raise OSError or BrokenFile if that fails."""
     written = 0
     with open_locked(path) as file:
         for _ in range(BATCHES if file else 0):
@@ -40,7 +40,7 @@ def export(audit_log: AuditLog, path: Path) -> int:
 
 
 def _append(audit_log: AuditLog, file: AuditFile) -> int | None:
-    """Append at most BATCH entries. Return None if the log was first reset to the file's end."""
+    """Append at most BATCH entries and return their number, or None if the log was first reset to the file's end."""
     end = file.end().position
     new = audit_log.read(end.seq, BATCH)
     if _has_forgotten(new, end) and (void := _first_void(audit_log, file, new, end)):
@@ -61,14 +61,14 @@ def _append(audit_log: AuditLog, file: AuditFile) -> int | None:
 
 
 def _has_forgotten(new: Log, end: Position) -> bool:
-    """Return True if the log does not continue at the end of the file."""
+    """Return True if the log in Redis does not continue at the end of the file."""
     if new.head.seq <= end.seq:
         return new.head != end
     return new.dropped.seq <= end.seq and bool(new.entries) and not new.entries[0].follows(end)
 
 
 def _first_void(audit_log: AuditLog, file: AuditFile, new: Log, end: Position) -> int | None:
-    """Return the number of the file's first entry that Redis lacks or has differently, or None if there is none."""
+    """Return the number of the file's first entry that is missing or different in Redis, or None."""
     kept = audit_log.up_to(end.seq).entries
     hashes = file.hashes(kept[0].seq) if kept else {}
     differing = (entry.seq for entry in kept if hashes.get(entry.seq) != entry.hash)

@@ -15,15 +15,15 @@ from jobs.store.tenancy.audit_log import AuditLog
 
 log = logging.getLogger(__name__)
 
-_RETRIED = "Redis keeps the entries until then. Check the free space of its disk and the permissions of its folder"
+_RETRIED = "Redis keeps the entries. Check the free space of the disk and the permissions of the folder"
 _OTHER_FILE = (
-    "this coordinator leads without AUDIT_FILE, but another one exported the log up to entry %d: set the same"
-    " AUDIT_FILE for all coordinators, or that file will lack the entries that Redis drops"
+    "this coordinator is the leader and has no AUDIT_FILE, but another one exported the log up to entry %d. Set the"
+    " same AUDIT_FILE for all coordinators; otherwise that file will lack the entries that Redis drops"
 )
 
 
 class AuditExportTask:
-    """Records denied requests once a minute on every coordinator. On the leader, also exports or trims the log."""
+    """Records denied requests once a minute on each coordinator. The leader also exports or trims the audit log."""
 
     def __init__(self, audit_log: AuditLog, denials: Denials, leads: Callable[[], bool], file: str) -> None:
         self._audit_log = audit_log
@@ -34,7 +34,7 @@ class AuditExportTask:
         self._has_checked_exports = False
 
     def run_once(self) -> None:
-        """Record the denied requests of past minutes. If this is the leader, export or trim the log.
+        """Record the denied requests of past minutes. If this is the leader, export or trim the audit log.
 
         Raise Unavailable if AUDIT_FILE cannot be written.
         """
@@ -56,10 +56,12 @@ class AuditExportTask:
             reason = error.strerror or error
             raise errors.Unavailable(f"AUDIT_FILE {file} cannot be written ({reason}); {_RETRIED}") from error
         except BrokenFile as error:
-            raise errors.Unavailable(f"AUDIT_FILE cannot be written, Redis keeps the entries: {error}") from error
+            raise errors.Unavailable(f"AUDIT_FILE cannot be written, so Redis keeps the entries: {error}") from error
 
     def _check_exports(self) -> None:
-        """Log a warning once if another coordinator exports. Its file will lack the entries that this one trims."""
+        """Log a warning once if another coordinator exports the log. Its file will lack the entries that this one
+        drops.
+        """
         if self._has_checked_exports:
             return
         if exported := self._audit_log.read(0, 1).exported:
@@ -67,5 +69,5 @@ class AuditExportTask:
         self._has_checked_exports = True
 
     def write_denials(self) -> None:
-        """Record the requests denied since the last call."""
+        """Write the requests denied since the last call to the audit log."""
         self._denials.write(self._audit_log.deny)

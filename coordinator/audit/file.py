@@ -1,8 +1,8 @@
-"""AUDIT_FILE: the audit log as lines of JSON, to which lines are only appended.
+"""AUDIT_FILE: the audit log as an append-only file with lines of JSON.
 
 A line is `{"seq":N,...,"hash":"H","sha256":"S"}`. S is the SHA-256 of the previous line's S and of this line's text
-before `"sha256"`. If previous entries are not in the file, a line `{"after":N,"hash":"H","sha256":"S"}` names the last
-of them.
+before `"sha256"`. If earlier entries are missing, a line `{"after":N,"hash":"H","sha256":"S"}` names the last missing
+entry.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from jobs.store.tenancy.audit_log import START, Entry, Position
 
 _ROOT = "0" * 64
 _LINE = re.compile(rb'\{"(?:seq|after)":(\d+),(?:.*,)?"hash":"([0-9a-f]{40})","sha256":"([0-9a-f]{64})"\}')
-#: Bytes per read.
+#: Read size in bytes.
 _BLOCK = 1 << 16
 
 
 class BrokenFile(Exception):
-    """The file does not end with a line of an audit log."""
+    """The file contains a line that is not from an audit log."""
 
 
 class End(NamedTuple):
-    """Last line of a file."""
+    """Last line of an audit file."""
 
     position: Position
     sha256: str
 
 
 class AuditFile:
-    """Open audit file that only this process writes. Opening it removes an incomplete last line."""
+    """Audit file that only this process writes. Opening the file removes an incomplete last line."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
@@ -44,11 +44,11 @@ class AuditFile:
         self._cut_torn_line()
 
     def end(self) -> End:
-        """Return the last line. Raise BrokenFile if it is not valid."""
+        """Return the last line. Raise BrokenFile if the line is not valid."""
         return next(self._lines(), End(START, _ROOT))
 
     def hashes(self, first: int) -> dict[int, str]:
-        """Return the hashes of the entries from `first` on, by number."""
+        """Return the hashes of entries by entry number, starting with entry `first`."""
         by_number: dict[int, str] = {}
         for line in self._lines():
             if line.position.seq < first:
@@ -67,7 +67,7 @@ class AuditFile:
         try:
             self._write(b"".join(lines))
         except OSError:
-            # Remove the lines. They may be in the page cache only, but would be read as if they were on disk.
+            # Remove the lines, because they may exist only in the page cache and would be read as if they were on disk.
             os.ftruncate(self._descriptor, size)
             raise
 
@@ -78,7 +78,7 @@ class AuditFile:
         self.sync()
 
     def sync(self) -> None:
-        """Wait until the file is on disk."""
+        """Flush the file to disk."""
         os.fsync(self._descriptor)
 
     def _cut_torn_line(self) -> None:
@@ -95,7 +95,7 @@ class AuditFile:
         return BrokenFile(f"{self._path} contains a line that is not from an audit log; move the file away")
 
     def _lines(self) -> Iterator[End]:
-        """Yield the lines, the last one first."""
+        """Yield the lines, starting with the last one."""
         for text in self._texts():
             parts = _LINE.fullmatch(text)
             if parts is None:
@@ -114,14 +114,14 @@ class AuditFile:
 
 
 def _is_beginning(text: bytes) -> bool:
-    """Return True if the text is the beginning of a line. After a power failure, it may end with zeros."""
+    """Return True if the text is the start of a line. After a power failure, the text can end with zero bytes."""
     written = text.rstrip(b"\0")
     return any(name.startswith(written[: len(name)]) for name in (b'{"seq":', b'{"after":'))
 
 
 @contextmanager
 def open_locked(path: Path) -> Iterator[AuditFile | None]:
-    """Open the file, create it if necessary, and lock it. Yield None if another process has the lock."""
+    """Open and lock the file, and create it if necessary. Yield None if another process has locked the file."""
     is_new = not path.exists()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:

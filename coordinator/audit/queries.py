@@ -15,11 +15,11 @@ class AuditQueries:
         self._file = file
 
     def unexported_seconds(self) -> float:
-        """Return the age of the oldest entry that is not yet in AUDIT_FILE, or 0 without such a file."""
+        """Return the age in seconds of the oldest entry that is not in AUDIT_FILE, or 0 if AUDIT_FILE is not set."""
         return self._audit_log.unexported_seconds() if self._file else 0.0
 
     def part(self, after: int | None, limit: int) -> answers.AuditPart:
-        """Return at most `limit` entries with numbers above `after`, or the newest entries if it is None."""
+        """Return at most `limit` entries with numbers above `after`, or the newest entries if `after` is None."""
         if after is None:
             log = self._audit_log.newest(limit)
             after = log.entries[0].seq - 1 if log.entries else log.head.seq

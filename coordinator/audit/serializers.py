@@ -12,7 +12,7 @@ def serialize_position(position: Position) -> answers.AuditPosition:
 
 
 def serialize_part(log: Log, before: Position) -> answers.AuditPart:
-    """Return entries. Unless they begin with the first one, a line before them names the previous entry `before`."""
+    """Return a part of the audit log. Its first line names the previous entry, if there is one."""
     anchor = [f'{{"after":{before.seq},"hash":"{before.hash}"}}'] if before.seq else []
     return {
         "lines": anchor + [entry.line.decode(errors="replace") for entry in log.entries],

@@ -1,8 +1,8 @@
-"""Rewrite Redis' append-only file after each start of Redis and after its disk was full. Only the leader does so.
+"""Rewrite Redis' append-only file after each start of Redis and after a full disk. Only the leader requests rewrites.
 
 A rewrite removes two defects that Redis 7.0 can leave in the file (docs/durability.md):
 
-- If the file ends within a transaction, Redis keeps the incomplete transaction. The next start executes that part.
+- If the file ends within a transaction, Redis keeps the incomplete transaction and executes it at the next start.
 - If the disk was full, the file can have a hole. Redis cannot start with such a file.
 """
 
@@ -14,19 +14,19 @@ from jobs.store.server.aof import Aof, RewriteRefused
 
 log = logging.getLogger(__name__)
 
-#: Calls of `run_once`, about one per second, between two rewrite requests after a failure.
+#: Number of `run_once` calls (about one per second) between two rewrite requests after a failure.
 RETRY_ROUNDS = 60
 
 
 class AofRewriter:
-    """Detects that Redis has started or could not write, and requests a rewrite until one succeeds."""
+    """Detects that Redis has restarted or failed to write, and requests a rewrite until one succeeds."""
 
     def __init__(self, aof: Aof) -> None:
         self._aof = aof
         self._begin("")
 
     def _begin(self, cause: str) -> None:
-        """Reset the state for a new cause. An empty cause needs no rewrite."""
+        """Reset the state for a new cause of a rewrite. An empty cause requires no rewrite."""
         self._cause = cause
         self._is_done = not cause
         self._has_requested = self._has_logged = False
@@ -41,7 +41,7 @@ class AofRewriter:
         return self._is_done
 
     def _advance(self) -> bool:
-        """Do the next step. Return True if the file was rewritten since the cause, or if Redis has no such file."""
+        """Do the next step. Return True if Redis has rewritten the file since the cause, or uses no such file."""
         state = self._aof.state()
         if state.loading or state.unwritten:
             return False

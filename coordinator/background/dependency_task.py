@@ -11,14 +11,14 @@ from jobs.store.fleet import Fleet
 
 log = logging.getLogger(__name__)
 
-#: Seconds to sleep after a run, so that parents that fail at the same time are handled in one run.
+#: Seconds to sleep after a run, so that one run handles all parents that fail at the same time.
 _REST_SECONDS = 0.05
-#: Maximum calls of WAKE in a run. Each handles up to 64 jobs.
+#: Maximum number of WAKE calls per run. Each call handles up to 64 jobs.
 _MAX_CALLS = 400
 
 
 def has_failed(events: Sequence[Event]) -> bool:
-    """Return True if a job failed or was cancelled. The dependents of other jobs are released when the job ends."""
+    """Return True if a job failed or was cancelled. A job that succeeds releases its dependents itself."""
     return any(event.ends and event.fields["state"] != "done" for event in events)
 
 

@@ -1,4 +1,4 @@
-"""Leader election and the leader's maintenance work. Every coordinator runs this, but only the leader does the work."""
+"""Elect the leader among the coordinators, and do its maintenance work."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from jobs.store.work import wakeups
 
 log = logging.getLogger(__name__)
 
-#: Maximum repetitions of SWEEP in one round.
+#: Maximum number of repeated SWEEP calls per round.
 _MAX_REPEATS = 50
-#: Number of ranges, beyond 9/8 of those after the last merge, at which a mark is merged again; rounds between checks.
+#: Number of ranges beyond 9/8 of the previous count at which a mark is merged again; rounds between two checks.
 _MERGE_AT, _MERGE_EVERY = 64, 10
-#: Rounds between two prunings of usage and unused libraries, and between two recounts of stored bytes.
+#: Number of rounds between two prunings of usage and unused libraries, and between two recounts of stored bytes.
 _PRUNE_EVERY, _RECOUNT_EVERY = 3600, 600
-#: Rounds between two restorations of the wake-up templates, which may have been flushed. Dead workers are removed, too.
+#: Number of rounds after which deleted wake-up templates are restored and dead workers are removed.
 _WAKE_UPS_EVERY = 60
 
 
 class Leader:
-    """Acquires and keeps the leadership, and does the leader's work. Calls `record` after each round as the leader."""
+    """Competes for the leadership, and does the leader's work. As the leader, calls `record` after each round."""
 
     def __init__(
         self,
@@ -46,13 +46,13 @@ class Leader:
         self._id = uuid.uuid4().hex
         self._rounds = self._wake_ups_in = 0
         self.is_leading = self._is_loaded = False
-        #: Number of ranges after the last merge, by mark.
+        #: Number of ranges after the last merge, by kind and name of the mark.
         self._merged: dict[tuple[str, str], int] = {}
 
     def _try(self, failure: str, call: Callable[[], None]) -> bool:
-        """Call a function and return True if it succeeds. Log a failure, so that it does not prevent the next sweep.
+        """Call a function and return True if it succeeds. Log a failure, so that the next sweep is not prevented.
 
-        Writes fail if Redis is full, for example.
+        For example, writes fail if Redis is full.
         """
         try:
             call()
@@ -65,7 +65,7 @@ class Leader:
         return False
 
     def run_once(self) -> None:
-        """Acquire or keep the leadership, and do the leader's work. Give it up if Redis is unreachable."""
+        """Acquire or renew the leadership, and do the leader's work. Give up the leadership if Redis is unreachable."""
         try:
             self._run_once()
         except connection.Unreachable:
@@ -93,7 +93,9 @@ class Leader:
             self._try("metrics were not recorded", self._record)
 
     def _load_functions(self) -> None:
-        """Load the Redis functions once. If that fails and Redis does not have them, the next call raises the error."""
+        """Load the Redis functions once. If loading fails and Redis lacks the functions, the next call raises the
+        error.
+        """
         if not self._is_loaded:
             with contextlib.suppress(*connection.Unreachable):
                 self._store.libraries.load()
@@ -118,7 +120,7 @@ class Leader:
             log.info("stored bytes were recounted", extra={"tenants": len(tenants)})
 
     def _sweep(self) -> None:
-        """Repeat SWEEP while it has more work, so that all jobs of a dead worker return to their queues at once."""
+        """Call SWEEP until no work is left, so that all jobs of a dead worker return to their queues at once."""
         calls = [self._store.fleet.sweep(self._age_seconds, self._reserve_seconds)]
         while calls[-1].more and len(calls) <= _MAX_REPEATS:
             calls.append(self._store.fleet.sweep(self._age_seconds, self._reserve_seconds))
@@ -135,8 +137,8 @@ class Leader:
     def merge_mark(self, kind: str, name: str, mark: MarkKind) -> None:
         """Merge the adjacent ranges of a mark if it has 1/8 and 64 ranges more than after the last merge.
 
-        The threshold grows with the remaining ranges, because ranges that are not adjacent would be read repeatedly
-        without effect.
+        The threshold grows with the number of remaining ranges, because reading ranges that cannot be merged is
+        useless.
         """
         remaining = self._merged.get((kind, name), 0)
         if self._store.marks.count(kind, name) <= remaining + remaining // 8 + _MERGE_AT:

@@ -12,9 +12,9 @@ from jobs.store.server import connection
 
 log = logging.getLogger(__name__)
 
-#: Default seconds between two calls.
+#: Default interval in seconds between two calls.
 INTERVAL_SECONDS = 1.0
-#: Maximum seconds for which `stop` waits for `at_end`.
+#: Maximum time in seconds that `stop` waits for `at_end`.
 STOP_SECONDS = 1.0
 
 
@@ -31,12 +31,12 @@ def _never(_events: Sequence[Event]) -> bool:
 
 
 class PeriodicTask(threading.Thread):
-    """Calls `work` every `interval` seconds until stopped, even after failures.
+    """Thread that calls `work` every `interval` seconds until stopped, even after failures.
 
-    `work` may return the seconds until its next call. If `wakes_on` returns True for new events, it is called at once.
-    `condition` is checked before each call. While it is false, `otherwise` is called instead. `at_end` is called once
-    after the last call. A failure is logged once as "`failure`: reason", and again only after the work has succeeded
-    or failed for another reason.
+    `work` can return the seconds until its next call. If `wakes_on` returns True for new events, `work` is called at
+    once. `condition` is checked before each call. If it returns False, `otherwise` is called instead. `at_end` is
+    called once after the last call. A failure is logged once as "`failure`: reason", and again only after the work has
+    succeeded or failed for another reason.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class PeriodicTask(threading.Thread):
         self._reason = ""
 
     def notify(self, events: Sequence[Event]) -> None:
-        """Do the work at once if `wakes_on` returns True for these events. Any thread may call this."""
+        """Call `work` at once if `wakes_on` returns True for these events. Can be called from any thread."""
         if self._wakes_on(events):
             self._woken.set()
 
     def run(self) -> None:
-        """Do the work until stopped."""
+        """Call `work` until stopped."""
         wait = self._interval
         while not self._stopped:
             self._woken.wait(wait)
@@ -75,7 +75,7 @@ class PeriodicTask(threading.Thread):
             self._call(self._at_end)
 
     def attempt(self) -> float:
-        """Do the work once, log a failure, and return the seconds until the next call."""
+        """Call `work` once, log a failure, and return the seconds until the next call."""
         wait = self._call(self._do)
         return self._interval if wait is None else wait
 

@@ -10,24 +10,25 @@ from itertools import islice
 from coordinator.events.event import Event
 from threads_protocol.states import TERMINAL
 
-#: Maximum number of remembered ended jobs.
+#: Maximum number of recently ended jobs to remember.
 _KEPT = 2000
-#: Seconds after which a waited-for job's state is read from Redis, and read again, because events can be lost.
+#: Seconds until the first read of a job's state from Redis, and between further reads. Needed because events can be
+#: lost.
 DOUBT_SECONDS, AGAIN_SECONDS = 1.0, 5.0
 
 
 class Ends:
-    """Notifies listeners when jobs end. Use it in the hub's event loop."""
+    """Notifies listeners when jobs end. Use this only in the hub's event loop."""
 
     def __init__(self) -> None:
         self.listeners: dict[str, list[Callable[[str], None]]] = {}
         self.recent_jobs: dict[str, None] = {}
 
     def take(self, events: Iterable[Event]) -> None:
-        """Notify the listeners of the jobs that ended with these events."""
+        """Notify the listeners of the jobs that have ended with these events."""
         for event in events:
             if not event.ends:
-                self.recent_jobs.pop(event.job, None)  # retried
+                self.recent_jobs.pop(event.job, None)  # the job was retried
                 continue
             self.recent_jobs[event.job] = None
             for listener in list(self.listeners.get(event.job, ())):
@@ -38,10 +39,10 @@ class Ends:
     async def wait(
         self, ids: Sequence[str], states: Callable[[], list[str | None]], seconds: float, *, just_seen: bool = False
     ) -> None:
-        """Wait until all jobs have ended or were deleted, at most `seconds`.
+        """Wait until all jobs have ended or were deleted, for at most `seconds`.
 
-        `states` is called in a thread and reads the jobs' states. Set `just_seen` if this replica has just seen that
-        none of them had ended; then the first read is delayed.
+        `states` reads the states of the jobs and is called in a thread. Set `just_seen` to delay its first call, if
+        this replica has just seen that no job has ended.
         """
         left, over = set(ids), asyncio.Event()
 
@@ -53,7 +54,7 @@ class Ends:
         with self._listening(set(ids), ended), contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 for job in ids if just_seen else ():
-                    if job in self.recent_jobs:  # it has ended since this replica saw it
+                    if job in self.recent_jobs:  # the job has ended since this replica saw it
                         ended(job)
                 doubt = DOUBT_SECONDS if just_seen else 0.0
                 while not await _is_set(over, doubt):
@@ -76,7 +77,7 @@ class Ends:
 
 
 async def _is_set(event: asyncio.Event, seconds: float) -> bool:
-    """Return True once the event is set, or False after `seconds`."""
+    """Wait for an event. Return True once it is set, or False after `seconds`."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

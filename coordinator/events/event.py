@@ -1,4 +1,4 @@
-"""Events: parsing, order, merging and encoding."""
+"""Parse, order, merge and encode events."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from jobs.store.events import Entry
 from threads_protocol.states import TERMINAL
 
 Position: TypeAlias = tuple[int, int]
-#: Topics that are filtered by tenant, and prefixes of such topics.
+#: Topics that are filtered by tenant, and prefixes of further topics that are filtered by tenant.
 _MANY, _ONE = ("jobs", "workflows"), ("job:", "workflow:")
 #: Position before the first event.
 START: Position = (0, 0)
 
 
 def position(place: str) -> Position:
-    """Return a stream id, such as 1700000000000-0, as a position that can be compared."""
+    """Parse a stream ID, such as 1700000000000-0, into a position that can be compared."""
     head, _, tail = place.partition("-")
     return int(head or 0), int(tail or 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Change of a job, workflow or worker, or a changed live record, which is not part of the stream."""
+    """Change of a job, workflow or worker, or a changed live record. Live records are not part of the stream."""
 
-    #: Id in the stream, from which any replica can resume. Empty for a live record.
+    #: Stream ID, from which a client can resume at any replica. Empty for a live record.
     id: str
     fields: dict[str, str]
     #: Topic, unique name and content of a live record.
@@ -39,22 +39,24 @@ class Event:
 
     @property
     def job(self) -> str:
-        """Return the id of the job, or an empty string for an event of a worker."""
+        """Return the ID of the job, or an empty string for other events."""
         return self.fields.get("job", "")
 
     @property
     def workflow(self) -> str:
-        """Return the id of the workflow, or an empty string for other events."""
+        """Return the ID of the workflow, or an empty string for other events."""
         return self.fields.get("workflow", "")
 
     @property
     def ends(self) -> bool:
-        """Return True for the last event of a job."""
+        """Return True if this is the last event of a job."""
         return self.fields.get("state") in TERMINAL and self.fields.get("type") == self.fields.get("state")
 
     @property
     def merges(self) -> str:
-        """Return the key of events of which the latest replaces the others, or an empty string for other events."""
+        """Return the key under which the latest event replaces earlier ones, or an empty string if this event is never
+        replaced.
+        """
         if self.row is not None:
             return self.entity
         if self.workflow:
@@ -74,17 +76,17 @@ class Event:
 
     @cached_property
     def position(self) -> Position:
-        """Return the position in the stream."""
+        """Return the position of the event in the stream."""
         return position(self.id)
 
     @cached_property
     def frame(self) -> bytes:
-        """Return the event as a server-sent event, encoded once for all listeners."""
+        """Return the encoded server-sent event. An event is encoded once for all listeners."""
         place = f"id: {self.id}\n" if self.id else ""
         return f"{place}event: {self.fields.get('type', 'message')}\ndata: {json.dumps(self.data())}\n\n".encode()
 
     def data(self) -> Mapping[str, Any]:
-        """Return the content for clients, with counts as numbers. Raise ValueError if a count is not a number."""
+        """Return the event's data for clients, with counts as numbers. Raise ValueError if a count is not a number."""
         if self.row is not None:
             return self.row
         numbers: dict[str, Any] = {name: int(self.fields[name]) for name in ("done", "total") if name in self.fields}
@@ -92,14 +94,14 @@ class Event:
 
 
 def visible_topics(topics: Iterable[str], tenant: str | None) -> frozenset[str]:
-    """Return the topics, with jobs and workflows restricted to one tenant unless it is None."""
+    """Return the topics, with jobs and workflows restricted to one tenant unless `tenant` is None."""
     if tenant is None:
         return frozenset(topics)
     return frozenset(f"{topic}@{tenant}" if topic in _MANY or topic.startswith(_ONE) else topic for topic in topics)
 
 
 def readable(entries: Iterable[Entry]) -> list[Event]:
-    """Return the events of stored entries, without invalid ones."""
+    """Parse stored entries into events. Invalid entries are skipped."""
     return skipped.readable("event", entries, _event)
 
 
@@ -107,12 +109,12 @@ def _event(place: bytes, fields: dict[bytes, bytes]) -> Event:
     event = Event(id=place.decode(), fields={name.decode(): value.decode() for name, value in fields.items()})
     event.data()  # raises ValueError if a count is not a number
     if "\n" in event.fields.get("type", "") or "\r" in event.fields.get("type", ""):
-        raise ValueError("its type is no line")
+        raise ValueError("the event type contains a line break")
     return event
 
 
 def merged(events: Iterable[Event]) -> list[Event]:
-    """Return events in order, without progress events and live records that a later event replaces."""
+    """Return events in order, without the progress events and live records that later events replace."""
     replaced: set[str] = set()
     kept = []
     for event in reversed(list(events)):

@@ -1,4 +1,4 @@
-"""Streams of server-sent events. Each begins with missed events or the current state and continues with new events."""
+"""Streams of server-sent events. A stream starts with missed events or the current state, followed by new events."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from jobs.store.server.connection import Unreachable
 
 log = logging.getLogger(__name__)
 
-#: Minimum seconds between two checks whether a listener's token or session is still valid.
+#: Minimum interval in seconds between two checks that a listener's token or session is still valid.
 RECHECK_SECONDS = 2.0
 
 _RETRY, _RESYNC = b"retry: 2000\n\n", b"event: resync\ndata: {}\n\n"
 
 
 async def until_outage(frames: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-    """Yield frames until Redis is unreachable. The client reconnects, as a started response cannot become a 503."""
+    """Yield frames until Redis is unreachable. Clients reconnect, because a started response cannot become a 503."""
     async with aclosing(frames):
         try:
             async for frame in frames:
                 yield frame
         except Unreachable as error:
-            log.warning("a stream of events ends: %s", error)
+            log.warning("event stream stopped: %s", error)
 
 
 async def while_holds(
     frames: AsyncGenerator[bytes, None], holds: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield frames while the listener's credentials are valid. Pings guarantee a check within PING_SECONDS."""
+    """Yield frames while the listener's credentials are valid. Pings guarantee a check at least every PING_SECONDS."""
     loop = asyncio.get_running_loop()
     checked = loop.time()
     async with aclosing(frames):
@@ -50,7 +50,7 @@ async def while_holds(
 
 
 async def of_job(cluster: Cluster, job_id: str, since: str | None) -> AsyncGenerator[bytes, None]:
-    """Yield a job's state, or the events after `since`, and then new events until the job's end."""
+    """Yield a job's state, or its events after `since`, and then new events until the job ends."""
     with cluster.hub.subscribe(frozenset({f"job:{job_id}"})) as subscription:
         yield _RETRY
         missed = await run_in_threadpool(history.of_job, cluster.hub.events, job_id, since) if since else None
@@ -68,7 +68,7 @@ async def of_job(cluster: Cluster, job_id: str, since: str | None) -> AsyncGener
 
 
 def _present(cluster: Cluster, job_id: str) -> Event:
-    """Return a job's state as an event, whose id is a position up to which the state includes all events."""
+    """Return the state of a job as an event. The state includes all events up to the ID of this event."""
     place = cluster.hub.events.newest()
     job = cluster.queries.jobs.job(job_id)
     fields = {
@@ -84,7 +84,9 @@ def _present(cluster: Cluster, job_id: str) -> Event:
 
 
 async def _live(subscription: Subscription, place: Position, done: int) -> AsyncIterator[bytes]:
-    """Yield frames of one job after a position until its end, except those with fewer than `done` committed units."""
+    """Yield frames of a job after a position until the job ends. Frames with fewer than `done` committed units are
+    skipped.
+    """
     while chunk := await subscription.next():
         if not chunk.events:
             yield chunk.after(place)
@@ -96,7 +98,7 @@ async def _live(subscription: Subscription, place: Position, done: int) -> Async
 
 
 async def of_fleet(cluster: Cluster, topics: frozenset[str], since: str | None) -> AsyncGenerator[bytes, None]:
-    """Yield the events after `since` and the live records, and then new events and changed records."""
+    """Yield the events after `since` and all live records, and then new events and changed records."""
     with cluster.hub.subscribe(topics) as subscription:
         yield _RETRY
         place = START

@@ -8,7 +8,7 @@ from jobs.store.events import Events
 
 
 def of_job(events: Events, job: str, since: str) -> list[Event] | None:
-    """Return the events of a job after the id `since`, or None if they are not known completely."""
+    """Return the events of a job after the ID `since`, or None if some of them are no longer stored."""
     stream = events.of_job(job, since)
     if not stream.newest or position(since) > position(stream.newest):
         return None
@@ -19,7 +19,7 @@ def of_job(events: Events, job: str, since: str) -> list[Event] | None:
 
 
 def of_fleet(events: Events, since: str) -> list[Event] | None:
-    """Return the events of the fleet after the id `since`, or None if the stream no longer contains all of them."""
+    """Return the events of the fleet after the ID `since`, or None if some of them are no longer stored."""
     stream = events.of_fleet(since, count=BACKLOG + 2)
     if stream.oldest is None or stream.newest is None:
         return None

@@ -1,6 +1,6 @@
 """Distribute the fleet's event stream to the listeners of a replica.
 
-Each event is encoded once, and a batch is assembled once for all listeners of the same topics. With many listeners,
+Each event is encoded once, and each batch is assembled once for all listeners of the same topics. With many listeners,
 delivery is limited to a quarter of the event loop's time.
 """
 
@@ -17,28 +17,28 @@ from coordinator.events.reader import Reader
 from coordinator.events.subscription import Chunk, Subscription
 from jobs.store.events import NOWHERE, Events
 
-#: Seconds between two pings. With RECHECK_SECONDS, streams end within 15 s after their token was revoked.
+#: Interval in seconds between two pings. With RECHECK_SECONDS, a stream ends within 15 s after its token is revoked.
 PING_SECONDS = 12.0
 #: Seconds without a response from Redis after which streams end, so that clients notice the outage. A healthy Redis
-#: responds to the hub at least once per second.
+#: responds at least once per second.
 OUTAGE_SECONDS = 5.0
-#: Maximum seconds for which progress events and live records wait for others.
+#: Maximum delay in seconds of progress events and live records, so that they can be merged with later ones.
 MERGE_SECONDS = 0.25
-#: Number of listeners to wake before other tasks of the event loop can run.
+#: Number of listeners that are woken before other tasks of the event loop can run.
 _WOKEN = 25
-#: Pause after a delivery, as a multiple of its duration, and its maximum in seconds.
+#: Pause after a delivery as a multiple of the delivery's duration, and maximum pause in seconds.
 _REST, _LONGEST_REST = 3.0, 1.0
 
 
 class Hub:
-    """Delivers events to the subscriptions of their topics. Use it in its event loop after `start`."""
+    """Delivers events to the subscribers of their topics. Call `start` first, and use this only in its event loop."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
         self.ends = Ends()
-        #: Called with all events. It must not block.
+        #: Function called with all events. It must not block.
         self.listener: Callable[[Sequence[Event]], None] = lambda _events: None
-        #: Id of the last offered event.
+        #: ID of the last event from the reader.
         self.last = NOWHERE
         self._channels: dict[frozenset[str], set[Subscription]] = {}
         self._by_topic: dict[str, set[frozenset[str]]] = {}
@@ -47,7 +47,7 @@ class Hub:
         self.tasks: list[asyncio.Task[None]] = []
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start the reader thread and the delivery in this event loop."""
+        """Start the reader thread, and the delivery tasks in this event loop."""
         self._reader = Reader(self.events, loop, self.take, self.begin_anew)
         self.tasks = [loop.create_task(task) for task in (self.deliver(), self._ping(), self._watch())]
         self._reader.start()
@@ -61,7 +61,7 @@ class Hub:
     # -- called by the reader ---------------------------------------------------------------------------------------
 
     def take(self, last: str, events: list[Event]) -> None:
-        """Queue events from the reader. `last` is the id of the last one."""
+        """Queue events from the reader. `last` is the ID of the last event."""
         self.last = last
         self.ends.take(events)
         self.listener(events)
@@ -78,7 +78,7 @@ class Hub:
 
     @contextlib.contextmanager
     def subscribe(self, topics: frozenset[str]) -> Iterator[Subscription]:
-        """Give a subscription to these topics, while the context lasts."""
+        """Subscribe to topics for the duration of the context."""
         subscription = Subscription(topics)
         self._channels.setdefault(topics, set()).add(subscription)
         for topic in topics:
@@ -98,7 +98,7 @@ class Hub:
                 del self._by_topic[topic]
 
     def topics(self) -> frozenset[str]:
-        """Return all topics that somebody listens to."""
+        """Return all topics that have listeners."""
         return frozenset(self._by_topic)
 
     def _everyone(self) -> list[Subscription]:
@@ -157,7 +157,7 @@ class Hub:
             await self._wake(everyone)
 
     async def _watch(self) -> None:
-        """End all streams while Redis does not respond. Clients reconnect and receive the error."""
+        """End all streams if Redis stops responding. Clients reconnect and receive the error."""
         while True:
             await asyncio.sleep(1.0)
             if time.monotonic() - self._reader.answered <= OUTAGE_SECONDS:

@@ -1,6 +1,6 @@
-"""Live records of workers, queues and alerts: read every second while there are listeners, and sent when changed.
+"""Live records of workers, queues and alerts, read every second while there are listeners and sent when changed.
 
-They are not part of the event stream. A new listener first receives all records, and then the changes.
+Live records are not part of the event stream. A new listener first receives all records, and then the changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOPICS: dict[str, tuple[str, str, Callable[[Queries], Sequence[Row]]]] = {
 
 
 def read(queries: Queries, topics: frozenset[str]) -> dict[str, Rows]:
-    """Return the records of each of these topics, by key."""
+    """Return the records of each topic, by the value of their key field."""
     found: dict[str, Rows] = {}
     for topic in sorted(topics):
         _, name, source = TOPICS[topic]
@@ -40,7 +40,7 @@ def read(queries: Queries, topics: frozenset[str]) -> dict[str, Rows]:
 
 
 def changes(before: Mapping[str, Rows], now: Mapping[str, Rows]) -> Iterator[Event]:
-    """Return the events for the differences between two states. Topics missing in `now` have no events."""
+    """Yield events for the differences between two states. Topics missing in `now` cause no events."""
     for topic, rows in now.items():
         kind, name, _ = TOPICS[topic]
         known = before.get(topic, {})
@@ -51,7 +51,7 @@ def changes(before: Mapping[str, Rows], now: Mapping[str, Rows]) -> Iterator[Eve
 
 
 class LiveRows:
-    """Reads the records once per second for all listeners of a replica, and sends changes to its hub."""
+    """Reads live records once per second for all listeners of a replica, and sends the changes to its hub."""
 
     def __init__(self, queries: Queries, hub: Hub) -> None:
         self._queries = queries
@@ -59,15 +59,15 @@ class LiveRows:
         self._known: dict[str, Rows] = {}
 
     async def run(self) -> None:
-        """Read the records every second until cancelled."""
+        """Read the live records every second until cancelled."""
         while True:
             await asyncio.sleep(SECONDS)
             try:
                 await self._look()
             except Unreachable as error:
-                log.warning("no rows: redis cannot be reached: %s", error)
+                log.warning("cannot read live records from redis: %s", error)
             except Exception:
-                log.exception("reading rows failed")
+                log.exception("reading live records failed")
 
     async def _look(self) -> None:
         wanted = self._hub.topics() & TOPICS.keys()

@@ -11,9 +11,9 @@ _NEWEST = 100
 
 
 def snapshot(queries: Queries, stream: str, time: float, tenant: str | None) -> answers.Snapshot:
-    """Return the fleet and the newest jobs of one tenant, or of all tenants if it is None.
+    """Return a snapshot of the fleet and the newest jobs. If `tenant` is not None, include only its jobs.
 
-    `stream` is the id of the last event before the snapshot. `time` is Redis time in seconds since 1970.
+    `stream` is the ID of the last event before the snapshot. `time` is Redis time in seconds since 1970.
     """
     workers, queues = queries.fleet.workers(), queries.fleet.queues()
     page = queries.jobs.page(None, None, None, _NEWEST, tenant)

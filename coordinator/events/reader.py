@@ -14,12 +14,12 @@ from jobs.store.server.connection import RedisError, Unreachable
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of events per read, and milliseconds for which a read waits for events.
+#: Maximum number of events per read, and milliseconds that a read waits for events.
 _COUNT, BLOCK_MS = 1000, 1000
 
 
 class Reader(RedisReader):
-    """Calls `take(last, events)` in the event loop, or `begin_anew(last)` if the stream was replaced."""
+    """Passes new events to `take` in the event loop, or calls `begin_anew` if the stream was replaced."""
 
     def __init__(
         self,
@@ -35,19 +35,19 @@ class Reader(RedisReader):
         self._place: str | None = None
 
     def read(self) -> None:
-        """Read the events after the last one."""
+        """Read the events that follow the last read event."""
         if self._place is None:
             self._place = self._events.newest()
             self.call_in_loop(self._take, self._place, [])
         self._place = self.look(self._place)
 
     def handle_error(self, error: Exception) -> None:
-        """Record that the key of the event stream has a wrong type."""
+        """Record the error if the key of the event stream has the wrong type."""
         if isinstance(error, RedisError) and not isinstance(error, Unreachable):
             skipped.SKIPS.note("event", keys.EVENTS, error)
 
     def look(self, place: str) -> str:
-        """Wait up to one second for events after the id `place`, pass them on, and return the id of the last one."""
+        """Wait up to one second for events after the ID `place`, pass them on, and return the ID of the last one."""
         following = self._events.wait(place, block_ms=BLOCK_MS, count=_COUNT)
         if not following.known:  # the stream was deleted, trimmed, or has lost its last writes in a failover
             log.warning("the event stream no longer has the last event that was read; listeners must reload")

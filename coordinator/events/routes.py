@@ -25,13 +25,15 @@ routes = http.router()
 _STREAMED: dict[int | str, dict[str, Any]] = {
     200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 }
-_ENDED: dict[int | str, dict[str, Any]] = {204: {"description": "Nothing comes after Last-Event-ID: the job has ended"}}
+_ENDED: dict[int | str, dict[str, Any]] = {
+    204: {"description": "The job has ended and has no events after Last-Event-ID"}
+}
 _SSE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 def check_event_id(text: str) -> str:
     if max(position(text)) >= 2**64:
-        raise PydanticCustomError("place", "must be two numbers below 2^64, as the id of an event")
+        raise PydanticCustomError("place", "must be an event ID, which consists of two numbers below 2^64")
     return text
 
 
@@ -48,7 +50,7 @@ LastId = Annotated[
 async def job_events(
     job_id: http.JobId, cluster: http.ClusterDep, principal: http.PrincipalDep, last_event_id: LastId = None
 ) -> Response:
-    """Stream the events of one job: its state, or the events after Last-Event-ID, and then new events to its end.
+    """Stream the events of one job: its state, or the events after Last-Event-ID, and then new events until it ends.
 
     If the job has ended and has no events after Last-Event-ID, the response is a 204.
     """
@@ -82,10 +84,10 @@ async def fleet_events(
 ) -> StreamingResponse:
     """Stream the events of the fleet. Topics: jobs, workers, job:ID, fleet, queues, alerts.
 
-    `jobs` and `workers` send events in the order of their ids. Last-Event-ID resumes after an id on any replica. After
-    `resync`, request a new snapshot. `fleet`, `queues` and `alerts` (events `fleet`, `queue`, `alert`) send the records
-    of the snapshot: first all of them, then once per second those that changed. They have no id. `gone` marks a record
-    that was removed.
+    `jobs` and `workers` send events in the order of their IDs. With Last-Event-ID, any replica can resume after that
+    ID. After `resync`, request a new snapshot. `fleet`, `queues` and `alerts` send the records of the snapshot as
+    events `fleet`, `queue` and `alert`: first all records, then once per second the changed ones. These events have no
+    ID. The field `gone` marks a deleted record.
     """
     wanted = event.visible_topics(topics.split(","), principal.only_tenant)
     return _streamed(frames.of_fleet(cluster, wanted, last_event_id), cluster, principal)

@@ -10,7 +10,7 @@ from functools import cached_property
 from coordinator.events.event import Event, Position
 from jobs.store.server.connection import Silent
 
-#: Number of queued events beyond which a listener loses progress events. Beyond twice this, it must resynchronize.
+#: Number of queued events above which a listener loses progress events. Above twice this number, it must resynchronize.
 BACKLOG = 10_000
 _PING = b": ping\n\n"
 
@@ -30,18 +30,18 @@ class Chunk:
         return b"".join(event.frame for event in self.events) or _PING
 
     def after(self, place: Position) -> bytes:
-        """Return the frames of the events after a position. They are empty if no event is left."""
+        """Return the frames of the events after a position, or empty bytes if no event is left."""
         if self._first is None or self._first > place:
             return self._data
         return b"".join(event.frame for event in self.events if not event.id or event.position > place)
 
     def without_progress(self) -> Chunk:
-        """Return the chunk without events that later events replace."""
+        """Return a chunk without the events that later events replace."""
         return Chunk([event for event in self.events if not event.merges])
 
 
 class Subscription:
-    """Queue of chunks for one listener. Use it in the hub's event loop."""
+    """Queue of chunks for one listener. Use this only in the hub's event loop."""
 
     def __init__(self, topics: frozenset[str]) -> None:
         self.topics = topics
@@ -54,7 +54,7 @@ class Subscription:
         self.silent_seconds = 0.0
 
     def offer(self, chunk: Chunk) -> None:
-        """Add a chunk to the queue if it is not full."""
+        """Add a chunk to the queue, unless the queue is full."""
         self.lost = self.lost or self._waiting >= 2 * BACKLOG
         if not self.lost and self._waiting >= BACKLOG:
             chunk = chunk.without_progress()
@@ -75,7 +75,7 @@ class Subscription:
             self._sleeper = asyncio.get_running_loop().create_future()
             await self._sleeper
         if self.silent_seconds:
-            raise Silent(f"redis has been silent for {self.silent_seconds:g} s")
+            raise Silent(f"redis has not responded for {self.silent_seconds:g} s")
         if self.lost:
             return None
         chunk = self._chunks.popleft()

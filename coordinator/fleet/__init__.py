@@ -1,1 +1,1 @@
-"""Workers and the cluster at one moment."""
+"""Fleet: workers, queues and autoscaling."""

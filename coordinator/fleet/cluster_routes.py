@@ -1,4 +1,7 @@
-"""The cluster's start and status by the words of PyCluster, whose head node starts its workers by itself."""
+"""Routes for PyCluster clients: start of the cluster, and its status.
+
+PyCluster's head node starts workers itself. This coordinator only checks that enough workers are live.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +25,26 @@ _MOST = 10_000
 
 
 class Start(BaseModel):
-    """The body of POST /api/cluster/start."""
+    """Body of POST /api/cluster/start."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    cluster_name: str = Field("", max_length=64, description="Taken, and not used: a cluster has its address.")
-    n_workers: int = Field(4, ge=1, le=_MOST, description="Workers that must live.")
+    cluster_name: str = Field("", max_length=64, description="Ignored, because a cluster is identified by its address.")
+    n_workers: int = Field(4, ge=1, le=_MOST, description="Required number of live workers.")
     worker_resources: dict[
         Annotated[str, Field(max_length=64)], Annotated[float, Field(ge=0, le=64, allow_inf_nan=False)]
-    ] = Field(default_factory=dict, max_length=16, description='Of each worker: {"GPU": 1}. No other is known.')
+    ] = Field(
+        default_factory=dict,
+        max_length=16,
+        description='Resources of each worker, such as {"GPU": 1}. Only GPU is supported.',
+    )
 
     def gpus(self) -> int:
-        """Return the GPU workers that are needed: one each GPU. InvalidRequest for what is no number of GPUs."""
+        """Return the required number of GPU workers. Raise InvalidRequest if the number of GPUs is invalid."""
         for name, count in self.worker_resources.items():
             if name != "GPU":
                 raise errors.InvalidRequest(
-                    f"worker_resources.{name[:64]}: is not known; there is GPU", field="worker_resources"
+                    f"worker_resources.{name[:64]}: is not supported; use GPU", field="worker_resources"
                 )
             if count % 1:
                 raise errors.InvalidRequest(
@@ -52,9 +59,9 @@ class Start(BaseModel):
     **http.describe_response(answers.Status, body=Start),
 )
 async def start(request: Request, cluster: http.ClusterDep) -> Response:
-    """Answer with the status where so many workers live; else 409 with the command that starts them.
+    """Return the status if enough workers are live. Otherwise return 409 with the command that starts workers.
 
-    It starts nothing: what starts workers is `./deploy-cluster.sh`, on the machine of the cluster.
+    This call starts no workers. Start them with `./deploy-cluster.sh` on the cluster's machine.
     """
     asked: Start = http.parse(Start, await bodies.read_json(request, empty={}))
     return json_response(await run_in_threadpool(_start, cluster, asked))
@@ -73,7 +80,7 @@ def _start(cluster: Cluster, asked: Start) -> answers.Status:
 
 
 def _lack(computing: int, on_gpus: int) -> str:
-    live = "1 worker lives" if computing == 1 else f"{computing} workers live"
+    live = "1 worker is live" if computing == 1 else f"{computing} workers are live"
     return f"{live}, {on_gpus} of them on GPUs"
 
 
@@ -84,5 +91,5 @@ def _command(workers: int, gpus: int) -> str:
 
 @routes.get("/cluster/status", **http.describe_response(answers.Status))
 def status(cluster: http.ClusterDep) -> Response:
-    """The same as GET /api/status."""
+    """Return the same status as GET /api/status."""
     return json_response(cluster.queries.fleet.status())

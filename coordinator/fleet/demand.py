@@ -1,8 +1,8 @@
-"""Work that workers are needed for, from the rows of `jobs.store.work.demand`. Pure.
+"""Calculate the work for which workers are needed, from the data of `jobs.store.work.demand`. No I/O.
 
-What nobody may compute now does not count: paused jobs, those that a cap holds back or defers to another day, GPU work
-of a tenant that has used the GPU seconds of its day, work of a tenant that requires labels which further workers would
-not have. Work that runs counts like work that waits.
+Work that no worker can compute now does not count: paused jobs, jobs that a cap holds back or defers to another day,
+GPU work of a tenant that has used its daily GPU seconds, and work that requires labels which new workers would lack.
+Running work counts like waiting work.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from threads_protocol.states import JobState
 
 _HELD = {JobState.RUNNING.value, JobState.FINISHING.value, JobState.QUEUED.value}
 _WAITING = {JobState.QUEUED.value}
-#: Seconds of a job of which no work is left to be leased: it needs a worker, and no more than one.
+#: Work in seconds of a job that has no range left to lease. It needs exactly one worker.
 _HARDLY_ANY = 0.001
-#: Speeds over the estimate that a figure may have: others would be infinities or nothing in what is computed of them.
+#: Valid range of a measured speed relative to the estimate. Other values would lead to infinities or zeros.
 _SPEEDS = (1e-9, 1e9)
 
 Row = tuple[Sequence[bytes | None], float]
-#: Speed of a lane over the kind's estimate, by kind|mode|device, and by device where a kind's is not known.
+#: Speed of a lane relative to the kind's estimate, by `kind|mode|device`. The key `device` has the default.
 Paces = Mapping[str, float]
 
 
 def work(demand: Demand, labels: Set[str] = frozenset()) -> list[Work]:
-    """Return the jobs that can be computed now by workers with these labels. Jobs that cannot be read are skipped."""
+    """Return the jobs that workers with these labels can compute now. Jobs that cannot be read are skipped."""
     paces = _paces(demand)
     barred = {tenant for tenant, wanted in required_in(demand.shares).items() if not wanted <= labels}
     read = partial(_work, paces=paces, capped=demand.capped, barred=barred)
@@ -47,7 +47,7 @@ def work(demand: Demand, labels: Set[str] = frozenset()) -> list[Work]:
 
 
 def max_lanes(demand: Demand) -> dict[str, int]:
-    """Return the caps on lanes, of tenants that have one."""
+    """Return the lane caps of the tenants that have one."""
     tenants = [(name, text) for name, text in demand.shares.items() if b"|" not in name]
     caps = skipped.readable("figure", tenants, lambda name, text: (name.decode(), int(text.split(b"|")[1])))
     return {name: cap for name, cap in caps if cap > 0}
@@ -62,7 +62,7 @@ def _paces(demand: Demand) -> dict[str, float]:
 def _pace(name: bytes, text: bytes) -> tuple[str, float]:
     pace = decoding.parse_finite(text.decode())
     if not _SPEEDS[0] <= pace <= _SPEEDS[1]:
-        raise ValueError("it is no speed")
+        raise ValueError("the speed is out of range")
     return name.decode(), pace
 
 
@@ -72,7 +72,7 @@ def _devices(queue: str) -> tuple[Device, ...]:
 
 
 def _work(job_id: str, row: Row, *, paces: Paces, capped: Set[str], barred: Set[str], states: Set[str]) -> Work | None:
-    """Return a job's part of the work; None when nobody may compute it now."""
+    """Return a job as work, or None if no worker can compute it now."""
     values, jobs = row
     texts = (value.decode() if value else "" for value in values)
     job = dict(zip(FIELDS, texts, strict=True))
@@ -90,7 +90,7 @@ def _work(job_id: str, row: Row, *, paces: Paces, capped: Set[str], barred: Set[
 
 
 def _most_lanes(job: Mapping[str, str]) -> float:
-    """Return the most lanes that can compute the job at once: it is cut on its grain."""
+    """Return the maximum number of lanes that can compute a job at once, which is limited by the job's grain."""
     if job["small"] == "1":
         return 1
     pieces = max(1, math.ceil((int(job["total"]) - int(job["done"] or 0)) / int(job["grain"])))

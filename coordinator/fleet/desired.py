@@ -1,7 +1,8 @@
-"""Choice of the number of workers that the work needs. Pure: work, limits, what was chosen last, time in; numbers out.
+"""Calculate the number of workers that the work needs. No I/O.
 
-`needed` says how many would do the present work within `Limits.seconds`. `follow` turns that into a number that grows
-at once and shrinks only after calm, so that workers are not started and stopped in turn.
+`count_needed_workers` returns how many workers would finish the current work within `Limits.seconds`. `follow` raises
+the desired number at once, but lowers it only after a calm period, so that workers are not started and stopped
+repeatedly.
 """
 
 from __future__ import annotations
@@ -12,38 +13,38 @@ from dataclasses import dataclass, replace
 
 from jobs.models import Device
 
-#: Devices that workers have.
+#: Devices for which workers are counted.
 DEVICES = (Device.CPU, Device.GPU)
-#: The number at most doubles in this many seconds: an estimate that is far too high is corrected by then.
+#: Seconds in which the number of workers at most doubles, so that a wrong estimate can be corrected in time.
 RAISE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Jobs alike in all that decides how many lanes they can use."""
+    """Jobs that can use the same number of lanes."""
 
-    #: Number of these jobs; a fraction where they stand for many that were not read.
+    #: Number of jobs. A fraction if a sample represents jobs that were not read.
     jobs: float = 1.0
-    #: Seconds of one lane by the kind's estimate, of each job.
+    #: Estimated seconds of work of each job on one lane.
     seconds: float
-    #: Speed of a lane of each device over the kind's estimate; the devices that compute it.
+    #: Speed of a lane relative to the kind's estimate, for each device that can compute these jobs.
     paces: Mapping[Device, float]
-    #: Most lanes that can compute one of these jobs at once.
+    #: Maximum number of lanes that can compute one of these jobs at once.
     most_lanes: float = math.inf
     tenant: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bounds on the workers of one device, and the time in which they should do the work."""
+    """Bounds on the workers of one device, and the time in which they should finish the work."""
 
     least: int
     most: int
-    #: Seconds in which the present work should be done.
+    #: Target time in seconds to finish the current work.
     seconds: float = 60.0
 
     def within(self, workers: int) -> int:
-        """Return the nearest number of workers that is allowed."""
+        """Return the nearest allowed number of workers."""
         return max(self.least, min(self.most, workers))
 
 
@@ -52,22 +53,22 @@ class Workers:
     """Live workers of one device."""
 
     live: int = 0
-    #: Lanes of one of them, averaged; where none lives, as it was last.
+    #: Average number of lanes per live worker, or the last known average if no worker is live.
     lanes: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Workers that are desired of one device, and what the next choice needs of this one. Times in seconds."""
+    """Desired number of workers of one device, with the state for the next calculation. Times are in seconds."""
 
     workers: int
-    #: Since when fewer would have done all the time; None: fewer would not do.
+    #: Time since which fewer workers have been enough, or None if fewer are not enough.
     calm_since: float | None = None
-    #: Most workers that were needed since then.
+    #: Maximum number of workers needed since then.
     peak: int = 0
-    #: When the number was raised last; None: never.
+    #: Time at which the number was last raised, or None.
     raised_at: float | None = None
-    #: Lanes of a worker when one was last seen.
+    #: Last known average number of lanes per worker.
     lanes: float = 1.0
 
 
@@ -77,9 +78,9 @@ def count_needed_workers(
     limits: Mapping[Device, Limits],
     max_lanes: Mapping[str, int],
 ) -> dict[Device, int]:
-    """Return the workers of each device that do the work in the time of its limits; at least one for any work at all.
+    """Return the number of workers per device that finish the work in the target time, at least one if there is work.
 
-    `max_lanes`: most lanes of tenants that have such a cap. The limits on workers are `follow`'s.
+    `max_lanes` contains the lane caps of tenants. The limits on the number of workers are applied by `follow`.
     """
     by_tenant: dict[str, dict[Device, float]] = {}
     potential = {device: max(limits[device].most, workers[device].live) * workers[device].lanes for device in DEVICES}
@@ -97,9 +98,9 @@ def count_needed_workers(
 
 
 def _shares(work: Work, potential: Mapping[Device, float]) -> dict[Device, float]:
-    """Return the part of the work that falls to each device: as fast as all its workers would be, were they there.
+    """Return each device's share of the work, in proportion to the speed of all its potential workers.
 
-    What is not there now counts, so that the parts do not change when workers come and go.
+    Potential workers count even if they are not running, so that shares do not change when workers start or stop.
     """
     if len(work.paces) == 1:
         return dict.fromkeys(work.paces, 1.0)
@@ -109,20 +110,21 @@ def _shares(work: Work, potential: Mapping[Device, float]) -> dict[Device, float
 
 
 def _lanes(work: Work, device: Device, share: float, seconds: float) -> float:
-    """Return the lanes that one of these jobs keeps busy for `seconds`."""
+    """Return the number of lanes that one of these jobs keeps busy for `seconds`."""
     return min(work.seconds / work.paces[device] / seconds, work.most_lanes) * share
 
 
 def _round_up(workers: float) -> int:
-    """Return the workers as a whole number, not less, where sums of floats are not exact; none only for none."""
+    """Round up to whole workers, with a tolerance for inexact sums. Any work needs at least one worker."""
     return max(math.ceil(workers - 1e-6), int(workers > 0))
 
 
 def follow(before: Scale, now: float, need: int, limits: Limits, calm_seconds: float) -> Scale:
     """Return the next scale.
 
-    It rises at once, to at most twice as many in RAISE_SECONDS. It falls when fewer would have done for `calm_seconds`
-    without a break, to the most that were needed in that time. New limits hold at once. `now` need not be monotonic.
+    The number of workers rises at once, but at most doubles in RAISE_SECONDS. It falls if fewer workers have been
+    enough for `calm_seconds` without interruption, to the maximum needed in that time. New limits apply at once. `now`
+    need not be monotonic.
     """
     workers, wanted = limits.within(before.workers), limits.within(need)
     steady = replace(before, workers=workers, calm_since=None, peak=0)

@@ -1,4 +1,4 @@
-"""Figures of a host from what its workers say, and which of them speaks for it. Pure: rows of workers in."""
+"""Calculate a host's measurements from its workers' reports. No I/O."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from coordinator.fleet.serializers import by_name
 from threads_protocol.answers import fleet as answers
 
-#: Weights of a score: load of 1 a core counts as much as a third of a GPU in use.
+#: Weights of a host's score: a load of 1 per core counts as much as a third of a GPU in use.
 CPU_WEIGHT, GPU_WEIGHT = 1.0, 3.0
 
 
 def speakers(workers: Iterable[answers.Worker], fields: tuple[str, ...]) -> dict[tuple[str, ...], Mapping[str, Any]]:
-    """Return the live worker that was heard of last by the values of these fields, such as host and network.
+    """Return the live worker seen last for each combination of these fields, such as host and network.
 
-    The last, so that a counter of the host never falls when workers come and go.
+    Reports of the last seen worker are used so that a host's counters never decrease when workers start or stop.
     """
     live = [worker for worker in workers if worker["live"]]
     oldest_first = sorted(live, key=lambda worker: (-worker["seen_seconds_ago"], worker["id"]))
@@ -25,7 +25,7 @@ def speakers(workers: Iterable[answers.Worker], fields: tuple[str, ...]) -> dict
 
 
 def by_host(workers: Iterable[answers.Worker]) -> dict[str, list[answers.Worker]]:
-    """Return the workers of each host; one that names none is left out."""
+    """Group workers by host. Workers without a host name are left out."""
     found: dict[str, list[answers.Worker]] = defaultdict(list)
     for worker in workers:
         if worker["host"]:
@@ -34,25 +34,25 @@ def by_host(workers: Iterable[answers.Worker]) -> dict[str, list[answers.Worker]
 
 
 def _latest(live: Sequence[answers.Worker], field: str) -> Any:
-    """Return a figure as the worker says it that was heard of last of those that do; None where none does."""
+    """Return a field of the last seen worker that reports this field, or None if no worker does."""
     known = [by_name(row) for row in live if field in row]
     return min(known, key=lambda row: (row["seen_seconds_ago"], row["id"]))[field] if known else None
 
 
 def load1(live: Sequence[answers.Worker]) -> float | None:
-    """Return the load of a host over the last minute."""
+    """Return the load average of a host over the last minute, or None if it is unknown."""
     found = _latest(live, "load1")
     return None if found is None else float(found)
 
 
 def clock_offset(live: Sequence[answers.Worker]) -> float | None:
-    """Return by how many seconds a host's clock is ahead of Redis': the median of what its workers' beats show."""
+    """Return how many seconds a host's clock is ahead of Redis: the median over its workers, or None if unknown."""
     known = [row["clock_offset_seconds"] for row in live if "clock_offset_seconds" in row]
     return round(median(known), 3) if known else None
 
 
 def disks(live: Sequence[answers.Worker]) -> list[answers.Disk]:
-    """Return the disks of a host, each once with all that it is used for."""
+    """Return each disk of a host once, with all its uses."""
     found: dict[str, answers.Disk] = {}
     for row in sorted(live, key=lambda row: -row["seen_seconds_ago"]):
         for disk in row.get("disks", []):
@@ -62,7 +62,7 @@ def disks(live: Sequence[answers.Worker]) -> list[answers.Disk]:
 
 
 def score(live: Sequence[answers.Worker]) -> float | None:
-    """Return how busy a host is: 100 for a load of 1 a core, and 3 a percent of GPU in use; None: not known."""
+    """Return how busy a host is: 100 for a load of 1 per core, plus 3 per percent of GPU use. None if unknown."""
     load, cpus = load1(live), _latest(live, "cpus")
     if load is None or not cpus:
         return None

@@ -1,4 +1,4 @@
-"""Rows of workers and queues, read from Redis and shaped. Reads only."""
+"""Read workers and queues from Redis for the API."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from threads_protocol.answers import fleet as answers
 
 
 class FleetQueries:
-    """Workers, queues, and the fleet in numbers."""
+    """Queries of workers, queues and fleet statistics."""
 
     def __init__(self, store: Store, settings: Settings, jobs: JobQueries, table: WorkerTable) -> None:
         self._store = store
         self._settings = settings
         self._jobs = jobs
         self._table = table
-        #: What workers said, each by what was read of it.
+        #: Parsed reports of workers, by the stored data from which they were parsed.
         self._stated: dict[StoredWorker, serializers.WorkerReport] = {}
 
     def workers(self) -> list[answers.Worker]:
-        """Return workers: live ones and those lost within LOST_SECONDS."""
+        """Return live workers, and workers lost within the last LOST_SECONDS."""
         known, now = self._table.read(self._store)
         before = self._stated
         new = [(one.name, one) for one, _ in known if one not in before]
@@ -41,7 +41,7 @@ class FleetQueries:
         return [worker for worker in workers if worker["seen_seconds_ago"] < LOST_SECONDS]
 
     def queues(self) -> list[answers.Queue]:
-        """Return depth and oldest wait of every queue; jobs whose kind or version no worker has wait too."""
+        """Return the depth and oldest wait of every queue, including jobs whose kind or version no worker supports."""
         heads = self._store.fleet_reads.queue_heads()
         created = self._store.job_reads.submission_times(list({head.first for head in heads if head.first}))
         ringing = self._store.fleet_reads.count_wakeups()
@@ -56,13 +56,13 @@ class FleetQueries:
         return shown
 
     def desired(self) -> dict[str, int]:
-        """Return the workers that the work needs, by device; nothing while no leader counts them."""
+        """Return the desired number of workers by device, or an empty dictionary if no leader calculates it."""
         return {device.value: scale.workers for device, scale in scaler.scales(self._store).items()}
 
     def status(
         self, workers: Sequence[answers.Worker] | None = None, by_queue: Sequence[answers.Queue] | None = None
     ) -> answers.Status:
-        """Return the fleet and its jobs in numbers, of these rows of workers and queues where they were just read."""
+        """Return statistics of the fleet and its jobs. Pass `workers` and `by_queue` if they have just been read."""
         workers, by_queue = workers or self.workers(), by_queue or self.queues()
         live = [worker for worker in workers if worker["live"]]
         return {
@@ -79,7 +79,7 @@ class FleetQueries:
 
 
 def _counts(live: Sequence[answers.Worker]) -> answers.WorkerCounts:
-    """Count live workers: in all, those that started, and by device and state."""
+    """Count live workers: in total, ready ones, and by device and state."""
     ready = sum(worker["state"] != "starting" for worker in live)
     return {
         "live": len(live),

@@ -1,4 +1,4 @@
-"""Workers, and the fleet in numbers."""
+"""Routes for workers and fleet statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WorkerId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
 
 class Drain(BaseModel):
-    """Draining: a worker finishes what it has and takes nothing new, or goes on."""
+    """Body of a drain request. A draining worker finishes its leases and takes no new work."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     on: bool = True
@@ -29,13 +29,13 @@ class Drain(BaseModel):
 
 @routes.get("/status", **http.describe_response(answers.Status))
 def status(cluster: http.ClusterDep) -> Response:
-    """Workers, queues and jobs in numbers."""
+    """Return statistics of workers, queues and jobs."""
     return json_response(cluster.queries.fleet.status())
 
 
 @routes.get("/workers", **http.describe_response(answers.WorkerList))
 def workers(cluster: http.ClusterDep) -> Response:
-    """Workers that live, and those lost within the hour."""
+    """List live workers and workers lost within the last hour."""
     return json_response({"workers": cluster.queries.fleet.workers()})
 
 
@@ -47,7 +47,7 @@ def workers(cluster: http.ClusterDep) -> Response:
 async def drain(
     request: Request, worker_id: WorkerId, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
-    """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""
+    """Drain a worker: it finishes its leases and takes no new work. {"on": false} ends draining."""
     asked = http.parse(Drain, await bodies.read_json(request, empty={}))
     if not await run_in_threadpool(cluster.store.fleet.drain, worker_id, asked.on, principal.actor):
         raise errors.missing("worker", worker_id, "worker_id")

@@ -1,4 +1,4 @@
-"""The leader's count of the workers that the work needs: reads the work, chooses, writes. `desired.py` chooses."""
+"""Calculate the desired number of workers on the leader, and store it. `desired.py` contains the algorithm."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from jobs.settings import Settings
 from jobs.store import Store, skipped
 from threads_protocol.answers import fleet as answers
 
-#: Seconds for which a number counts: one that no leader renews is unknown rather than old.
+#: Seconds after which a stored number expires, so that a number that no leader renews is not used.
 _KEPT_SECONDS = 60
 
 
 class Scaler:
-    """Chooses the numbers of workers that are desired, and keeps them in Redis for every replica."""
+    """Calculates the desired numbers of workers, and stores them in Redis for all replicas."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
         self._calm_seconds = settings.autoscale_calm_seconds
-        #: Of the workers that a larger number starts.
+        #: Labels of the workers that are started if the number rises.
         self._labels = frozenset(settings.host_labels())
         seconds = settings.autoscale_seconds
         self._limits = {
@@ -33,7 +33,7 @@ class Scaler:
         }
 
     def round(self, workers: Iterable[answers.Worker]) -> dict[Device, int]:
-        """Choose anew for the work of this moment, write the numbers down and return them."""
+        """Calculate the desired numbers for the current work, store them and return them."""
         read = self._store.demand.read()
         live = [worker for worker in workers if worker["live"] and not worker["draining"]]
         before = scales(self._store)
@@ -57,7 +57,7 @@ class Scaler:
 
 
 def scales(store: Store) -> Mapping[Device, Scale]:
-    """Return what was chosen last, of each device; nothing where no leader counts, or it cannot be read."""
+    """Return the last scale of each device. Empty if no leader calculates it or the stored value is unreadable."""
     stored = store.demand.scales()
     read = skipped.readable("figure", [("desired", stored)] if stored else [], _scales)
     return read[0] if read else {}
@@ -79,7 +79,7 @@ def _scale(fields: Mapping[str, float | None]) -> Scale:
 
 
 def _workers(device: Device, live: Iterable[answers.Worker], before: Scale | None) -> Workers:
-    """Return the workers of a device that take new work, with their lanes as they are or were last."""
+    """Return the workers of a device that take new work, with their current or last known number of lanes."""
     lanes = [worker["lanes"] for worker in live if worker["device"] == device]
     if sum(lanes):
         return Workers(live=len(lanes), lanes=sum(lanes) / len(lanes))

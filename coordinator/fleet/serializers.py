@@ -1,4 +1,4 @@
-"""Make the answer about a worker from its hash in Redis. Pure."""
+"""Serialize workers from their hashes in Redis. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from coordinator import decoding
 from jobs.hosts.labels import parted
 from threads_protocol.answers import fleet as answers
 
-#: Integers that a worker leaves out where it does not know them.
+#: Integer fields, which workers omit if they do not know the value.
 _INTEGERS = (
     "cpus",
     "memory_used_bytes",
@@ -18,27 +18,27 @@ _INTEGERS = (
     "network_transmit_bytes_total",
     "pid",
 )
-#: Numbers, likewise.
+#: Number fields that workers can omit.
 _NUMBERS = ("network_receive_bytes_per_second", "network_transmit_bytes_per_second", "load1")
-#: JSON, likewise.
+#: JSON fields that workers can omit.
 _PARSED = ("offer", "running", "disks", "versions", "cards")
-#: Words, shown where there are any.
+#: Text fields, omitted from the response if empty.
 _TEXTS = ("retired", "refused", "isolation", "cordoned", "cpu_level")
-#: A clock is compared with Redis' only where the answer came within this: the offset is off by a half of it at most.
+#: Maximum round-trip time in seconds of a clock comparison. The offset's error is at most half the round trip.
 _LONGEST_ROUND_TRIP = 1.0
 
 
 class WorkerReport(NamedTuple):
-    """Last words of a worker about itself."""
+    """Last report of a worker about itself."""
 
-    #: Its row as it was at that moment.
+    #: Response for the worker at the time of the report.
     row: answers.Worker
-    #: The moment, in seconds since 1970 of Redis' clock.
+    #: Time of the report, in seconds since 1970 of the Redis clock.
     seen: float
 
 
 def serialize_worker(parse_report: WorkerReport, alive: bool, now: float) -> answers.Worker:
-    """Return the row of a worker; `now` in seconds since 1970 of Redis' clock."""
+    """Return the response for a worker. `now` is Redis time in seconds since 1970."""
     row = parse_report.row
     return {
         **row,
@@ -50,7 +50,7 @@ def serialize_worker(parse_report: WorkerReport, alive: bool, now: float) -> ans
 
 
 def parse_report(name: str, row: Mapping[str, str]) -> WorkerReport:
-    """Return what the worker whose hash is `row` said. LookupError or ValueError for a hash that cannot be read."""
+    """Parse the hash of a worker. Raise LookupError or ValueError if the hash is invalid."""
     seen = int(row["seen"]) / 1000
     shown: answers.Worker = {
         "id": name,
@@ -73,7 +73,7 @@ def parse_report(name: str, row: Mapping[str, str]) -> WorkerReport:
 
 
 def _public_fields(row: Mapping[str, str]) -> dict[str, Any]:
-    """Return what this worker knows of what others may not."""
+    """Return the optional fields of a worker that are public."""
     known: dict[str, Any] = {name: int(row[name]) for name in _INTEGERS if name in row}
     if "gpus" in row:
         known["gpus"] = [{**gpu, "uuid": str(gpu["uuid"])} for gpu in decoding.parse_json(row["gpus"])]
@@ -92,7 +92,7 @@ def _public_fields(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _clock_offset(row: Mapping[str, str]) -> float | None:
-    """Return by how much a worker's clock is ahead of Redis'; None where that is not known well enough."""
+    """Return how many seconds a worker's clock is ahead of Redis, or None if the measurement is not precise enough."""
     if "clock" not in row or "round_trip_seconds" not in row:
         return None
     took = decoding.parse_finite(row["round_trip_seconds"])
@@ -102,12 +102,12 @@ def _clock_offset(row: Mapping[str, str]) -> float | None:
 
 
 def by_name(row: answers.Worker | answers.Gpu) -> Mapping[str, Any]:
-    """Return the same row for reading by names that come from the table of figures."""
+    """Return the record, typed for access by field names that are not known statically."""
     return row
 
 
 def serialize_gpus(workers: Sequence[answers.Worker]) -> list[answers.FleetGpu]:
-    """Return every GPU that a worker reports, with the worker's name."""
+    """Return all GPUs that workers report, with the workers' names."""
     return [
         {
             **gpu,

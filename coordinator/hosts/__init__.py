@@ -1,1 +1,1 @@
-"""Hosts: machines by the workers that run there, and how another one joins with an invitation."""
+"""Hosts: machines that run workers, and the exchange of invitations for tokens."""

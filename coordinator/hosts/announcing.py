@@ -1,6 +1,6 @@
-"""Announcement of an API that listens for other machines, by mDNS, so that `cluster discover` lists it. Never a secret.
+"""Announce the API by mDNS, so that `cluster discover` on other machines finds it. No secrets are announced.
 
-Not in a container: PUBLISHED says there where the API is reached, and no address of the container is.
+In a container, nothing is announced, because its addresses are not reachable. PUBLISHED is set there instead.
 """
 
 from __future__ import annotations
@@ -20,33 +20,34 @@ from jobs.settings import Settings
 
 log = logging.getLogger(__name__)
 
-#: What is announced, as RFC 6763 names it; threads_cluster/cli/discovery.py listens for the same.
+#: Service type in the form of RFC 6763. threads_cluster/cli/discovery.py searches for the same type.
 TYPE = "_threads-cluster._tcp.local."
-#: Where a coordinator listens at all addresses, and at all of IPv4.
+#: Bind addresses that mean all addresses, and the one that means all IPv4 addresses.
 _ANYWHERE, _IPV4 = ("", "::", "0.0.0.0"), "0.0.0.0"
-#: Bytes of one label of a name.
+#: Maximum length of a DNS label in bytes.
 _MAX_LABEL = 63
-#: Seconds that others have to hear that it ends.
+#: Timeout in seconds for withdrawing the announcement.
 FAREWELL_SECONDS = 1.0
 
 Stop = Callable[[], Awaitable[None]]
 
 
 def is_wanted(settings: Settings) -> bool:
-    """Return True where the API is to be announced: it listens beyond loopback, at addresses of this machine."""
+    """Return True if the API should be announced: it listens on an address of this machine other than loopback."""
     return settings.discoverable == "true" and not settings.published and not exposure.is_loopback(settings.bind)
 
 
 async def begin(settings: Settings, interfaces: Sequence[str] = ()) -> Stop:
-    """Announce the API where it is to be, and return what ends that. Nothing that fails here stops a coordinator.
+    """Announce the API if enabled, and return the function that stops it. Failures do not stop the coordinator.
 
-    `interfaces`: addresses of this machine at which it is announced, in the place of those at which it listens.
+    `interfaces` are addresses of this machine to use instead of those on which the coordinator listens.
     """
     if not is_wanted(settings):
         return do_nothing
     if importlib.util.find_spec("zeroconf") is None:
         log.debug(
-            "not announced by mDNS: pip install --require-hashes -r requirements/discovery.txt, or DISCOVERABLE=false"
+            "the API is not announced by mDNS, because zeroconf is not installed:"
+            " pip install --require-hashes -r requirements/discovery.txt, or set DISCOVERABLE=false"
         )
         return do_nothing
     task = asyncio.create_task(announce(settings, interfaces))
@@ -64,21 +65,21 @@ async def do_nothing() -> None:
 
 
 async def announce(settings: Settings, interfaces: Sequence[str]) -> None:
-    """Announce until cancelled, and then say that it ends."""
+    """Announce the API until cancelled, and then withdraw the announcement."""
     from zeroconf.asyncio import AsyncZeroconf
 
     try:
         responder = AsyncZeroconf(**_select_interfaces(settings.bind, interfaces))
     except OSError as error:
-        log.warning("not announced by mDNS: %s", error)
+        log.warning("the API is not announced by mDNS: %s", error)
         return
     try:
         info = service_info(settings, interfaces)
         await responder.async_register_service(info, allow_name_change=True)
-        log.info("announced by mDNS as %s", info.name)
+        log.info("the API is announced by mDNS as %s", info.name)
         await asyncio.Event().wait()
     except Exception as error:
-        log.warning("not announced by mDNS: %s: %s", type(error).__name__, error)
+        log.warning("the API is not announced by mDNS: %s: %s", type(error).__name__, error)
     finally:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(responder.async_unregister_all_services(), FAREWELL_SECONDS)
@@ -86,7 +87,7 @@ async def announce(settings: Settings, interfaces: Sequence[str]) -> None:
 
 
 def _select_interfaces(bind: str, interfaces: Sequence[str]) -> dict[str, Any]:
-    """Return the interfaces on which others are told: that of the address where it listens, else all."""
+    """Return the interfaces on which to announce: the interface of the bind address, or all."""
     from zeroconf import InterfaceChoice, IPVersion
 
     if interfaces:
@@ -99,7 +100,7 @@ def _select_interfaces(bind: str, interfaces: Sequence[str]) -> dict[str, Any]:
 
 
 def list_addresses(bind: str, interfaces: Sequence[str]) -> list[str]:
-    """Return the addresses under which others reach it."""
+    """Return the addresses at which other machines can reach the API."""
     import ifaddr
 
     if interfaces:
@@ -107,7 +108,7 @@ def list_addresses(bind: str, interfaces: Sequence[str]) -> list[str]:
     if bind not in _ANYWHERE:
         return [bind]
     all_of_them = (address for adapter in ifaddr.get_adapters() for address in adapter.ips)
-    # Those of IPv6 are triples: address, flow, scope.
+    # IPv6 addresses are triples of address, flow and scope.
     found = [one.ip if isinstance(one.ip, str) else one.ip[0] for one in all_of_them if one.is_IPv4 or bind != _IPV4]
     return [address for address in found if not exposure.is_loopback(address)]
 

@@ -1,4 +1,4 @@
-"""Hosts as rows, and tokens of the workers of one that joins."""
+"""Read hosts for the API, and create tokens for the workers of a joining host."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from jobs.store.tenancy.tokens import Credential, Tokens
 from threads_protocol.answers import fleet as fleet_answers
 from threads_protocol.answers import hosts as host_answers
 
-#: A host that has joined uses its tokens at once: those that it has not used within this time have reached nobody.
+#: Age in milliseconds at which an unused token counts as left over from a failed join. Hosts that join use their tokens
+#: at once.
 BROKEN_MS = 60_000
 
 
 def host_list(workers: Iterable[fleet_answers.Worker]) -> list[host_answers.Host]:
-    """Return a row for each host, those that live first, then by name. A worker that names none is left out."""
+    """Return all hosts, live ones first, then by name. Workers without a host name are left out."""
     made = [serializers.serialize_host(name, of_it) for name, of_it in hosts.by_host(workers).items()]
     return sorted(made, key=lambda row: (not row["live"], row["host"]))
 
 
 def host(workers: Iterable[fleet_answers.Worker], name: str) -> host_answers.HostDetail:
-    """Return a host with its workers. NotFound for one on which none lives or was lost within the hour."""
+    """Return a host with its workers. Raise NotFound if no worker of the host was seen within the last hour."""
     of_it = hosts.by_host(workers).get(name)
     if not of_it:
         raise errors.missing("host", name, "host")
@@ -34,14 +35,15 @@ def host(workers: Iterable[fleet_answers.Worker], name: str) -> host_answers.Hos
 def join(store: Tokens, principal: Principal, host_name: str, names: Sequence[str]) -> list[Credential]:
     """Consume the principal's invitation and return a new token for each worker.
 
-    Raises Conflict; Unauthorized if the invitation was used already.
-
-    The invitation ends first, in one step of Redis: of two that use it at once, one is refused. Tokens that a join of
-    this name has left which broke off end too.
+    Raise Conflict if a worker name is taken, or Unauthorized if the invitation was already used. The invitation is
+    revoked first, so that only one of two concurrent calls succeeds. Tokens left over from failed joins are revoked,
+    too.
     """
     left = _refuse_taken(store, names)
     if not store.revoke(principal.token, principal.actor):
-        raise errors.Unauthorized("this invitation was used or has expired; ask for another", field="Authorization")
+        raise errors.Unauthorized(
+            "this invitation was already used or has expired; ask for a new one", field="Authorization"
+        )
     minted: list[Credential] = []
     try:
         for name in names:
@@ -57,19 +59,18 @@ def join(store: Tokens, principal: Principal, host_name: str, names: Sequence[st
 
 
 def _refuse_taken(store: Tokens, names: Sequence[str], own: Set[str] = frozenset()) -> list[str]:
-    """Raise Conflict where a worker of such a name has another token: two would take the name from each other.
+    """Raise Conflict if a worker with one of these names has a token. Return the tokens left over from failed joins.
 
-    `own`: tokens that were just made; of two hosts that took a name at once, both are refused. Returns the tokens of
-    these names that a join has left which broke off.
+    `own` contains the tokens that the caller has just created. If two hosts claim a name at the same time, both fail.
     """
     _, now = store.state()
     of_names = [one for one in store.all() if "worker" in one.scopes and one.id not in own and one.name in names]
     left = [one.id for one in of_names if one.host and not one.used and now - one.created > BROKEN_MS]
     if taken := sorted(one.name for one in of_names if one.id not in left):
         raise errors.Conflict(
-            f"a worker {taken[0]} has joined before: `./deploy-cluster.sh leave` on that machine ends its token, or"
-            " `cluster token revoke`; where a join broke off, try again in a minute; or join under another name: --name"
-            " NAME",
+            f"worker {taken[0]} has already joined. Run `./deploy-cluster.sh leave` on its machine, revoke its token"
+            " with `cluster token revoke`, or join under another name with --name NAME. If a join was interrupted, try"
+            " again in a minute",
             field="host",
         )
     return left
@@ -89,5 +90,7 @@ def _create_credential(store: Tokens, name: str, host_name: str, principal: Prin
     if how == "missing":
         raise errors.UnknownTenant(principal.tenant)
     if how != "new":
-        raise errors.Conflict(f"there are {tokens.MAX_TOKENS} tokens; revoke some", field="host")
+        raise errors.Conflict(
+            f"the cluster has {tokens.MAX_TOKENS} tokens, the maximum; revoke one first", field="host"
+        )
     return minted

@@ -1,4 +1,4 @@
-"""Routes of hosts: their list, and the exchange of an invitation for the tokens of a new host's workers."""
+"""Routes for hosts: list hosts, and exchange an invitation for the tokens of a new host's workers."""
 
 from __future__ import annotations
 
@@ -16,47 +16,51 @@ from jobs import VERSION, errors
 from threads_protocol.answers import hosts as answers
 
 routes = http.router(tag="cluster")
-#: Who joins knows the authority's fingerprint, and nobody yet whom it may trust.
+#: Routes without authentication. A joining machine knows only the fingerprint of the authority, and trusts no
+#: certificate yet.
 open_routes = http.open_router()
 
 _PEM = "application/x-pem-file"
-#: Workers of one host; a GPU worker has a GPU, and nobody has more CPU workers than cores.
+#: Maximum number of workers per join.
 _MOST_WORKERS = 64
-HostName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="A host's name.")]
+HostName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="Host name.")]
 
 
 class NewHost(BaseModel):
-    """The body of POST /api/join."""
+    """Body of POST /api/join."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    host: str = Field(pattern=patterns.HOST, description="Name of the machine; its workers are named after it.")
+    host: str = Field(pattern=patterns.HOST, description="Name of the machine, and prefix of its workers' names.")
     workers: list[Annotated[str, Field(pattern=patterns.HOSTS_WORKER)]] = Field(
-        min_length=1, max_length=_MOST_WORKERS, description="Such as cpu-1, gpu-1 and runner-1."
+        min_length=1, max_length=_MOST_WORKERS, description="Workers of the host, such as cpu-1, gpu-1 and runner-1."
     )
 
     def names(self) -> list[str]:
-        """Return the names of the workers, each once."""
+        """Return the workers' full names, without duplicates."""
         return [f"{self.host}-{worker}" for worker in dict.fromkeys(self.workers)]
 
 
 @open_routes.get("/api/authority", tags=["cluster"], response_class=Response, responses={200: {"content": {_PEM: {}}}})
 def authority(cluster: http.ClusterDep) -> Response:
-    """The certificate of the authority that signed this coordinator's, as PEM; 404 where it serves none of its own."""
+    """Return the certificate of the authority that signed this coordinator's certificate, as PEM.
+
+    If the coordinator has no authority of its own, the response is a 404.
+    """
     if not (text := certificates.read_authority(cluster.settings)):
-        raise errors.NotFound("this coordinator serves no certificate of an authority of its own (TLS_CERTIFICATE)")
+        raise errors.NotFound("this coordinator has no certificate from an authority of its own (TLS_CERTIFICATE)")
     return Response(text, media_type=_PEM)
 
 
 @routes.get("/hosts", **http.describe_response(answers.HostList))
 def hosts(cluster: http.ClusterDep) -> Response:
-    """Machines on which workers run, with what these use there; those lost within the hour too."""
+    """List the hosts with their resource usage, including hosts lost within the last hour."""
     return json_response({"hosts": queries.host_list(cluster.queries.fleet.workers())})
 
 
 @routes.get("/hosts/{host}", **http.describe_response(answers.HostDetail))
 def host(host: HostName, cluster: http.ClusterDep) -> Response:
-    """One machine with the rows of its workers."""
+    """Return one host with its workers."""
     return json_response(queries.host(cluster.queries.fleet.workers(), host))
 
 
@@ -64,13 +68,14 @@ def host(host: HostName, cluster: http.ClusterDep) -> Response:
     "/join", dependencies=[http.require_scope(Scope.JOIN)], **http.describe_response(answers.Joined, 201, body=NewHost)
 )
 async def join(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Exchange an invitation, a token with the scope join alone, for a token for each worker of a new host.
+    """Exchange an invitation for a token for each worker of a new host. An invitation is a token with only the scope
+    join.
 
-    An invitation counts once. A call that is sent again is refused: then ask for another invitation.
+    An invitation can be used once. A repeated call is rejected; ask for a new invitation.
     """
     if principal.scopes != {Scope.JOIN}:
         raise errors.Forbidden(
-            "this needs an invitation, a token with the scope join and no other", field="Authorization"
+            "this request needs an invitation, which is a token with only the scope join", field="Authorization"
         )
     asked: NewHost = http.parse(NewHost, await bodies.read_json(request))
     names = asked.names()

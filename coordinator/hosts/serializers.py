@@ -1,4 +1,4 @@
-"""Make the answers about hosts from those about their workers. Pure."""
+"""Serialize hosts from the records of their workers. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threads_protocol.answers import hosts as host_answers
 
 
 def serialize_host(name: str, workers: Sequence[fleet_answers.Worker]) -> host_answers.Host:
-    """Return the row of a host from those of its workers, of which there is at least one."""
+    """Return the response for a host. It must have at least one worker."""
     latest_first = sorted(workers, key=lambda row: (not row["live"], row["seen_seconds_ago"], row["id"]))
     live = [row for row in latest_first if row["live"]]
     latest = latest_first[0]
@@ -43,20 +43,23 @@ def serialize_host(name: str, workers: Sequence[fleet_answers.Worker]) -> host_a
 
 
 def serialize_details(row: host_answers.Host, workers: Sequence[fleet_answers.Worker]) -> host_answers.HostDetail:
-    """Return a host with the rows of its workers, those that live first."""
+    """Return a host with the records of its workers, live ones first."""
     by_id = {worker["id"]: worker for worker in workers}
     return {**row, "worker_rows": [by_id[name] for name in row["workers"]]}
 
 
 def _sum_speeds(live: Iterable[fleet_answers.Worker], figure: str) -> float | None:
-    """Return a speed of the host's networks together, each as the worker heard of last says; None where none does."""
+    """Return the total speed of a host's networks, or None if no worker reports it.
+
+    For each network, the report of the worker seen last is used.
+    """
     speakers = hosts.speakers(live, ("network",)).values()
     known = [row[figure] for row in speakers if row.get(figure) is not None]
     return sum(known) if known else None
 
 
 def _devices(live: Iterable[fleet_answers.Worker]) -> list[host_answers.Device]:
-    """Return the GPUs, each once whoever reports it, by their places."""
+    """Return each GPU of the host once, sorted by index."""
     seen = {gpu["uuid"]: _device(gpu, row) for row in live for gpu in row.get("gpus", [])}
     return sorted(seen.values(), key=lambda one: (one["index"] or 0, one["uuid"]))
 
@@ -84,18 +87,18 @@ def _labels(live: Iterable[fleet_answers.Worker]) -> list[str]:
 
 
 def _cards(latest_first: Iterable[fleet_answers.Worker]) -> list[fleet_answers.Card]:
-    """Return the GPUs that no worker has, as the live worker says that was heard of last."""
+    """Return the GPUs that no worker uses, as reported by the live worker that was seen last."""
     return next((row["cards"] for row in latest_first if row["live"] and "cards" in row), [])
 
 
 def _common_labels(live: Iterable[fleet_answers.Worker]) -> list[str]:
-    """Return the labels that all of the host's workers have of the operator."""
+    """Return the labels from the operator that all workers of the host have."""
     several = [set(row.get("labels", ())) for row in live]
     return sorted(set.intersection(*several)) if several else []
 
 
 def _versions(live: Iterable[fleet_answers.Worker]) -> dict[str, list[str]]:
-    """Return the versions of each part that the host's workers name, sorted: several while it is being updated."""
+    """Return the sorted versions of each component of the host's workers. There are several during an update."""
     found: dict[str, set[str]] = {}
     for row in live:
         for part, version in row.get("versions", {}).items():

@@ -403,14 +403,14 @@ def test_what_cannot_be_asked_for_is_said(served: Served, store: Store, principa
     submit(store, "k", kind="sum", queue="any.normal")
     for job, unit, status, words in (
         ("none", 0, 404, "no job none"),
-        ("k", 0, 404, "jobs of kind sum run no programs"),
+        ("k", 0, 404, "jobs of kind sum do not run programs"),
     ):
         stranger = Principal(served, "run", name=job, job=job)
         with closing(stranger.http):
             assert words in why(stranger.ask(unit), status)
     store.jobs.cancel("k")
     submit(store, total=10, kind="command")
-    assert why(principal.ask(10), 404) == "job j has the units 0 to 9"
+    assert why(principal.ask(10), 404) == "unit 10 does not exist; job j has units 0 to 9"
     assert principal.ask(9).json()["unit_state"] == "waiting"
     terminal = {"rows": 24, "columns": 80}
     for body, field in (
@@ -432,9 +432,9 @@ def test_what_cannot_be_asked_for_is_said(served: Served, store: Store, principa
     assert why(principal.ask(name="A" * 32), 422)
     for data, status in (("no base64", 422), (base64.b64encode(bytes(16385)).decode(), 413)):
         assert "data" in why(principal.http.post(f"{principal.id}/input", json={"offset": 0, "data": data}), status)
-    assert "leaves a gap; 0 bytes were taken" in why(principal.write(5, b"x"), 422)
+    assert "leaves a gap; 0 bytes have been received" in why(principal.write(5, b"x"), 422)
     store.jobs.cancel("j")
-    assert "over: its job is cancelled" in why(principal.ask(0, name=secrets.token_hex(16)), 409)
+    assert "finished, because its job is cancelled" in why(principal.ask(0, name=secrets.token_hex(16)), 409)
     found = principal.read().json()
     assert (found["state"], found["reason"]) == ("ended", "program")
 

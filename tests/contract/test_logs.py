@@ -180,7 +180,7 @@ def test_a_log_whose_bytes_the_store_has_lost_is_said(
     for path in (tmp_path / "store" / "default").rglob("*"):
         if path.is_file() and path.read_bytes() == LOG:
             path.unlink()
-    assert "has lost the bytes" in why_not(reader, status=409)
+    assert "has lost the contents" in why_not(reader, status=409)
 
 
 # -- live -------------------------------------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ def test_questions_and_marks_of_any_kind(cluster: Live) -> None:
     job_id = json.loads(job_id)["job_id"]
     assert json.loads(run(cluster, "ask", job_id, "first", "units=4")[1]) == {"sum": 6, "count": 4}
     code, _, err = run(cluster, "ask", job_id, "last")
-    assert code == 2 and "faulty answers no question last; it answers first" in err
+    assert code == 2 and "kind faulty does not support question last; supported: first" in err
     assert run(cluster, "mark", "faulty", "summed")[:2] == (0, "summed  1..9\n")
     code, _, err = run(cluster, "mark", "faulty", "proved")
     assert code == 2 and "it has summed" in err

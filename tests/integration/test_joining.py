@@ -360,7 +360,7 @@ def test_of_two_that_use_one_invitation_one_joins(door: Door, tmp_path: Path) ->
 def test_a_name_that_has_joined_is_not_taken_over(door: Door) -> None:
     url = f"{join(door.invited(), 'cellar').url}/api/tokens"
     own, invited = membership.token("cellar-cpu-1"), door.invited()
-    with pytest.raises(CommandError, match="cellar-cpu-1 has joined before"):  # another machine of that name
+    with pytest.raises(CommandError, match="cellar-cpu-1 has already joined"):  # another machine of that name
         membership.join(invited, "cellar", ["cpu-1", "cpu-2"], lanes=1, labels="")
     trust = str(membership.FOLDER / "authority.pem")
     assert membership.ask("DELETE", f"{url}/{own.split('_')[1]}", own, trust) == (204, {})
@@ -387,13 +387,13 @@ def test_a_join_that_broke_off_keeps_its_name_from_nobody(
         refused_as(door.invited(), "broken", "used up meanwhile")
     assert "broken-cpu-1" in door.tokens() and membership.load() is None
     door.age("broken-cpu-1", -1)  # however slow this machine is
-    refused_as(door.invited(), "broken", "has joined before", "in a minute")
+    refused_as(door.invited(), "broken", "has already joined", "in a minute")
     door.age("broken-cpu-1", 2)
     joined = join(door.invited(), "broken")
     assert [row["name"] for row in door.rows() if row["name"] == "broken-cpu-1"] == ["broken-cpu-1"]
     until(lambda: all(row["used"] for row in door.rows() if row["name"] == "broken-cpu-1"), 60)
     door.age("broken-cpu-1")
-    refused_as(door.invited(), "broken", "has joined before")
+    refused_as(door.invited(), "broken", "has already joined")
     assert joined.workers == ["broken-cpu-1"]
 
 
@@ -401,7 +401,7 @@ def test_a_token_that_was_made_by_itself_gives_its_name_to_nobody(door: Door, he
     made = door.live.post("/api/tokens", {"name": "office-cpu-1", "scopes": ["worker"]})
     assert made.status_code == 201
     door.age("office-cpu-1")
-    refused_as(door.invited(), "office", "has joined before")
+    refused_as(door.invited(), "office", "has already joined")
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_a_folder_is_put_listed_shown_fetched_and_deleted(run: Run, tmp_path: Pa
     assert json.loads(run("fetch", "results", got, "--json")[1])["fetched_files"] == 0
     assert run("delete", "results") == (0, "results deleted\n", "")
     code, _, err = run("delete", "results")
-    assert code == 2 and "there is no artifact results" in err
+    assert code == 2 and "artifact results does not exist" in err
 
 
 def test_an_empty_folder_is_put_and_fetched(run: Run, tmp_path: Path) -> None:
@@ -75,9 +75,9 @@ def test_what_cannot_be_put_or_found_is_one_line_and_exit_code_2(run: Run, tmp_p
     for arguments, part in (
         (("put", tmp_path / "work"), "the link passwd leads to /etc/passwd"),
         (("put", tmp_path / "none"), "is neither a folder nor a file"),
-        (("put", tmp_path / "one", "--name", "deadbeef"), "could be the beginning of an artifact's id"),
-        (("info", "nobody"), "there is no artifact nobody"),
-        (("fetch", "nobody", tmp_path / "got"), "there is no artifact nobody"),
+        (("put", tmp_path / "one", "--name", "deadbeef"), "could be an abbreviated artifact ID"),
+        (("info", "nobody"), "artifact nobody does not exist"),
+        (("fetch", "nobody", tmp_path / "got"), "artifact nobody does not exist"),
     ):
         code, out, err = run(*arguments)
         assert (code, out) == (2, "") and part in err, err

@@ -299,17 +299,19 @@ def test_a_manifest_of_fifty_thousand_paths_is_taken_and_one_of_more_is_not(benc
 
 def test_a_file_that_is_not_what_it_is_called_is_refused(bench: Bench) -> None:
     sha, place = sha_of(DATA), f"/api/files/{sha_of(DATA)}/parts"
-    refused(bench.ask("PUT", f"{place}/0?size={len(OTHER)}", octets=OTHER), 422, "another SHA-256")
+    refused(bench.ask("PUT", f"{place}/0?size={len(OTHER)}", octets=OTHER), 422, "the SHA-256 of the body is not")
     refused(bench.ask("PUT", f"{place}/0?size={len(DATA)}", octets=DATA[:-1]), 422, "has 12 bytes; 11 came")
-    refused(bench.ask("PUT", f"{place}/0?size={len(DATA) - 1}", octets=DATA[:-1]), 422, "another SHA-256")
-    refused(bench.ask("PUT", f"{place}/1?size={len(DATA)}", octets=DATA), 422, "has the parts 0 to 0")
+    refused(
+        bench.ask("PUT", f"{place}/0?size={len(DATA) - 1}", octets=DATA[:-1]), 422, "the SHA-256 of the body is not"
+    )
+    refused(bench.ask("PUT", f"{place}/1?size={len(DATA)}", octets=DATA), 422, "has parts 0 to 0")
     refused(bench.ask("PUT", f"{place}/0?size={2 * PART_BYTES}", octets=DATA), 422, f"has {PART_BYTES} bytes")
     refused(bench.ask("PUT", f"{place}/0?size=9", octets=b"x" * (PART_BYTES + 1)), 413, "over 8388608 bytes")
     for body, part in (
         (b"", "must begin"),
         (b'[["x",1]]\na', "must begin"),
         (b'[["%b",3]]\nab' % sha.encode(), "names 3 bytes and has 2"),
-        (b'[["%b",2]]\nab' % sha.encode(), "has another SHA-256"),
+        (b'[["%b",2]]\nab' % sha.encode(), "has the SHA-256 of the body is not"),
         (b"[[" * 9999, "must begin"),
     ):
         refused(bench.ask("PUT", "/api/file-bundle", octets=body), 422, part)
@@ -325,12 +327,12 @@ def test_parts_that_do_not_make_the_file_are_dropped(bench: Bench) -> None:
     sha = sha_of(b"x" * size)
     place = f"/api/files/{sha}"
     assert bench.ask("PUT", f"{place}/parts/0?size={size}", octets=b"y" * PART_BYTES).json() == {"missing": [1]}
-    refused(bench.ask("POST", f"{place}/complete"), 409, "1 of 2 parts are missing, the first is 1")
+    refused(bench.ask("POST", f"{place}/complete"), 409, "1 of 2 parts are missing; the first missing part is 1")
     refused(bench.ask("PUT", f"{place}/parts/1?size={size + 1}", octets=b"xxxx"), 409, "another size")
     assert bench.ask("PUT", f"{place}/parts/1?size={size}", octets=b"xxx").json() == {"missing": []}
     assert bench.sums()[2:] == (1, size)
-    refused(bench.ask("POST", f"{place}/complete"), 422, "do not make a file")
-    refused(bench.ask("POST", f"{place}/complete"), 404, "no part of the file")
+    refused(bench.ask("POST", f"{place}/complete"), 422, "the SHA-256 of the uploaded parts is not")
+    refused(bench.ask("POST", f"{place}/complete"), 404, "no part of file")
     assert bench.missing(sha) == [sha] and bench.sums()[2:] == (0, 0)
     bench.collect()
     assert bench.objects() == 0
@@ -340,7 +342,9 @@ def test_a_commit_of_what_is_missing_or_has_another_size_changes_nothing(bench: 
     bench.put_file(DATA)
     before = bench.sums()
     refused(
-        bench.commit(FILE, ["f", "b", 5, sha_of(OTHER)]), 409, "1 files are missing or have another size, the first is"
+        bench.commit(FILE, ["f", "b", 5, sha_of(OTHER)]),
+        409,
+        "1 files are missing or have another size; upload them first",
     )
     refused(bench.commit(["f", "a", len(DATA) + 1, sha_of(DATA)]), 409, sha_of(DATA))
     assert bench.sums() == before and bench.ask("GET", "/api/artifacts").json() == {"artifacts": []}
@@ -351,10 +355,10 @@ def test_a_commit_of_what_is_missing_or_has_another_size_changes_nothing(bench: 
 def test_names_that_could_be_ids_and_unknown_ones_are_refused(bench: Bench) -> None:
     bench.put_file(DATA)
     for name in ("deadbeef", "0" * 64):
-        refused(bench.commit(FILE, name=name), 422, "could be the beginning of an artifact's id")
+        refused(bench.commit(FILE, name=name), 422, "could be an abbreviated artifact ID")
     for name in ("-a", "A", "a b", "x" * 65, "%2e%2e"):
         assert bench.commit(FILE, name=name).status_code == 422, name
-    refused(bench.ask("GET", "/api/artifacts/nobody"), 404, "there is no artifact nobody")
+    refused(bench.ask("GET", "/api/artifacts/nobody"), 404, "artifact nobody does not exist")
     with pytest.raises(ApiError):
         bench.client.artifacts.info("no/such")
     with pytest.raises(BadArgument):
@@ -528,7 +532,7 @@ def test_what_a_job_holds_is_not_deleted(bench: Bench) -> None:
     row = bench.commit(FILE).json()["artifact"]
     held = ("default", row["artifact_id"], "job:j1")
     assert bench.store.artifacts.hold(*held)
-    refused(bench.ask("DELETE", f"/api/artifacts/{row['artifact_id']}"), 409, "job:j1 holds artifact")
+    refused(bench.ask("DELETE", f"/api/artifacts/{row['artifact_id']}"), 409, "is held by job:j1")
     assert bench.ask("GET", f"/api/artifacts/{row['artifact_id']}").json()["held_by"] == ["job:j1"]
     assert bench.store.artifacts.let_go(*held)
     assert bench.ask("DELETE", f"/api/artifacts/{row['artifact_id']}").status_code == 204
@@ -709,7 +713,7 @@ def test_a_file_whose_parts_are_swept_each_time_is_given_up(bench: Bench, tmp_pa
             bench.collect()
 
     bench.bridge.before = sweep_before
-    with pytest.raises(ApiError, match="no part of the file"):
+    with pytest.raises(ApiError, match="no part of file"):
         bench.client.artifacts.put(tmp_path / "big.bin")
     assert len(bench.sent("POST", "/complete")) == 3
 
@@ -760,7 +764,7 @@ def test_a_full_store_is_a_507_and_nothing_is_half_there(
         pipe(path, data)
 
     monkeypatch.setattr(blobs.filesystem, "pipe_file", full)
-    with pytest.raises(ApiError, match="the artifact store has no room") as refusal:
+    with pytest.raises(ApiError, match="the artifact store is full") as refusal:
         bench.client.artifacts.put(folder)
     assert refusal.value.status == 507
     assert bench.objects() == 0 and bench.sums() == (0, 0, 0, 0)
@@ -773,7 +777,7 @@ def test_what_the_store_lost_is_said_and_uploaded_again(bench: Bench, folder: Pa
     sha = sha_of(b"1,2\n")
     file = bench.trees.transfers.find("default", sha)
     (bench.folder / "default" / file.objects[0][:2] / file.objects[0]).unlink()
-    with pytest.raises(ApiError, match="has lost the bytes"):
+    with pytest.raises(ApiError, match="has lost the contents"):
         bench.client.artifacts.fetch(row["artifact_id"], tmp_path / "got")
     again = bench.client.artifacts.put(folder)
     assert (again["new"], again["sent_files"]) == (False, 1)
@@ -816,7 +820,7 @@ def test_a_store_that_coordinators_do_not_share_is_refused(bench: Bench, any_red
 
 def test_a_store_that_cannot_be_written_is_refused_with_what_to_do(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(WrongStore, match=r"cannot be read: .*the right to read and write there"):
+    with pytest.raises(WrongStore, match=r"cannot be read: .*user read and write access"):
         Blobs(f"file://{tmp_path}/file/store").check(bench.store.files)
     with pytest.raises(WrongStore, match="cannot be used"):
         Blobs("nothing://x")
@@ -841,7 +845,7 @@ def test_a_store_that_is_away_loses_nothing(bench: Bench) -> None:
     away = bench.folder.with_name("away")
     bench.folder.rename(away)
     bench.folder.mkdir()
-    said = "is away: its file threads-cluster-artifacts is not there; mount it again"
+    said = "is not available: its file threads-cluster-artifacts is missing; mount it again"
     for path in (f"/api/files/{sha_of(DATA)}", f"/api/artifacts/{row['artifact_id']}/manifest"):
         refused(bench.ask("GET", path), 503, said)
     refused(bench.commit(FILE), 503, said)  # whose manifest would lie where nobody finds it later

@@ -112,7 +112,7 @@ def test_what_goes_wrong_is_logged_once_until_it_works_again(
 ) -> None:
     log: Any = FakeLog()
     kept = AuditExportTask(log, Denials(), lambda: True, "/nowhere/audit.jsonl")
-    task = PeriodicTask("audit", kept.run_once, failure="the audit log was not kept")
+    task = PeriodicTask("audit", kept.run_once, failure="the audit log was not exported")
     for _ in range(3):
         task.attempt()
     assert [record.levelname for record in caplog.records] == ["WARNING"]

@@ -158,8 +158,8 @@ def test_a_batch_of_what_is_no_chunk_or_no_model_says_so(pool: Pool) -> None:
     pool.put_model("safe", path="a.safetensors")
     text = "i, action_type: inference, output_device: disk"
     for rest, words in (
-        ("model_name: nosuch, input_data: chunk-0", "there is no model nosuch"),
-        ("model_name: tiny, input_data: chunk-0", "there is no artifact chunk-0"),
+        ("model_name: nosuch, input_data: chunk-0", "model nosuch does not exist"),
+        ("model_name: tiny, input_data: chunk-0", "artifact chunk-0 does not exist"),
     ):
         workflow = pool.submit(f"{text}, {rest}")
         pool.look(workflow)

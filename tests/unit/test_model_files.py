@@ -124,7 +124,7 @@ def test_who_deletes_a_model_that_is_served_hears_of_which_service(run: Run, ben
     assert bench.store.services.forget(service.service_id)
     assert run("model", "delete", "chat") == (0, "chat deleted\n", "")
     code, _, err = run("model", "info", "chat")
-    assert code == 2 and err.endswith("there is no model chat; list them with cluster model list\n")
+    assert code == 2 and err.endswith("model chat does not exist; list models with cluster model list\n")
 
 
 def test_a_model_and_a_service_are_shown_in_words(run: Run, file: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_place_is_read_and_written_the_same(text: str, place: Location) -> Non
     ],
 )
 def test_what_is_no_place_is_refused(text: Any) -> None:
-    with pytest.raises(ValueError, match=r"must be disk|must name the host"):
+    with pytest.raises(ValueError, match=r"must be disk|must include a host"):
         locations.parse(text, ("disk", "dram", "gpu"))
 
 
@@ -205,7 +205,7 @@ def test_a_download_without_weights_leaves_the_model_as_it_was(pool: Pool) -> No
     before = pool.put_model("tiny")
     workflow = pool.begin("models/tiny/download", {"source": SOURCE})
     pool.leave(workflow, "download--fetch", {"model/readme.txt": b"no weights"})
-    assert "has no file that ends with .gguf" in pool.errors(workflow)["download--keep"]
+    assert "has no file that ends in .gguf" in pool.errors(workflow)["download--keep"]
     assert pool.model("tiny")["artifact_id"] == before
 
 
@@ -280,7 +280,7 @@ def test_a_model_is_deleted_at_one_place_or_whole_and_not_while_something_has_it
     assert both.model("tiny")["locations"] == ["disk", "b:disk"]
     both.store.artifacts.hold("default", artifact, "service:s")
     held = both.ask("DELETE", "/api/v1/models/tiny")
-    assert held.status_code == 409 and "service:s holds" in held.json()["detail"]
+    assert held.status_code == 409 and "is held by service:s" in held.json()["detail"]
     assert both.model("tiny")["locations"] == ["disk", "b:disk"], "a refused deletion changes nothing"
     both.store.artifacts.let_go("default", artifact, "service:s")
     assert both.ask("DELETE", "/api/v1/models/tiny").status_code == 204
@@ -329,8 +329,8 @@ def test_a_model_that_is_downloaded_anew_leaves_nothing_of_the_one_before(pool: 
         ),
         ("d, action_type: download, model_name: m, target_device: moon", "target_device: must be disk"),
         ('d, action_type: download, model_name: m, target_device: "n:gpu0"', "target_device: must be disk"),
-        ("d, action_type: download, model_name: m, target_device: dram", "must name the host, as HOST:dram"),
-        ("d, action_type: download, model_name: m, target_device: disk, source: x", "source: must begin with"),
+        ("d, action_type: download, model_name: m, target_device: dram", "must include a host, such as HOST:dram"),
+        ("d, action_type: download, model_name: m, target_device: disk, source: x", "source: must start with"),
         (
             "d, action_type: download, model_name: m, target_device: disk, sha256: x",
             "sha256: must be 64 lowercase",

@@ -54,7 +54,7 @@ def test_enough_workers_are_answered_with_the_status(api: Api) -> None:
 @pytest.mark.parametrize(
     ("body", "field", "command"),
     [
-        ({}, "n_workers", "1 worker lives, 0 of them on GPUs; start them with ./deploy-cluster.sh local --workers 4"),
+        ({}, "n_workers", "1 worker is live, 0 of them on GPUs; start them with ./deploy-cluster.sh local --workers 4"),
         ({"n_workers": 2}, "n_workers", "or in containers ./deploy-cluster.sh docker 2 0"),
         ({"n_workers": 1, "worker_resources": {"GPU": 2}}, "worker_resources.GPU", "./deploy-cluster.sh docker 2 2"),
         ({"n_workers": 3, "worker_resources": {"GPU": 0.0}}, "n_workers", "./deploy-cluster.sh local --workers 3"),

@@ -397,7 +397,7 @@ def test_a_coordinator_without_the_packages_of_tracing_runs_and_says_what_to_ins
     usable = extras.drop_unusable(settings)
     assert not usable.otel_exporter_otlp_endpoint and not tracing.Tracing.from_settings(usable).exports
     [line] = caplog.messages
-    assert line.startswith("no spans are sent: OTEL_EXPORTER_OTLP_ENDPOINT is set")
+    assert line.startswith("span export is disabled: OTEL_EXPORTER_OTLP_ENDPOINT is set")
     assert "pip install --require-hashes -r requirements/tracing.txt" in line and "\n" not in line
 
 

@@ -129,7 +129,7 @@ def test_a_call_may_name_the_receiver_which_overrules_the_text(flow: Flows) -> N
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("ftp://x/", "must be a URL that begins with https://HOST"),
+        ("ftp://x/", "must be a URL that starts with https://HOST"),
         ("7", "must be a URL"),
         ("[a]", "must be a URL"),
         ("https://a:b@x/", "user or password"),
