@@ -1,4 +1,6 @@
-"""Run one coordinator: `python -m coordinator`. With `--sockets PATH`, it receives its sockets at that path."""
+"""Run one coordinator: `python -m coordinator`. With `--sockets PATH`, receive the listening sockets from that Unix
+socket.
+"""
 
 from __future__ import annotations
 

@@ -13,13 +13,13 @@ from jobs.store.work.live_output import Chunk, Lines
 
 
 def frame(name: str, row: Mapping[str, Any], place: str = "") -> bytes:
-    """Return one server-sent event."""
+    """Return an encoded server-sent event."""
     head = f"id: {place}\n" if place else ""
     return f"{head}event: {name}\ndata: {json.dumps(row, separators=(',', ':'))}\n\n".encode()
 
 
 class Entry:
-    """Entry of a job's stream of live lines."""
+    """Entry of a job's stream of live log lines."""
 
     def __init__(self, lines: Lines) -> None:
         self.lines = lines
@@ -31,11 +31,11 @@ class Entry:
 
     @cached_property
     def whole(self) -> bytes:
-        """Return the frames of all chunks."""
+        """Return the frames of all chunks of this entry."""
         return b"".join(map(self._frame, self.lines.chunks))
 
     def beyond(self, seen: int) -> bytes:
-        """Return the frames of the bytes from the offset `seen` on. A runner may send the same bytes twice."""
+        """Return the frames of the bytes from offset `seen` on. A runner can send the same bytes twice."""
         rest = []
         for chunk in self.lines.chunks:
             if (cut := max(0, seen - chunk.offset)) < len(chunk.data):

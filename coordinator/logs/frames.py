@@ -15,7 +15,7 @@ _RETRY, _PING = b"retry: 2000\n\n", b": ping\n\n"
 
 
 class Shown:
-    """Progress of one follower. Decides which bytes of each entry it receives, and reports the bytes that it missed."""
+    """Progress of one follower. Selects the bytes of each entry that are new, and reports missed bytes."""
 
     def __init__(self, since: str | None) -> None:
         self.place = since or BEGINNING
@@ -24,7 +24,7 @@ class Shown:
         self._next = None if since else 0
 
     def frames(self, entries: Iterable[Entry]) -> Iterator[bytes]:
-        """Yield the frames of these entries that are new to the follower."""
+        """Yield the frames of entries that are new to the follower."""
         for entry in entries:
             if entry.position > position(self.place):
                 self.place = entry.lines.id
@@ -49,9 +49,9 @@ class Shown:
 async def of_unit(
     live: Live, job: str, unit: int, tenant: str, until: int, since: str | None
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the recent output of a unit and then its live output until the unit ends.
+    """Yield the recent output of a unit, and then its live output until the unit ends.
 
-    For `tenant` and `until`, see `Live.listen`.
+    See `Live.listen` for `tenant` and `until`.
     """
     shown = Shown(since)
     with live.listen(job, unit, tenant, until) as listener:

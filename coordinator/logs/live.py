@@ -1,6 +1,6 @@
 """Deliver live log lines to followers. One reader per replica reads the lines of all followed units from Redis.
 
-A follower uses no thread and no Redis connection. A follower that reads too slowly loses lines and delays no other.
+A follower uses no thread and no Redis connection. A slow follower loses lines, and does not delay the others.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from threads_protocol.answers import logs as answers
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of followers of a replica, and of bytes buffered for each.
+#: Maximum number of followers per replica, and maximum number of bytes buffered for each follower.
 MOST_FOLLOWERS, WAITING_BYTES = 2000, 128 << 10
-#: Seconds between two checks whether a unit has ended. The end of its job triggers a check at once.
+#: Interval in seconds between two checks whether a unit has ended. The end of its job triggers a check at once.
 LOOK_SECONDS = 1.0
-#: Minimum seconds between two checks, and their minimum distance as a multiple of a check's duration.
+#: Minimum pause between two checks in seconds, and as a multiple of the duration of a check.
 _SOONEST_SECONDS, _REST = 0.02, 20.0
 #: Overhead of an entry in bytes, in addition to its lines.
 _ENTRY_BYTES = 500
@@ -43,13 +43,13 @@ _BLOCK_MS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """The unit has ended."""
+    """Reports to a follower that the unit has ended."""
 
     row: answers.End
 
 
 class Listener:
-    """Queue of lines for one follower. Use it in the event loop."""
+    """Queue of lines for one follower. Use this only in the event loop."""
 
     def __init__(self) -> None:
         self._entries: deque[Entry] = deque()
@@ -60,7 +60,7 @@ class Listener:
         self._end: Ended | None = None
 
     def offer(self, entry: Entry) -> None:
-        """Add lines. If the buffer is full, drop the oldest ones."""
+        """Queue lines for the follower. If the buffer is full, drop the oldest lines."""
         self._entries.append(entry)
         self.buffered_bytes += entry.size + _ENTRY_BYTES
         while self.buffered_bytes > WAITING_BYTES and len(self._entries) > 1:
@@ -68,7 +68,7 @@ class Listener:
         self._wake()
 
     def ping(self) -> None:
-        """Request a ping."""
+        """Make the stream send a ping."""
         self._ping = True
         self._wake()
 
@@ -88,7 +88,7 @@ class Listener:
             self._sleeper = asyncio.get_running_loop().create_future()
             await self._sleeper
         if self._silent:
-            raise Silent(f"redis has been silent for {OUTAGE_SECONDS:g} s")
+            raise Silent(f"redis has not responded for {OUTAGE_SECONDS:g} s")
         if self._end and not self._entries:
             return self._end
         self._ping, self.buffered_bytes = False, 0
@@ -108,12 +108,12 @@ class _Channel:
         self.tenant = tenant
         self.listeners: set[Listener] = set()
         self.watching: asyncio.Task[None] | None = None
-        #: Time until which Redis counts the unit as followed, as returned by the last call.
+        #: Time until which Redis counts the unit as followed.
         self.until = 0
 
 
 class Live:
-    """Followed units of one replica. Use it in the event loop after `start`."""
+    """Followed units of one replica. Call `start` first, and use this only in the event loop."""
 
     def __init__(self, store: Store, hub: Hub, texts: Texts) -> None:
         self.store = store
@@ -131,7 +131,7 @@ class Live:
         self._begin(self._tend())
 
     def stop(self) -> None:
-        """Stop the thread and the tasks."""
+        """Stop the reader thread and the tasks."""
         for task in self._tasks:
             task.cancel()
         if self._reader:
@@ -194,7 +194,7 @@ class Live:
     # -- the end of a unit ------------------------------------------------------------------------------------------
 
     async def _watch(self, job: str, unit: int, channel: _Channel) -> None:
-        """Notify the followers when the unit ends: at once with the end of its job, otherwise within LOOK_SECONDS."""
+        """Notify the followers when the unit ends: at once if its job ends, otherwise within LOOK_SECONDS."""
         began = time.monotonic()
         while (end := await self._ended(job, unit)) is None:
             # If 100,000 units of a job have failed, Redis needs about 100 ms for a check.
@@ -202,29 +202,29 @@ class Live:
             await asyncio.sleep(_SOONEST_SECONDS)
             await self._hub.ends.wait([job], lambda: [None], rest, just_seen=True)
             began = time.monotonic()
-        if self.channels.get((job, unit)) is channel:  # new followers get a new channel, as the job may be retried
+        if self.channels.get((job, unit)) is channel:  # the job may be retried, which needs a new channel
             del self.channels[job, unit]
             self._heed()
         for listener in channel.listeners:
             listener.end(Ended(row=end))
 
     async def _ended(self, job: str, unit: int) -> answers.End | None:
-        """Return how a unit ended, or None if it has not ended, or if Redis or the artifact store is unavailable."""
+        """Return how a unit ended, or None if it has not ended or its end cannot be read."""
         try:
             found = await run_in_threadpool(self.store.outputs.unit, job, unit)
             if found is None:
                 return {"state": "deleted", "exit": None, "bytes": 0}
             return await threads.run(lambda: queries.end(self._texts, found, unit)) if found.ended else None
         except (*Unreachable, errors.Unavailable) as error:
-            log.warning("the end of unit %d of job %s is not known yet: %s", unit, job, error)
+            log.warning("cannot read yet how unit %d of job %s ended: %s", unit, job, error)
         except Exception:
-            log.exception("the end of unit %d of job %s is not known", unit, job)
+            log.exception("cannot read how unit %d of job %s ended", unit, job)
         return None
 
     # -- all followed units -----------------------------------------------------------------------------------------
 
     async def _tend(self) -> None:
-        """Renew the followed units in Redis, send pings, and end the streams during an outage of Redis."""
+        """Renew the followed units in Redis, send pings, and end the streams if Redis stops responding."""
         renewed = pinged = time.monotonic()
         while True:
             await asyncio.sleep(1.0)
@@ -258,7 +258,7 @@ class _Reader(RedisReader):
         self._places: dict[str, str] = {}
 
     def heed(self, jobs: set[str]) -> None:
-        """Read the lines of these jobs from now on."""
+        """Set the jobs whose lines are read."""
         with self._changed:
             self._places = {job: self._places.get(job, BEGINNING) for job in jobs}
             self._changed.notify()

@@ -14,17 +14,19 @@ from threads_protocol.states import TERMINAL, JobState
 
 
 def unit(outputs: Outputs, job_id: str, number: int, *, look: bool = True) -> UnitState:
-    """Return the state of a unit. Raise NotFound if the job or unit does not exist, or the job runs no programs.
+    """Return the state of a unit. Raise NotFound if the unit does not exist or its job runs no programs.
 
-    For `look`, see `Outputs.unit`.
+    See `Outputs.unit` for `look`.
     """
     found = outputs.unit(job_id, number, look=look)
     if found is None:
         raise errors.missing("job", job_id, "job_id")
     if not found.artifact and not _runs_programs(found.kind):
-        raise errors.NotFound(f"jobs of kind {found.kind} run no programs, so they have no logs", field="job_id")
+        raise errors.NotFound(f"jobs of kind {found.kind} do not run programs, so they have no logs", field="job_id")
     if number >= found.total:
-        raise errors.NotFound(f"job {job_id} has the units 0 to {found.total - 1}", field="unit")
+        raise errors.NotFound(
+            f"unit {number} does not exist; job {job_id} has units 0 to {found.total - 1}", field="unit"
+        )
     return found
 
 
@@ -49,9 +51,9 @@ def _why_none(found: UnitState, job_id: str, number: int) -> str:
         return f"is still running; follow it at GET /api/jobs/{job_id}/logs/{number}/follow"
     if found.state == "waiting":
         ended = found.job_state in TERMINAL
-        return f"was not started: its job is {found.job_state}" if ended else "has not started"
+        return f"was not started, because its job is {found.job_state}" if ended else "has not started"
     if found.state == "retrying":
-        return "wrote nothing in the attempt that failed, and waits for the next one"
+        return "wrote nothing in its failed attempt, and is waiting for the next attempt"
     return "wrote nothing"
 
 

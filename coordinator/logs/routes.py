@@ -22,20 +22,20 @@ from jobs.store.work.live_output import MOST_FOLLOWED
 
 routes = http.router(tag="logs")
 
-#: Maximum bytes of one response.
+#: Maximum size of a response in bytes.
 MOST_BYTES = 4 << 20
-Unit = Annotated[int, Path(ge=0, le=MAX_UNITS, description="Number of a unit, from 0 on.")]
+Unit = Annotated[int, Path(ge=0, le=MAX_UNITS, description="Unit number, starting with 0.")]
 _TEXT: dict[str, Any] = {"text/plain": {"schema": {"type": "string", "format": "binary"}}}
 _LOG: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Bytes as the program wrote them",
+        "description": "Output bytes as the program wrote them",
         "content": _TEXT,
-        "headers": {"X-Log-Bytes": {"description": "Bytes of the whole stream", "schema": {"type": "integer"}}},
+        "headers": {"X-Log-Bytes": {"description": "Size of the whole stream in bytes", "schema": {"type": "integer"}}},
     }
 }
 _STREAMED: dict[int | str, dict[str, Any]] = {
     200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
-    204: {"description": "Nothing comes after Last-Event-ID: the unit has ended"},
+    204: {"description": "The unit has ended, so no output follows Last-Event-ID"},
 }
 _HEADERS = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
 _SSE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -47,14 +47,14 @@ async def get_log(
     job_id: http.JobId,
     unit: Unit,
     cluster: http.ClusterDep,
-    stream: Annotated[Stream, Query(description="stdout and stderr in order, or one of them.")] = "all",
+    stream: Annotated[Stream, Query(description="Both streams in order, or only one of them.")] = "all",
     start: Annotated[int, Query(alias="from", ge=0, le=MAX_UNITS, description="First byte of the stream.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_BYTES, description="Maximum bytes; the response may be shorter.")] = 1
     << 20,
 ) -> Response:
-    """Return the stdout and stderr of a unit's last ended attempt. A 404 gives the reason if there is no log.
+    """Return the stdout and stderr of a unit's last finished attempt. If there is no log, the 404 contains the reason.
 
-    Of a log over 9 MiB, only the first 1 MiB and the last 8 MiB are kept.
+    If a log exceeds 9 MiB, only its first 1 MiB and its last 8 MiB are kept.
     """
     outputs, texts = cluster.store.outputs, shared_state(request).texts
     data, size = await threads.run(lambda: queries.log(outputs, texts, job_id, unit, stream, start, limit))
@@ -81,11 +81,13 @@ async def follow(
     if found.ended and last_event_id:
         return Response(status_code=204)
     if len(live) >= MOST_FOLLOWERS:
-        raise errors.OverLimit(f"{MOST_FOLLOWERS} readers follow logs at this replica; try again", field="unit")
+        raise errors.OverLimit(
+            f"{MOST_FOLLOWERS} clients are following logs at this replica, the maximum; try again", field="unit"
+        )
     ask = live.store.live_output.follow
     until = 0 if found.ended else await run_in_threadpool(ask, job_id, unit, found.tenant)
     if not found.ended and not until:
-        detail = f"{MOST_FOLLOWED} units are followed at once; read the log when this one has ended"
+        detail = f"{MOST_FOLLOWED} units are being followed, the maximum; read the log when this unit has ended"
         raise errors.OverLimit(detail, field="unit", seconds=15)
     stream = frames.of_unit(live, job_id, unit, found.tenant, until, last_event_id)
     if principal.token:

@@ -6,20 +6,20 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 
-#: Maximum bytes of the list of stderr ranges. Beyond it, the streams of a log cannot be separated.
+#: Maximum size in bytes of the list of stderr ranges. With a longer list, the streams of a log cannot be separated.
 MAX_LIST = 4 << 20
-#: Maximum digits of a number in the list. No log is that large.
+#: Maximum number of digits of a number in the list. No log is that large.
 _MOST_DIGITS = 15
-#: Maximum gap between two ranges that are read together, and maximum bytes to read for one response.
+#: Maximum gap in bytes between two ranges that are read together, and maximum bytes read for one response.
 _GAP, MOST_READ = 64 << 10, 16 << 20
 
 
 class Sections:
-    """Ordered ranges of a log that form one stream. Stored in arrays, because a log may have half a million ranges."""
+    """Ordered ranges of a log that form one stream. Stored in arrays, because a log can have half a million ranges."""
 
     def __init__(self) -> None:
         self._starts, self._ends = array("Q"), array("Q")
-        #: Bytes of the stream before each range.
+        #: Offset of each range within the stream.
         self._before = array("Q")
         self.bytes = 0
 
@@ -47,18 +47,18 @@ class Sections:
 
 
 def whole(size: int) -> Sections:
-    """Return the range of a whole log."""
+    """Return the single range of a whole log."""
     made = Sections()
     made.add(0, size)
     return made
 
 
 def split(text: bytes, size: int) -> tuple[Sections, Sections]:
-    """Return the ranges of stdout and stderr of a log, from its list of stderr ranges. Raise ValueError if invalid."""
+    """Split a log into the ranges of stdout and stderr. Raise ValueError if its list of stderr ranges is invalid."""
     stdout, stderr, at = Sections(), Sections(), 0
     for offset, length in _rows(text):
         if offset < at or length < 1 or offset + length > size:
-            raise ValueError(f"[{offset}, {length}] is not in order, or not in the log")
+            raise ValueError(f"[{offset}, {length}] is out of order or outside the log")
         stdout.add(at, offset)
         at = offset + length
         stderr.add(offset, at)
@@ -72,16 +72,16 @@ def _rows(text: bytes) -> Iterator[tuple[int, int]]:
     if packed == b"[]":
         return
     if packed[:2] != b"[[" or packed[-2:] != b"]]":
-        raise ValueError("it is no list of [offset, length]")
+        raise ValueError("the text is not a list of [offset, length]")
     for row in packed[2:-2].split(b"],["):
         offset, _, length = row.partition(b",")
         if not (offset.isdigit() and length.isdigit()) or len(row) > 2 * _MOST_DIGITS:
-            raise ValueError("it has a row that is not [offset, length]")
+            raise ValueError("an item of the list is not [offset, length]")
         yield int(offset), int(length)
 
 
 def joined(ranges: Iterator[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Yield groups of ranges to read together, in total at most MOST_READ bytes beyond the first range."""
+    """Yield groups of ranges that are read together. Except for the first range, they have at most MOST_READ bytes."""
     group: list[tuple[int, int]] = []
     read = 0
     for lo, hi in ranges:

@@ -8,7 +8,7 @@ from typing import Literal
 from jobs.store.work.live_output import Chunk, Lines
 from threads_protocol.answers import logs as answers
 
-#: Names of streams as they are stored.
+#: Names of output streams, by their stored letter.
 _STREAMS: dict[str, Literal["stdout", "stderr"]] = {"o": "stdout", "e": "stderr"}
 
 

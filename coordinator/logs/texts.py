@@ -16,9 +16,9 @@ from jobs import errors
 from jobs.store.artifacts import Artifacts
 
 Stream = Literal["all", "stdout", "stderr"]
-#: Prefix of the paths of logs, followed by the unit's number, and suffix of the lists of stderr ranges.
+#: Prefix of the path of a log, which is followed by the unit number, and suffix of a list of stderr ranges.
 FOLDER, LISTS = "logs/", ".streams"
-#: Maximum number of cached log files, about 300 bytes each, and of cached ranges, 24 bytes each.
+#: Maximum number of cached log files (about 300 bytes each) and of cached ranges (24 bytes each).
 _REMEMBERED, _DIVIDED = 100_000, 1_000_000
 
 Value = TypeVar("Value")
@@ -36,7 +36,7 @@ class _Kept:
     """Thread-safe cache of the most recently used values. One value is created at a time."""
 
     def __init__(self, most: int, size: Callable[[Any], int]) -> None:
-        #: Maximum total size, which the last value may exceed, and function that returns the size of a value.
+        #: Maximum total size, which the last value can exceed, and function that returns the size of a value.
         self._most, self._size = most, size
         self._values: OrderedDict[Hashable, Any] = OrderedDict()
         self._total = 0
@@ -68,7 +68,7 @@ class _Kept:
 
 
 class Texts:
-    """Thread-safe access to the logs in artifacts. Each call may read the artifact store."""
+    """Thread-safe reader of logs in artifacts. Each call can read the artifact store."""
 
     def __init__(self, trees: Trees, artifacts: Artifacts) -> None:
         self._trees = trees
@@ -105,7 +105,7 @@ class Texts:
     def _listed(self, tenant: str, artifact: str) -> Mapping[str, Place]:
         [row] = self._artifacts.read(tenant, [artifact])
         if row is None:
-            raise errors.NotFound(f"the artifact {artifact} with the log is gone", field="unit")
+            raise errors.NotFound(f"artifact {artifact}, which contains the log, does not exist", field="unit")
         lines = self._trees.manifest(tenant, row).decode().split("\n")[1:-1]
         beginning = (f'["f","{FOLDER}', f'["x","{FOLDER}')
         rows = (json.loads(line) for line in lines if line.startswith(beginning))
@@ -121,12 +121,12 @@ class Texts:
 
     def _split(self, tenant: str, log: Place, listed: Place) -> tuple[Sections, Sections]:
         if listed.size > sections.MAX_LIST:
-            detail = "this log changes between stdout and stderr too often to tell them apart; ask with stream=all"
+            detail = "this log switches between stdout and stderr too often to separate them; request stream=all"
             raise errors.TooLarge(detail, field="stream")
         try:
             return sections.split(self._bytes(tenant, listed, 0, listed.size), log.size)
         except ValueError as error:
-            detail = f"what says which of this log is stderr is no such list: {error}; ask with stream=all"
+            detail = f"the list of stderr ranges of this log is invalid: {error}; request stream=all"
             raise errors.Broken(detail, field="stream") from None
 
     def _cut(self, tenant: str, log: Place, group: list[tuple[int, int]]) -> list[bytes]:

@@ -20,7 +20,7 @@ from jobs.store.tenancy.secrets import Sealed
 
 #: Minimum number of characters of a key. `openssl rand -hex 32` prints 64.
 SHORTEST = 32
-#: Prefix of the hashed text, so that the same text results in a different key elsewhere.
+#: Prefix added before hashing, so that other systems derive a different key from the same text.
 _PURPOSE = b"threads-cluster secrets\0"
 _MAKE_ONE = "SECRETS_KEY for every coordinator, such as the output of: openssl rand -hex 32 (docs/secrets.md)"
 
@@ -41,11 +41,11 @@ class Keys:
 
     @property
     def current(self) -> str | None:
-        """Return the id of the key that encrypts, or None if there is none."""
+        """Return the ID of the key that encrypts new values, or None if there is no key."""
         return next(iter(self._by_id), None)
 
     def require(self) -> str:
-        """Return the id of the key that encrypts. Raise MissingSetting if there is none."""
+        """Return the ID of the key that encrypts new values. Raise MissingSetting if there is no key."""
         if self.current is None:
             raise errors.MissingSetting(f"secrets cannot be stored without a key; set {_MAKE_ONE}", field="SECRETS_KEY")
         return self.current
@@ -60,7 +60,7 @@ class Keys:
         return [HKDF(SHA256(), 32, None, context).derive(root) for root in self._roots]
 
     def seal(self, tenant: str, name: str, value: str) -> Sealed:
-        """Encrypt a value. Raise MissingSetting without a key."""
+        """Encrypt a value. Raise MissingSetting if there is no key."""
         key_id = self.require()
         # The owner is on the first line. The value is not encoded as JSON, because each control character would take
         # six bytes.

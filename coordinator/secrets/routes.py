@@ -28,7 +28,9 @@ class NewSecret(BaseModel):
     """Body of PUT /api/secrets/{name}."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    value: str = Field(min_length=1, max_length=MAX_BYTES, description="At most 65,536 bytes in UTF-8; no NUL.")
+    value: str = Field(
+        min_length=1, max_length=MAX_BYTES, description="Value of at most 65,536 bytes in UTF-8, without NUL."
+    )
 
 
 @routes.get("/secrets", dependencies=_RUN, **http.describe_response(answers.SecretList))
@@ -57,7 +59,7 @@ def delete_secret(name: Name, tenant: http.Owner, cluster: http.ClusterDep, prin
 
 @routes.post("/rotate-secrets", dependencies=_ADMIN, **http.describe_response(answers.Rotated))
 def rotate_secrets(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Encrypt the secrets of all tenants with the first key of SECRETS_KEY. Then you can remove the other keys."""
+    """Encrypt the secrets of all tenants with the first key of SECRETS_KEY, so that you can remove other keys."""
     owners = sorted({DEFAULT_TENANT, *cluster.store.tenants.names()})
     outcome = cluster.secrets.rotate(owners, principal.actor)
     return json_response(
@@ -76,7 +78,7 @@ async def _body(request: Request) -> Any:
 
 
 def value_of(body: Any) -> str:
-    """Return the value in a body. Raise InvalidRequest, whose message contains no part of the body."""
+    """Return the value in a body. If it is invalid, raise InvalidRequest without any part of the body."""
     if not isinstance(body, dict) or set(body) != {"value"}:
         raise errors.InvalidRequest('the body must be {"value": TEXT} without other fields', field="body")
     value = body["value"]
@@ -88,5 +90,5 @@ def value_of(body: Any) -> str:
     except UnicodeEncodeError:
         raise errors.InvalidRequest("value: must not contain half of a surrogate pair", field="value") from None
     if size > MAX_BYTES:
-        raise errors.InvalidRequest(f"value: has {size} bytes in UTF-8; at most {MAX_BYTES}", field="value")
+        raise errors.InvalidRequest(f"value: has {size} bytes in UTF-8; the maximum is {MAX_BYTES}", field="value")
     return value

@@ -63,14 +63,14 @@ class Vault:
         return self._store.all(tenant)
 
     def values(self, tenant: str, names: Sequence[str]) -> dict[str, str]:
-        """Return the values of a tenant's secrets. Raise NotFound that names missing ones, or errors of `Keys.open`."""
+        """Return the values of a tenant's secrets. Raise NotFound if one is missing, or the errors of `Keys.open`."""
         stored = self._store.sealed(tenant, names)
         if absent := [name for name in names if name not in stored]:
             raise missing(tenant, absent)
         return {name: self.keys.open(tenant, name, sealed) for name, sealed in stored.items()}
 
     def rotate(self, tenants: Sequence[str], actor: Actor) -> Rotation:
-        """Encrypt all secrets of these tenants with the first key. Raise MissingSetting without a key."""
+        """Encrypt all secrets of these tenants with the first key. Raise MissingSetting if there is no key."""
         self.keys.require()
         rotated, unreadable = 0, []
         for tenant in tenants:

@@ -1,8 +1,8 @@
 """Reject requests that a foreign web page sends through a local browser.
 
-A browser lets any page send requests to any address, including loopback. If the cluster requires a token, such a page
-does not have one. Otherwise three headers identify it: Origin, Sec-Fetch-Site, and a foreign Host. The Host is foreign
-if the page made its own domain name resolve to this machine (DNS rebinding).
+A browser lets any page send requests to any address, including loopback. If the cluster requires a token, a foreign
+page lacks it. Otherwise, three headers identify a foreign page: Origin, Sec-Fetch-Site, and a foreign Host. The Host is
+foreign if the page made its own domain name resolve to this machine (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from threads_protocol.numbers import short
 _PROBE_PATHS = frozenset({"/health", "/ready"})
 #: Prefixes of paths that accept binary files.
 _FILE_PATHS = ("/api/artifacts", "/api/files/", "/api/file-bundle", "/api/worker/jobs/")
-#: Prefixes of paths that accept workflows, and the content types of YAML.
+#: Prefixes of paths that accept workflows, and media types of YAML.
 _WORKFLOW_PATHS, _YAML_TYPES = ("/api/workflows",), ("application/yaml", "application/x-yaml", "text/yaml")
 _ADVICE = "set CLUSTER_TOKEN for the coordinator, or add the host to its ALLOWED_HOSTS"
 
 
 class Admission:
-    """ASGI middleware that rejects requests of foreign pages."""
+    """ASGI middleware that rejects requests from foreign pages."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -60,10 +60,10 @@ class Admission:
     def _check_origin(self, headers: dict[bytes, bytes], method: str) -> None:
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin and not self._is_allowed(origin.partition("://")[2]):
-            detail = f"a cluster without a token accepts no requests of pages from {short(origin, 80)}"
+            detail = f"a cluster without a token accepts no requests from pages of {short(origin, 80)}"
             raise errors.Forbidden(f"{detail}: {_ADVICE}", field="Origin")
         if headers.get(b"sec-fetch-site") == b"cross-site" and not _is_navigation(headers, method):
-            detail = "a cluster without a token accepts no requests of pages from other sites"
+            detail = "a cluster without a token accepts no requests from pages of other sites"
             raise errors.Forbidden(f"{detail}: {_ADVICE}", field="Sec-Fetch-Site")
 
     def _check_authority(self, authority: str) -> bool:

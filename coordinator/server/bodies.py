@@ -19,27 +19,27 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.state import shared_state
 from jobs import errors
 
-#: Maximum bytes of a single submission and of a batch.
+#: Maximum size in bytes of a single submission and of a batch.
 MAX_BODY = 1 << 20
 MAX_BATCH_BODY = 16 << 20
 #: Maximum number of JSON values in a single submission and in a batch.
 MAX_VALUES = 20_000
 MAX_BATCH_VALUES = 150_000
-#: Maximum bytes outside strings, because parsing digits is slow, and maximum backslashes of bodies larger than this.
+#: Limits for large bodies: bytes outside strings, because parsing digits is slow, and number of backslashes.
 _MAX_PLAIN = MAX_BATCH_BODY
 _MAX_ESCAPES = 4 << 20
-#: Memory budget in bytes for all bodies that are being read or processed. Requests beyond it wait. Bodies of up to
-#: _SMALL bytes never wait.
+#: Memory budget in bytes for all bodies that are being read or processed. Larger bodies than _SMALL bytes wait until
+#: the budget has enough free memory.
 _MEMORY = 24 << 20
 _SMALL = 1 << 16
-#: Bodies over this size are processed one at a time, because parsing needs several times their size.
+#: Size in bytes above which bodies are processed one at a time, because parsing needs several times their size.
 _LARGE = 8 << 20
-#: Memory budget for file bodies, and seconds within which one must arrive. Their senders may be slow.
+#: Memory budget in bytes for file bodies, and timeout in seconds for receiving one from a slow sender.
 FILE_MEMORY = 40 << 20
 FILE_SECONDS = 120.0
-#: A body over its limit is read and discarded up to this size, so that its sender can read the error response.
+#: Maximum bytes of a rejected body that are read and discarded, so that its sender can read the error response.
 _MAX_DISCARDED = 256 << 20
-#: Seconds within which a body must arrive once its memory is reserved.
+#: Timeout in seconds for receiving a body after its memory is reserved.
 READ_SECONDS = 60.0
 
 
@@ -54,7 +54,7 @@ class BodyMemory:
 
     @asynccontextmanager
     async def reserve(self, size: int) -> AsyncIterator[None]:
-        """Wait until `size` bytes are free, and reserve them until the block ends."""
+        """Wait until `size` bytes are free, and reserve them for the duration of the context."""
         while size > self._free:
             self._freed.clear()
             await self._freed.wait()
@@ -66,7 +66,7 @@ class BodyMemory:
             self._freed.set()
 
     def lock_if_large(self, size: int) -> AbstractAsyncContextManager[None]:
-        """If the body is large, wait until no other large body is being processed."""
+        """Return a context manager that processes large bodies one at a time."""
         return self._large if size > self._large_size else nullcontext()
 
 
@@ -74,10 +74,10 @@ class BodyMemory:
 async def open_json(
     request: Request, limit: int, values: int, empty: Any = None, memory: BodyMemory | None = None
 ) -> AsyncIterator[Any]:
-    """Yield the parsed body, or `empty` if there is none. Reserve memory for it until the block ends.
+    """Yield the parsed body, or `empty` if there is none. Reserve memory for the body for the duration of the context.
 
-    Raise TooLarge if it has more than `limit` bytes or `values` values, TooSlow if it does not arrive in time, and
-    MalformedBody if it is not JSON.
+    Raise TooLarge if the body has more than `limit` bytes or `values` values, TooSlow if it does not arrive in time,
+    and MalformedBody if it is not JSON.
     """
     size = declared_size(request, limit)
     budget: BodyMemory = memory or shared_state(request).body_memory
@@ -105,7 +105,7 @@ async def read_json(request: Request, empty: Any = None, limit: int = MAX_BODY) 
 
 @asynccontextmanager
 async def open_bytes(request: Request, limit: int, memory: BodyMemory | None = None) -> AsyncIterator[bytes]:
-    """Yield the raw body. Reserve memory for it until the block ends.
+    """Yield the raw body. Reserve memory for the body for the duration of the context.
 
     With `memory`, large bodies are processed one at a time. Without it, the budget for files is used. Raise TooLarge if
     the body has more than `limit` bytes, and TooSlow if it does not arrive in time.
@@ -125,7 +125,7 @@ def declared_size(request: Request, limit: int) -> int:
 
 
 async def read_bytes(request: Request, limit: int, seconds: float = 0.0) -> bytes:
-    """Return the raw body. Raise TooLarge over `limit` bytes, and TooSlow after `seconds` (default: READ_SECONDS)."""
+    """Return the raw body. Raise TooLarge if it exceeds `limit` bytes, or TooSlow after `seconds`."""
     buffer, size = BytesIO(), 0
     seconds = seconds or READ_SECONDS
     try:
@@ -147,12 +147,12 @@ async def read_bytes(request: Request, limit: int, seconds: float = 0.0) -> byte
 
 
 def parse_json(text: bytes, values: int) -> Any:
-    """Return the value of a JSON text.
+    """Parse a JSON body.
 
     Raise TooLarge over `values` values, and MalformedBody if the text is not JSON, is nested deeper than 200 levels or
     contains NaN.
     """
-    # An upper bound of the number of values. It includes the commas and brackets within strings.
+    # Upper bound of the number of values, because commas and brackets within strings are counted, too.
     if sum(map(text.count, (b",", b"]", b"}"))) > values:
         detail = f"the body has over {values} values (commas and closing brackets); split the batch or shorten it"
         raise errors.TooLarge(detail, field="body")
@@ -171,7 +171,7 @@ def _check_cost(text: bytes, values: int) -> None:
     if escapes:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     if text.count(b'"') > 4 * values:  # each value has at most two strings: a key and a text
-        raise errors.TooLarge(f"the body has over {2 * values} texts; split it", field="body")
+        raise errors.TooLarge(f"the body has over {2 * values} strings; split it", field="body")
     if sum(map(len, text.split(b'"')[::2])) > _MAX_PLAIN:
         raise errors.TooLarge(f"the body has over {_MAX_PLAIN} bytes of numbers and spaces; split it", field="body")
 

@@ -1,4 +1,4 @@
-"""Facts about requests from browsers: TLS, the origin of the page, and cookie names."""
+"""Check requests from browsers for TLS and for the origin of the page, and name cookies."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def cookie_name(connection: HTTPConnection, name: str) -> str:
 
 
 def check_origin(connection: HTTPConnection) -> None:
-    """Raise Forbidden if a page of another origin sent the request. Another port is another origin."""
+    """Raise Forbidden if a page of another origin sent the request. A different port is a different origin."""
     origin, host = connection.headers.get("origin", ""), connection.headers.get("host", "")
-    # A proxy that terminates TLS may not set X-Forwarded-Proto.
+    # A proxy that terminates TLS can omit X-Forwarded-Proto.
     schemes = ("https",) if is_tls(connection) else ("http", "https")
     if origin and origin.lower() not in [f"{scheme}://{host.lower()}" for scheme in schemes]:
         raise errors.Forbidden(

@@ -13,7 +13,7 @@ from jobs.settings import Settings
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two checks for a renewed certificate.
+#: Interval in seconds between two checks for a renewed certificate.
 CHECK_SECONDS = 2.0
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n?", re.DOTALL)
 
@@ -29,11 +29,11 @@ def check(settings: Settings) -> None:
 
 
 def create_context(settings: Settings) -> ssl.SSLContext:
-    """Return what HTTPS is create_reloading_context with: TLS 1.2 or later. Raises UnusableCertificate."""
+    """Return a TLS context for TLS 1.2 or later. Raise UnusableCertificate if the files cannot be used."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         made.load_cert_chain(settings.tls_certificate, settings.tls_key)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         files = f"TLS_CERTIFICATE={settings.tls_certificate} and TLS_KEY={settings.tls_key}"
         raise UnusableCertificate(f"{files} cannot be used: {error}") from None
     return made
@@ -52,7 +52,7 @@ def read_authority(settings: Settings) -> str:
 
 
 def create_reloading_context(settings: Settings) -> ssl.SSLContext:
-    """Return a context, and start a thread that reloads the files when they change.
+    """Return a TLS context, and start a thread that reloads the certificate files when they change.
 
     Raise UnusableCertificate if the files cannot be used.
     """

@@ -15,10 +15,10 @@ class UnusableProxies(Exception):
 
 
 class ClientAddress:
-    """ASGI middleware that replaces the address of a trusted proxy by the client's.
+    """ASGI middleware that replaces the address of a trusted proxy with the client's address.
 
     A proxy appends the address of its client to X-Forwarded-For. Only the last address is used, because the client can
-    forge those before it.
+    forge the earlier ones.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:

@@ -1,7 +1,7 @@
 """Call the functions of routes without path parameters directly, without FastAPI's router and dependency injection.
 
-For a small request, those cost more CPU time than everything else. Routes are declared as usual. Requests that this
-module does not support, such as ones with an invalid parameter, are passed to FastAPI, which reports the error.
+For a small request, the router and the injection cost more CPU time than everything else. Routes are declared as usual.
+Unsupported requests, such as requests with an invalid parameter, are passed to FastAPI, which reports the error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Step:
     headers: tuple[Any, ...]
 
     def arguments(self, request: Request) -> dict[str, Any]:
-        """Return the arguments from the request. Raise Unsupported if one is not valid."""
+        """Return the arguments from the request. Raise Unsupported if an argument is invalid."""
         arguments: dict[str, Any] = {self.request: request} if self.request else {}
         if self.query:
             arguments |= {field.name: _read(field, request.query_params) for field in self.query}
@@ -87,7 +87,7 @@ class Plan:
         return self._indexes[call]
 
     def arguments(self, request: Request) -> list[dict[str, Any]]:
-        """Return the arguments of each step from the request. Raise Unsupported if one is not valid."""
+        """Return the arguments of each step from the request. Raise Unsupported if an argument is invalid."""
         return [step.arguments(request) for step in self._steps]
 
     async def run(self, arguments: Sequence[dict[str, Any]]) -> Response:
@@ -102,7 +102,7 @@ class Plan:
 
 
 class DirectDispatch:
-    """ASGI middleware in front of FastAPI. Runs requests that have a plan and passes on all others."""
+    """ASGI middleware in front of FastAPI. Handles requests to routes that have a plan, and passes on all others."""
 
     def __init__(self, app: ASGIApp, routes: Iterable[BaseRoute], handlers: Handlers) -> None:
         self._app = app
@@ -196,7 +196,7 @@ def _check_fields(fields: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _read(field: Any, parameters: Mapping[str, str]) -> Any:
-    """Return the value of a field or its default. Raise Unsupported if it is missing or not valid."""
+    """Return the value of a field or its default. Raise Unsupported if the value is missing or invalid."""
     raw = parameters.get(field.alias)
     if raw is None:
         if field.field_info.is_required():

@@ -20,7 +20,7 @@ _PAGE = """\
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="/api/docs/swagger-ui.css">
 <div id="api"></div>
-<noscript>This page needs JavaScript. You can read the <a href="/api/openapi.json">description</a> without.</noscript>
+<noscript>This page needs JavaScript. You can read the <a href="/api/openapi.json">API</a> without it.</noscript>
 <script src="/api/docs/swagger-ui-bundle.js"></script>
 <script src="/api/docs/start.js"></script>
 """

@@ -30,7 +30,7 @@ from jobs.store.work.job_reads import ResultText
 from threads_protocol.answers.fields import Problem
 
 MAX_WAIT_SECONDS = 30.0
-#: Lowest status code of an error.
+#: Lowest HTTP status code of an error.
 FIRST_ERROR = 400
 
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job's end.")]
@@ -74,7 +74,7 @@ class _Identity(SecurityBase):
 
 
 def _api_key(request: Request) -> str:
-    """Return the token in the header that Anthropic's clients use. Only requests under /v1 may use it."""
+    """Return the token in the header that Anthropic's clients use. The header is accepted only under /v1."""
     return request.headers.get("X-Api-Key", "") if request.scope["path"].startswith(f"{PREFIX}/") else ""
 
 
@@ -85,9 +85,9 @@ PrincipalDep = Annotated[Principal, Depends(_identity)]
 async def visible_job(
     cluster: ClusterDep,
     principal: PrincipalDep,
-    job_id: Annotated[str, Path(pattern=patterns.JOB_ID, description="A job's id.")],
+    job_id: Annotated[str, Path(pattern=patterns.JOB_ID, description="Job ID.")],
 ) -> str:
-    """Return the job's id. Raise NotFound if the job does not exist or belongs to another tenant."""
+    """Return the job ID. Raise NotFound if the job does not exist or belongs to another tenant."""
     if principal.only_tenant is not None:
         await run_in_threadpool(cluster.queries.jobs.require_visible, job_id, principal.only_tenant)
     return job_id
@@ -131,7 +131,7 @@ Owner = Annotated[str, Depends(_owner)]
 
 
 class RequiredScopes:
-    """Dependency that raises Forbidden unless the principal has one of these scopes."""
+    """Dependency that raises Forbidden unless the principal has one of the required scopes."""
 
     def __init__(self, *scopes: Scope) -> None:
         self.scopes = scopes
@@ -143,7 +143,7 @@ class RequiredScopes:
 
 
 def require_scope(*scopes: Scope) -> params.Depends:
-    """Return the dependency by which a route requires one of these scopes. Without scopes, any principal is allowed."""
+    """Return a dependency that requires one of these scopes. Without scopes, any principal is allowed."""
     return params.Depends(RequiredScopes(*scopes))
 
 
@@ -199,7 +199,7 @@ def router(prefix: str = "/api", *, tag: str = "", scope: Scope | None = None) -
 
 
 async def wait_for_end(cluster: Cluster, job_id: str, seconds: float, *, just_seen: bool = False) -> None:
-    """Wait until the job has ended or was deleted, at most `seconds`.
+    """Wait until a job has ended or was deleted, for at most `seconds`.
 
     Set `just_seen` if this replica has just submitted the job, or has just read that it has not ended.
     """
@@ -251,7 +251,7 @@ def describe_body(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Replace the references in a schema by their definitions. The references would not resolve within OpenAPI."""
+    """Replace references in a schema with their definitions. References would not resolve within OpenAPI."""
     if isinstance(schema, list):
         return [_inline(item, definitions) for item in schema]
     if not isinstance(schema, dict):
@@ -262,7 +262,7 @@ def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
 
 
 def parse(model: type[Any], body: Any) -> Any:
-    """Return the body as an instance of the model. Raise InvalidRequest that names the invalid field."""
+    """Validate a body and return an instance of the model. Raise InvalidRequest that names the invalid field."""
     return submissions.validated(model, body)
 
 
@@ -275,7 +275,7 @@ def serialize_problem(error: errors.ClusterError) -> dict[str, Any]:
 
 
 def problem_response(error: errors.ClusterError) -> Response:
-    """Return the response for this error."""
+    """Return the HTTP response for an error."""
     extra = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(error.status)
     if isinstance(error, errors.OverLimit):
         extra = {"Retry-After": str(error.seconds)}

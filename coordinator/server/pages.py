@@ -1,4 +1,4 @@
-"""Serve the web pages from a folder, with the headers that nginx would add. For clusters without nginx."""
+"""Serve the web pages from a folder in clusters without nginx, with the same headers as nginx."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-#: Content types, the same as in web/nginx.conf. The system's types are not used, because browsers refuse a module with
-#: a wrong type.
+#: Content types, the same as in web/nginx.conf. The system's types are not used, because browsers reject modules with a
+#: wrong type.
 TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -44,7 +44,7 @@ TYPES = {
     ".ico": "image/x-icon",
     ".woff2": "font/woff2",
 }
-#: Suffixes of the compressed files that a build creates, by content encoding. The smallest file comes first.
+#: Suffixes of compressed files from the build, by content encoding. The smallest file comes first.
 COMPRESSED = {"br": ".br", "gzip": ".gz"}
 #: Prefixes of the API's paths.
 _API_PATHS = ("/api", "/v1", "/health", "/ready")
@@ -53,7 +53,7 @@ _ZERO_WEIGHT = re.compile(r"q=0(\.0*)?")
 
 
 class Files(StaticFiles):
-    """Static files of a folder that may be built after the server has started."""
+    """Static files of a folder that can be built after the server has started."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(directory=folder, html=True, check_dir=False)
@@ -88,21 +88,21 @@ class Files(StaticFiles):
 def _select_file(plain: Path, plain_status: os.stat_result, headers: Headers) -> tuple[str, Path, os.stat_result]:
     """Return the content encoding, path and status of the file to send: a compressed file if one is acceptable."""
     accepted = _accepted_encodings(headers.get("accept-encoding", ""))
-    # A range refers to the plain file.
+    # Byte ranges refer to the uncompressed file.
     for encoding, suffix in COMPRESSED.items() if "range" not in headers else ():
         if encoding not in accepted:
             continue
         compressed = plain.with_name(plain.name + suffix)
         with suppress(OSError):
             status = compressed.lstat()
-            # An older compressed file comes from an earlier build.
+            # A compressed file that is older than the plain file comes from an earlier build.
             if stat.S_ISREG(status.st_mode) and status.st_mtime >= plain_status.st_mtime:
                 return encoding, compressed, status
     return "", plain, plain_status
 
 
 def _accepted_encodings(header: str) -> set[str]:
-    """Return the names in an Accept-Encoding header, without those that have q=0."""
+    """Return the names in an Accept-Encoding header, except those with q=0."""
     names = (each.partition(";") for each in header.lower().split(","))
     return {name.strip() for name, _, weight in names if not _ZERO_WEIGHT.fullmatch(weight.replace(" ", ""))}
 

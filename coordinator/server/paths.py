@@ -24,7 +24,7 @@ class MethodNotAllowed(errors.ClusterError):
 
 
 def respond_unmatched(app: FastAPI, request: Request, error: HTTPException) -> Response:
-    """Return a problem that names the methods of the path, or the path without its trailing slash."""
+    """Return a problem response for a request without a route. The text suggests another method or path."""
     target, headers = f"{request.method} {_shorten(request.url.path)}", dict(error.headers or {})
     detail = f"{target}: {error.detail}; see /api/docs"
     if error.status_code == 405 and (allowed := methods(app, request.scope)):

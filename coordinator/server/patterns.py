@@ -9,7 +9,7 @@ from jobs.store import schedules, webhooks
 from jobs.store.tenancy import secrets, tenants
 
 TOKEN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
-#: Name of a host, and of a worker on it. Both together are at most as long as a worker's name.
+#: Name of a host, and name of a worker on this host. Joined, they are a valid worker name.
 HOST = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
 HOSTS_WORKER = r"^(cpu|gpu|runner)-[1-9][0-9]{0,2}$"
 TOKEN_ID = r"^[a-z0-9]{1,32}$"
@@ -21,12 +21,12 @@ _DESCRIPTIONS = {
     HOST: "must be 1 to 48 letters, digits, dots, dashes or _, and begin with a letter or a digit",
     HOSTS_WORKER: "must be cpu-N, gpu-N or runner-N, with a number from 1 to 999",
     TOKEN_ID: "must be a token's ID, 1 to 32 small letters or digits. List the IDs with `cluster token list`",
-    JOB_ID: "must be a job's id: 1 to 64 letters, digits, dashes or _",
+    JOB_ID: "must be a job ID: 1 to 64 letters, digits, dashes or _",
     SCOPE: f"must be one of {', '.join(Scope)}",
     schedules.NAME: "must be 1 to 64 letters, digits, dots, dashes or _, and begin with a letter or a digit",
     secrets.NAME: "must be 1 to 64 letters, digits or _, and begin with a letter or _",
     tenants.NAME: "must be 1 to 32 small letters, digits or dashes, and begin with a letter or a digit",
-    webhooks.ID: "must be a delivery's id, which begins with msg_; GET /api/webhooks lists them",
+    webhooks.ID: "must be a delivery ID, which starts with msg_; list deliveries with GET /api/webhooks",
 }
 _MESSAGE = re.compile("String should match pattern '(.*)'")
 

@@ -1,6 +1,6 @@
-"""uvicorn's HTTP protocol with limits on the size of a request's head and on the time until a request has arrived.
+"""uvicorn's HTTP protocol with limits on the size of a request's head and on the time to receive a request.
 
-nginx enforces such limits, but a coordinator may run without nginx. uvicorn limits the head only with h11, which is
+nginx enforces the same limits, but a coordinator can run without nginx. uvicorn limits the head only with h11, which is
 slower.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-#: Maximum bytes of a request's first line and headers. One read (256 KB) may exceed it temporarily.
+#: Maximum size in bytes of the first line and headers of a request. One read (256 KB) can exceed it temporarily.
 MAX_HEAD = 64 << 10
 
 _TOO_LARGE = b"the first line and the headers have over 64 KiB; send the data in a body\n"
@@ -27,14 +27,14 @@ class Stage(Enum):
     BODY = 2
 
 
-#: Seconds within which each stage must be complete. The time of a body includes its wait for memory.
+#: Timeout in seconds of each stage. The time of a body includes the wait for free memory.
 SECONDS = {Stage.HEAD: 15.0, Stage.BODY: 150.0}
-#: Seconds within which a client must read about 48 KiB of the response. Otherwise the route would wait for ever.
+#: Timeout in seconds for a client to read about 48 KiB of the response. Without it, a route could wait forever.
 SEND_SECONDS = 120.0
 
 
 class HeadTooLarge(HttpParserError):
-    """Raised to stop parsing a request."""
+    """Stops the parsing of a request whose head is too large."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -43,7 +43,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._stage = Stage.NOTHING
-        #: Bytes of the head that the parser has reported, and bytes fed to it without a report of the head's end.
+        #: Bytes of the head that the parser has reported, and bytes passed to the parser while the head is incomplete.
         self._head = self._fed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._send_timer: asyncio.TimerHandle | None = None

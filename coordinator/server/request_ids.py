@@ -11,12 +11,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from coordinator.services.gateway import error_forms
 
 _HEADER = b"x-request-id"
-#: Pattern of IDs that are accepted from the request, the same as in nginx/conf/nginx.conf.
+#: Pattern of IDs that are accepted from a request header, the same as in nginx/conf/nginx.conf.
 _PATTERN = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 
 class RequestIds:
-    """ASGI middleware that assigns an ID to each request under /v1. nginx sets it in a header; otherwise it is new."""
+    """ASGI middleware that assigns an ID to each request under /v1: the ID from nginx's header, or a new one."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -36,7 +36,7 @@ class RequestIds:
 
 
 def headers(scope: Scope) -> dict[str, str]:
-    """Return the headers with the request's ID; empty if it has no ID."""
+    """Return the response headers with the request's ID, or an empty dictionary if the request has no ID."""
     request_id = scope.get("state", {}).get("request_id")
     if not request_id:
         return {}
@@ -46,7 +46,7 @@ def headers(scope: Scope) -> dict[str, str]:
 
 
 def log_fields(scope: Scope) -> dict[str, str]:
-    """Return the log field with the request's ID; empty if it has no ID."""
+    """Return the log field with the request's ID, or an empty dictionary if the request has no ID."""
     request_id = scope.get("state", {}).get("request_id")
     return {"request_id": request_id} if request_id else {}
 

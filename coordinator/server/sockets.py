@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from jobs import metrics_server
 from jobs.settings import Settings
 
-#: Maximum number of sockets to receive, and bytes of their names.
+#: Maximum number of sockets to receive, and maximum bytes of their names.
 _MAX_SOCKETS, _MAX_BYTES = 16, 256
 
 
@@ -21,14 +21,14 @@ class CannotListen(Exception):
 class Listeners:
     """Listening sockets of one process."""
 
-    #: Sockets of the API. If empty, the server opens them.
+    #: Listening sockets of the API. If empty, the server opens them.
     api: list[socket.socket] = field(default_factory=list)
-    #: Socket of the metrics, or None if they are not served.
+    #: Listening socket for metrics, or None if metrics are not served.
     metrics: socket.socket | None = None
 
 
 def listen(settings: Settings, handed_over_at: str) -> Listeners:
-    """Return the sockets received from the Unix socket at `handed_over_at`, or open them if the path is empty.
+    """Receive the sockets from the Unix socket at `handed_over_at`, or open them if the path is empty.
 
     Raise CannotListen if that fails.
     """
@@ -48,7 +48,7 @@ def listen(settings: Settings, handed_over_at: str) -> Listeners:
 
 
 def _receive(path: str) -> Listeners:
-    """Receive the sockets from the process that started this one. Only the same user can open that socket."""
+    """Receive the sockets from the process that started this one. Only the same user can connect to its Unix socket."""
     with socket.socket(socket.AF_UNIX) as link:
         try:
             link.connect(path)

@@ -1,1 +1,1 @@
-"""History, spans of work, metrics, alerts."""
+"""Telemetry: history, spans of work, metrics and alerts."""

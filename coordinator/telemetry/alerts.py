@@ -1,4 +1,4 @@
-"""Alerts of a cluster without Prometheus: facts in, alerts out, evaluated each second by the leading coordinator."""
+"""Alerts of a cluster without Prometheus, evaluated every second by the leading coordinator. No I/O."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from jobs.settings import Settings
 from threads_protocol.answers import fleet as fleet_answers
 from threads_protocol.answers import telemetry as telemetry_answers
 
-#: Seconds for which a resolved alert is shown, and the number of alerts kept at most.
+#: Seconds for which resolved alerts are kept, and maximum number of resolved alerts.
 KEPT_SECONDS, MOST_KEPT = 3600.0, 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     severity: str
-    #: Fires above it.
+    #: Value above which the alert fires.
     threshold: float
     unit: str
-    #: Rounds, about seconds, that it must hold before it fires.
+    #: Number of consecutive rounds, about one per second, above the threshold before the alert fires.
     rounds: int = 1
 
 
 def rules(settings: Settings) -> dict[str, Rule]:
-    """Rules by name, with the thresholds that are set."""
+    """Return the alert rules by name, with the thresholds from the settings."""
     return {
         "no-worker": Rule(severity="critical", threshold=0, unit="jobs", rounds=3),
         "queue-wait": Rule(severity="warning", threshold=settings.alert_queue_wait_seconds, unit="seconds"),
@@ -48,26 +48,26 @@ def rules(settings: Settings) -> dict[str, Rule]:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Facts that the rules look at: workers and queues as the API shows them."""
+    """Facts that the rules evaluate. Workers and queues have the form of the API's responses."""
 
     workers: Sequence[fleet_answers.Worker] = ()
     queues: Sequence[fleet_answers.Queue] = ()
     fleet: scheduler.Fleet = field(default_factory=scheduler.Fleet)
-    #: Jobs that failed within the hour, by kind.
+    #: Number of jobs that failed within the last hour, by kind.
     failed: Mapping[str, int] = field(default_factory=dict)
-    #: Redis' memory over the limit that it or its machine has; None where there is none.
+    #: Memory usage of Redis relative to its limit, or None if there is no limit.
     memory: float | None = None
-    #: Jobs and keys that were found broken.
+    #: Number of jobs and keys in Redis that cannot be read.
     broken: int = 0
-    #: Age of the oldest entry of the audit log that AUDIT_FILE lacks.
+    #: Age in seconds of the oldest entry of the audit log that is not in AUDIT_FILE.
     unexported_seconds: float = 0.0
-    #: Seconds after which the loss of a worker is no news.
+    #: Seconds after which the alert for a lost worker is resolved.
     lost_seconds: float = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A figure of a rule, above its threshold or not."""
+    """Value of a rule for one subject, to be compared with the rule's threshold."""
 
     rule: str
     subject: str
@@ -80,21 +80,21 @@ class Finding:
 
 
 def find_all(facts: Facts) -> list[Finding]:
-    """The figure of every rule and subject."""
+    """Return the values of all rules and subjects."""
     findings = [*_queues(facts), *_workers(facts.workers, facts.lost_seconds), *_clocks(facts.workers)]
     for kind, count in facts.failed.items():
         jobs = "job" if count == 1 else "jobs"
         text = f"{count} {kind} {jobs} failed within the hour; see the errors with: cluster jobs --state failed"
         findings.append(Finding(rule="jobs-failed", subject=kind, value=count, text=text))
-    text = f"{facts.broken} jobs or keys in Redis cannot be read; docs/operations.md#brokenfound says what to do"
+    text = f"{facts.broken} jobs or keys in Redis cannot be read; see docs/operations.md#brokenfound"
     findings.append(Finding(rule="broken", subject="", value=facts.broken, text=text))
     text = (
-        f"AUDIT_FILE has lacked entries of the audit log for {facts.unexported_seconds:.0f} s; the coordinators' log "
-        "says why, and docs/operations.md#auditfilebehind what to do"
+        f"AUDIT_FILE has lacked entries of the audit log for {facts.unexported_seconds:.0f} s; see the coordinators' "
+        "logs and docs/operations.md#auditfilebehind"
     )
     findings.append(Finding(rule="audit-file", subject="", value=round(facts.unexported_seconds, 1), text=text))
     if facts.memory is not None:
-        text = f"Redis uses {facts.memory:.0%} of its memory; at 100 % it refuses new jobs. Delete finished ones"
+        text = f"Redis uses {facts.memory:.0%} of its memory; at 100 % it rejects new jobs. Delete finished jobs"
         findings.append(Finding(rule="redis-memory", subject="", value=round(facts.memory, 3), text=text))
     return findings
 
@@ -105,14 +105,15 @@ def _queues(facts: Facts) -> Iterable[Finding]:
         if scheduler.estimate_wait(queue, facts.fleet) is None:
             device = Device(queue.partition(".")[0])
             which = "worker" if device is Device.ANY else f"{device} worker"
-            wait = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
-            text = f"{wait} in {queue} and no {which} lives; start one, or cancel what waits"
+            wait = "1 job is waiting" if jobs == 1 else f"{jobs} jobs are waiting"
+            text = f"{wait} in {queue}, but no {which} is live; start one, or cancel the waiting jobs"
             if facts.fleet.knows(queue):
                 text = f"{wait} in {queue}: {scheduler.explain_unserved(queue, facts.fleet)}"
             yield Finding(rule="no-worker", subject=queue, value=jobs, text=text)
-        if queues.priority_of(queue) is not Priority.LOW:  # what is low may wait
+        if queues.priority_of(queue) is not Priority.LOW:  # low-priority jobs can wait
             rule = "interactive-wait" if queues.priority_of(queue) is Priority.INTERACTIVE else "queue-wait"
-            text = f"the oldest job in {queue} has waited {oldest:.0f} s; add workers, or submit what can wait as low"
+            advice = "add workers, or submit less urgent jobs with priority low"
+            text = f"the oldest job in {queue} has waited {oldest:.0f} s; {advice}"
             yield Finding(rule=rule, subject=queue, value=oldest if jobs else 0.0, text=text)
 
 
@@ -120,16 +121,16 @@ def _workers(workers: Sequence[fleet_answers.Worker], lost_seconds: float) -> It
     for worker in workers:
         name, seen = worker["id"], worker["seen_seconds_ago"]
         lost = worker["state"] == "lost" and seen < lost_seconds
-        text = f"the worker {name} died or cannot reach Redis; its leases went to others. Look at its log"
+        text = f"worker {name} died or cannot reach Redis; other workers continue its work. See its log"
         yield Finding(rule="worker-lost", subject=name, value=float(lost), text=text)
         late = seen if worker["live"] else 0.0
-        text = f"the worker {name} was last heard of {late:.1f} s ago; a heartbeat comes each second"
+        text = f"the last heartbeat of worker {name} was {late:.1f} s ago; workers send one every second"
         yield Finding(rule="heartbeat-late", subject=name, value=late, text=text)
         refused = worker.get("refused", "") if worker["live"] else ""
-        text = f"the worker {name} takes no work of {refused}; docs/operations.md#kind-refused says what to do"
+        text = f"worker {name} takes no work of {refused}; see docs/operations.md#kind-refused"
         yield Finding(rule="kind-refused", subject=name, value=float(bool(refused)), text=text)
         sick = worker["live"] and worker["device"] == Device.GPU and worker.get("cordoned")
-        text = f"the GPU of {name} gets no work: {sick}; docs/operations.md#gpucordoned says what to do"
+        text = f"the GPU of worker {name} receives no work: {sick}; see docs/operations.md#gpucordoned"
         yield Finding(rule="gpu-cordoned", subject=name, value=float(bool(sick)), text=text)
 
 
@@ -137,7 +138,7 @@ def _clocks(workers: Sequence[fleet_answers.Worker]) -> Iterable[Finding]:
     for host, live in hosts.by_host(worker for worker in workers if worker["live"]).items():
         offset = hosts.clock_offset(live) or 0.0
         where = "ahead of" if offset > 0 else "behind"
-        text = f"the clock of the host {host} is {abs(offset):.1f} s {where} Redis' clock; have it follow NTP"
+        text = f"the clock of host {host} is {abs(offset):.1f} s {where} the Redis clock; synchronize it with NTP"
         yield Finding(rule="clock-offset", subject=host, value=abs(offset), text=text)
 
 
@@ -145,15 +146,15 @@ Alert = telemetry_answers.Alert
 
 
 class Watch:
-    """Turns figures into alerts that fire and are resolved. What it knows may have come from another leader."""
+    """Turns findings into alerts that fire and are resolved. Known alerts can come from another leader."""
 
     def __init__(self, rules: Mapping[str, Rule]) -> None:
         self._rules = rules
-        #: Rounds in a row that a figure was beyond its threshold.
+        #: Number of consecutive rounds in which a value exceeded its threshold.
         self._streaks: dict[str, int] = {}
 
     def round(self, known: Mapping[str, Alert], findings: Sequence[Finding], now: str) -> tuple[list[Alert], list[str]]:
-        """Alerts that are new or changed, and ids of those to forget. `now` as the API writes moments."""
+        """Return new or changed alerts, and the IDs of alerts to delete. `now` is a timestamp in API format."""
         beyond = {finding.id: finding for finding in findings if self._beyond(finding)}
         self._streaks = {name: self._streaks.get(name, 0) + 1 for name in beyond}
         changed = [alert for finding in beyond.values() if (alert := self._firing(known.get(finding.id), finding, now))]
@@ -165,7 +166,7 @@ class Watch:
         return finding.value > self._rules[finding.rule].threshold
 
     def _firing(self, known: Alert | None, finding: Finding, now: str) -> Alert | None:
-        """The alert as it is now; None when it is as known, or not yet to fire."""
+        """Return the firing alert, or None if it has not changed or must not fire yet."""
         fires = known is not None and known["state"] == "firing"
         rule = self._rules[finding.rule]
         if not fires and self._streaks[finding.id] < rule.rounds:
@@ -187,7 +188,7 @@ class Watch:
 
 
 def _old(alerts: Mapping[str, Alert], now: str) -> list[str]:
-    """Ids of resolved alerts that are over for long, or too many. Moments compare as text within one length."""
+    """Return the IDs of resolved alerts that are too old or too many. Timestamps of equal length compare as text."""
     resolved = sorted((alert["until"] or "", name) for name, alert in alerts.items() if alert["state"] == "resolved")
     limit = _earlier(now, KEPT_SECONDS)
     surplus = len(resolved) - MOST_KEPT
@@ -200,7 +201,7 @@ def _earlier(moment: str, seconds: float) -> str:
 
 
 def sort_alerts(alerts: Sequence[Alert]) -> list[Alert]:
-    """Firing ones first, each newest first."""
+    """Return the alerts, firing ones first, and each group sorted by time, newest first."""
     firing = [alert for alert in alerts if alert["state"] == "firing"]
     resolved = [alert for alert in alerts if alert["state"] != "firing"]
     newest = sorted(firing, key=lambda alert: alert["since"], reverse=True)

@@ -1,4 +1,4 @@
-"""Prometheus at scrape time: cluster-wide figures straight from Redis, this replica's own from memory."""
+"""Export Prometheus metrics: of the cluster, read from Redis for each scrape, and of this replica, from memory."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def _fill_family(metric: metrics.Metric, values: Mapping[Any, float]) -> Family:
 
 
 def _count(value: Any) -> int:
-    """Return a count that a worker told; 0 for what is none."""
+    """Return a count that a worker reported, or 0 if the value is not a count."""
     return value if isinstance(value, int) and value > 0 else 0
 
 
 class ClusterCollector(Collector):
-    """Reads Redis once a scrape. When Redis is gone only what concerns this replica remains."""
+    """Reads Redis once per scrape. If Redis is unreachable, only metrics of this replica are exported."""
 
     def __init__(self, queries: Queries, leading: Callable[[], bool]) -> None:
         self._queries = queries
@@ -99,7 +99,7 @@ class ClusterCollector(Collector):
         yield states
 
     def _counters(self) -> Iterator[Metric]:
-        """Counters from zero on: of one that first appears with its first count, rate() misses that count."""
+        """Yield counters, which start at zero: rate() would miss the first count of a counter that starts with it."""
         kinds = registry.names()
         zeros: tuple[tuple[metrics.Metric, str, Iterable[tuple[str, ...]]], ...] = (
             (metrics.SUBMITTED, keys.SUBMITTED, ((kind,) for kind in kinds)),
@@ -113,7 +113,7 @@ class ClusterCollector(Collector):
             yield _fill_family(metric, dict.fromkeys(labels, 0.0) | sound)
 
     def _tenants(self) -> Iterator[Metric]:
-        """Counters by tenant, of at most MAX_TENANTS, and one for all others."""
+        """Yield counters by tenant, for at most MAX_TENANTS tenants. All other tenants share one label."""
         jobs = {(DEFAULT_TENANT,): 0.0}
         lanes = {(DEFAULT_TENANT, Device.CPU.value): 0.0}
         for number, (name, used) in enumerate(sorted(self._usage.totals(self._usage.tenants()).items())):
@@ -138,7 +138,7 @@ class ClusterCollector(Collector):
         yield _fill_family(metrics.ARTIFACT_FILES, count)
 
     def _profiles(self) -> Iterator[Metric]:
-        """Figures of the profiles that live, of which there are few."""
+        """Yield metrics of the active profiles, of which there are few."""
         profiles = self._queries.store.profiles
         orders = profiles.orders()
         states = [order.state for order in orders]
@@ -165,7 +165,7 @@ class ClusterCollector(Collector):
         yield _fill_family(metrics.WEBHOOKS_DEAD, {(): self._queries.store.webhooks.dead(sorted(tenants))})
 
     def _workflows(self) -> Iterator[Metric]:
-        """Figures of workflows and schedules: few reads, however many there are."""
+        """Yield metrics of workflows and schedules. The number of reads does not depend on the number of workflows."""
         store, counted = self._queries.store, self._store.figures(keys.WORKFLOW_FIGURES)
         now = store.workflows.now_ms()
 
@@ -232,7 +232,7 @@ class ClusterCollector(Collector):
         yield from self._gpus([(worker["id"], gpu) for worker in live for gpu in worker.get("gpus", ())])
 
     def _derive_host_metrics(self, live: list[answers.Worker]) -> Iterator[Metric]:
-        """Figures of hosts that are made of several of their workers'."""
+        """Yield metrics of hosts that are calculated from the reports of several workers."""
         by_host = hosts.by_host(live)
         for metric, made in ((metrics.HOST_SCORE, hosts.score), (metrics.HOST_CLOCK, hosts.clock_offset)):
             known = {(name,): value for name, of_it in by_host.items() if (value := made(of_it)) is not None}
@@ -272,12 +272,12 @@ class ClusterCollector(Collector):
 
 
 class Exporter:
-    """The registry of one replica and its HTTP figures."""
+    """Metric registry of one replica, with the replica's HTTP metrics."""
 
     def __init__(self, queries: Queries, leading: Callable[[], bool]) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more a counter, which nothing reads
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # one unused series per counter
         self.registry = CollectorRegistry()
-        # A connection of its own, without patience: a replica must answer a scrape while Redis hangs.
+        # Use a separate connection without retries, because a replica must answer a scrape even if Redis hangs.
         own = Store(connection.connect(queries.settings.redis_url, retries=0, timeout=1))
         self.registry.register(ClusterCollector(Queries(own, queries.settings, queries.worker_table), leading))
         ProcessCollector(registry=self.registry)
@@ -298,9 +298,12 @@ class Exporter:
         )
 
     def serve(self, settings: Settings, listener: socket.socket | None = None) -> Callable[[], None]:
-        """Serve on a listening socket, else on a new one, and return the function that stops it. Port 0 disables it."""
+        """Serve metrics on `listener`, or on a new socket if it is None, and return the function that stops the server.
+
+        If METRICS_PORT is 0, no metrics are served.
+        """
         if not settings.metrics_port:
             return lambda: None
         stop = metrics_server.serve(self.registry, settings, listener)
-        log.info("metrics on http://%s:%d/metrics", settings.bind, settings.metrics_port)
+        log.info("serving metrics on http://%s:%d/metrics", settings.bind, settings.metrics_port)
         return stop

@@ -1,4 +1,4 @@
-"""GPUs by the words of PyCluster: what they do now, and in the last minute."""
+"""Route for PyCluster clients: current GPU measurements, and those of the last minute."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _GIBIBYTE = 1 << 30
 
 @routes.get("/llm/gpu/status", **http.describe_response(telemetry_answers.GpuStatus))
 def gpu_status(cluster: http.ClusterDep) -> Response:
-    """GPUs of live workers now, and each second of the last minute: GiB, percent, degrees Celsius, watts."""
+    """Return the measurements of all live GPUs now and in each second of the last minute.
+
+    The units are GiB, percent, degrees Celsius and watts.
+    """
     gpus = [gpu for gpu in fleet_serializers.serialize_gpus(cluster.queries.fleet.workers()) if gpu["live"]]
     numbers = {gpu["uuid"]: number for number, gpu in enumerate(gpus)}
     now, blocks = history.read(cluster.store, _SECONDS)
@@ -52,7 +55,7 @@ def _build_gpu_now(number: int, gpu: fleet_answers.FleetGpu) -> telemetry_answer
 
 
 def _recent(then: telemetry_answers.History, numbers: Mapping[str, int]) -> list[telemetry_answers.GpuThen]:
-    """Return what is known of each second and GPU, the oldest first."""
+    """Return the known measurements of each second and GPU, oldest first."""
     found: list[telemetry_answers.GpuThen] = []
     for place, time in enumerate(then["times"]):
         for uuid, number in numbers.items():
@@ -62,7 +65,7 @@ def _recent(then: telemetry_answers.History, numbers: Mapping[str, int]) -> list
     return found
 
 
-#: Parts of the history's names, in the order of `_figures`.
+#: Suffixes of history names, in the order of the arguments of `_build_gpu_figures`.
 _NAMES: Sequence[str] = ("memory_total", "memory", "utilization", "temperature", "power")
 
 

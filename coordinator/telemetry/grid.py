@@ -1,6 +1,6 @@
-"""Figures of the cluster under the names of grid-cli. Pure but for what it is given to read.
+"""Metrics of the cluster under the names of grid-cli.
 
-`prometheus/rules/grid.yml` records the same from what Prometheus scrapes.
+`prometheus/rules/grid.yml` records the same metrics in Prometheus.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from threads_protocol.states import JobState
 
 
 def rows(queries: Queries) -> list[answers.Metric]:
-    """Return every metric of metrics.GRID with its samples, exact over all coordinators."""
+    """Return all metrics in metrics.GRID with their samples, which are exact across all coordinators."""
     figures = queries.store.telemetry.figures
     live = [worker for worker in queries.fleet.workers() if worker["live"]]
     scores = {name: score for name, of_it in hosts.by_host(live).items() if (score := hosts.score(of_it)) is not None}
@@ -41,7 +41,7 @@ def _sample(metric: metrics.Metric, value: float, suffix: str = "", **labels: st
 
 
 def _count_completed(ended: Mapping[str, float]) -> list[answers.Sample]:
-    """Return jobs that ended, by whether they were done; `ended` by kind|state."""
+    """Count ended jobs as success or failure. The keys of `ended` are `kind|state`."""
     counts = {"success": 0.0, "failure": 0.0}
     for field, count in ended.items():
         counts["success" if field.rpartition("|")[2] == JobState.DONE else "failure"] += count
@@ -49,7 +49,9 @@ def _count_completed(ended: Mapping[str, float]) -> list[answers.Sample]:
 
 
 def _durations(stored: Mapping[str, float]) -> list[answers.Sample]:
-    """Return the histogram of all kinds; `stored` by kind|bound, kind|inf beyond all bounds and kind|sum in ms."""
+    """Return the duration histogram of all kinds. The keys of `stored` are `kind|bound`, `kind|inf` and `kind|sum`
+    (ms).
+    """
     totals: dict[str, float] = defaultdict(float)
     for field, value in stored.items():
         totals[field.rpartition("|")[2]] += value

@@ -1,4 +1,4 @@
-"""Metrics under the names of grid-cli, for who has no Prometheus."""
+"""Route for metrics under the names of grid-cli, for users without Prometheus."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ routes = http.router(tag="cluster")
 
 @routes.get("/metrics", **http.describe_response(answers.Metrics))
 def grid_metrics(cluster: http.ClusterDep) -> Response:
-    """Counts and durations of jobs, and scores of hosts, under the names of grid-cli; `cluster metrics` prints them.
+    """Return job counts, job durations and host scores under the names of grid-cli. `cluster metrics` prints them.
 
-    All figures of the cluster are scraped by Prometheus, at METRICS_PORT.
+    All metrics of the cluster are available to Prometheus at METRICS_PORT.
     """
     return json_response({"metrics": grid.rows(cluster.queries)})

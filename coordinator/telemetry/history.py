@@ -1,7 +1,7 @@
-"""The last hour's figures in Redis, one sample a second: any coordinator answers alike, and none needs to last.
+"""History of the last hour in Redis, with one sample per second. Every coordinator returns the same history.
 
-The leader appends samples to `ct:history:now` and folds each minute of them into one compressed block of `ct:history`.
-A sample is figures by name; a figure that is not known is not there.
+The leader appends samples to `ct:history:now`, and folds each minute of samples into one compressed block of
+`ct:history`. A sample contains values by name. Unknown values are omitted.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from jobs.store import Store, skipped
 from threads_protocol.answers import telemetry as answers
 from threads_protocol.numbers import short
 
-#: Samples of a block, and blocks that are kept: an hour and what is not full.
+#: Number of samples per block, and maximum number of blocks: one hour, and an incomplete block.
 BLOCK, MOST_BLOCKS = 60, 61
 MAX_SECONDS, MAX_POINTS = 3600, 1000
-#: Names that one request may ask for, and stars in each.
+#: Maximum number of names per request, and of stars per name.
 MAX_NAMES, MAX_STARS = 64, 8
 
 Sample = Mapping[str, float]
 
 
 def append(store: Store, moment: int, sample: Sample) -> None:
-    """Add the sample of a second since 1970, and fold when a block is full."""
+    """Append a sample, and fold the samples if a block is full. `moment` is in seconds since 1970."""
     if store.telemetry.append_sample(json.dumps([moment, sample], separators=(",", ":"))) >= BLOCK:
         fold(store)
 
 
 def fold(store: Store) -> bool:
-    """Make a block of the oldest samples; False when somebody else did it meanwhile, or there are too few."""
+    """Fold the oldest samples into a block. Return False if there are too few or another coordinator folded them."""
     return store.telemetry.fold_samples(BLOCK, MOST_BLOCKS, lambda rows: pack(_samples(rows)))
 
 
 def pack(samples: Sequence[tuple[int, Sample]]) -> bytes:
-    """Samples as columns, compressed."""
+    """Compress samples, stored as columns."""
     names = dict.fromkeys(name for _, sample in samples for name in sample)
     columns = {name: [sample.get(name) for _, sample in samples] for name in names}
     text = json.dumps({"t": [moment for moment, _ in samples], "s": columns}, separators=(",", ":"))
@@ -54,7 +54,7 @@ class Block:
 def _figure(value: object) -> float:
     if isinstance(value, int | float) and math.isfinite(value):
         return value
-    raise ValueError("it is no figure")
+    raise ValueError("a value is not a finite number")
 
 
 def _sample(row: bytes) -> tuple[int, Sample]:
@@ -63,25 +63,25 @@ def _sample(row: bytes) -> tuple[int, Sample]:
 
 
 def _samples(rows: Iterable[bytes]) -> list[tuple[int, Sample]]:
-    """Those that can be read."""
+    """Parse samples. Invalid samples are skipped."""
     return skipped.readable("sample", enumerate(rows), lambda _, row: _sample(row))
 
 
 def unpack(stored: bytes) -> Block:
-    """Return the figures that `pack` was given. ValueError when it is something else."""
+    """Return the block that `pack` has compressed. Raise ValueError if the data is invalid."""
     try:
         stored_block = json.loads(zlib.decompress(stored))
         times, rows = list(map(int, stored_block["t"])), dict(stored_block["s"])
         columns = {name: [None if one is None else _figure(one) for one in column] for name, column in rows.items()}
         if any(len(column) != len(times) for column in columns.values()):
-            raise ValueError("its columns differ in length")
+            raise ValueError("the columns differ in length")
     except (zlib.error, KeyError, TypeError, RecursionError, OverflowError) as error:
-        raise ValueError(f"this is no block of figures: {error!r}") from error
+        raise ValueError(f"not a block of samples: {error!r}") from error
     return Block(times=times, columns=columns)
 
 
 def _loose(rows: Iterable[bytes]) -> Block:
-    """The samples that are not folded yet."""
+    """Return the samples that are not folded yet as a block."""
     samples = _samples(rows)
     names = dict.fromkeys(name for _, sample in samples for name in sample)
     columns = {name: [sample.get(name) for _, sample in samples] for name in names}
@@ -89,7 +89,7 @@ def _loose(rows: Iterable[bytes]) -> Block:
 
 
 def read(store: Store, seconds: int) -> tuple[int, list[Block]]:
-    """Return Redis' time in seconds, and the blocks that reach back so far, at one moment: no fold falls in between."""
+    """Return Redis time in seconds and the blocks of the last `seconds`. Both are read in one step."""
     now, stored, rows = store.telemetry.history(-(-seconds // BLOCK) + 1)
     blocks = skipped.readable("sample", enumerate(stored), lambda _, block: unpack(block))
     return now, [*blocks, _loose(rows)]
@@ -97,12 +97,14 @@ def read(store: Store, seconds: int) -> tuple[int, list[Block]]:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A name in which * stands for any run of characters: its literal parts, in order."""
+    """Name in which * matches any characters. `parts` are the literal parts between the stars."""
 
     parts: tuple[str, ...]
 
     def matches(self, name: str) -> bool:
-        """Takes the first place of each part in turn, which is enough where stars stand between: never looks back."""
+        """Return True if the name matches. The first occurrence of each part is sufficient, so no backtracking is
+        needed.
+        """
         first, *middle = self.parts
         if not middle:
             return name == first
@@ -120,18 +122,20 @@ class Pattern:
 
 
 def patterns(names: str) -> list[Pattern]:
-    """Compile comma-separated names to patterns. InvalidRequest for too many of them, or of stars in one."""
+    """Parse comma-separated names with stars. Raise InvalidRequest if there are too many names or stars."""
     wanted = [name for name in names.split(",") if name]
     if len(wanted) > MAX_NAMES:
-        raise errors.InvalidRequest(f"names: at most {MAX_NAMES} names; got {len(wanted)}", field="names")
+        raise errors.InvalidRequest(f"names: must have at most {MAX_NAMES} names; got {len(wanted)}", field="names")
     for name in wanted:
         if name.count("*") > MAX_STARS:
-            raise errors.InvalidRequest(f"names: at most {MAX_STARS} stars in a name; got {short(name)}", field="names")
+            raise errors.InvalidRequest(
+                f"names: a name must have at most {MAX_STARS} stars; got {short(name)}", field="names"
+            )
     return [Pattern(tuple(name.split("*"))) for name in wanted]
 
 
 class _Bins:
-    """Minimum, sum, maximum and count of a figure, by bin."""
+    """Minimum, sum, maximum and count of the values in each bin."""
 
     def __init__(self, count: int) -> None:
         self.low: list[float | None] = [None] * count
@@ -157,7 +161,7 @@ class _Bins:
 
 
 def round_digits(value: float) -> float:
-    """Six digits, and no point where none is needed."""
+    """Round to six significant digits. Return whole numbers as integers."""
     short = float(f"{value:.6g}")
     return int(short) if short.is_integer() else short
 
@@ -165,7 +169,7 @@ def round_digits(value: float) -> float:
 def fill_bins(
     now: int, blocks: Sequence[Block], wanted: Sequence[Pattern], seconds: int, points: int
 ) -> answers.History:
-    """Return the figures as the API shows them. Bins begin at multiples of their length and stay."""
+    """Return the history response. Bins start at multiples of their length, so repeated calls have equal bins."""
     step = max(1, -(-seconds // points))
     first = (now - seconds) // step + 1
     count = now // step - first + 1
@@ -189,7 +193,7 @@ def fill_bins(
 
 
 def _runs(times: Sequence[int], first: int, count: int, step: int) -> list[tuple[int, int, int]]:
-    """(bin, low, high): the samples low..high-1 of a block fall into the bin."""
+    """Return tuples (bin, low, high), in which the samples low to high-1 of a block fall into the bin."""
     runs: list[tuple[int, int, int]] = []
     for number, moment in enumerate(times):
         place = moment // step - first

@@ -1,7 +1,7 @@
-"""Spans of traces, made of what is stored of a job once it has ended. Pure.
+"""Create the trace spans of an ended job from its stored data. No I/O.
 
-A job's span lasts from its submission to its end. Its children are the time in which it waited, the leases of each lane
-that followed each other, and the derivation of its result. Moments are those of Redis' clock, but for requests.
+A job's span lasts from its submission to its end. Its child spans are the wait in the queue, consecutive leases of each
+lane, and the derivation of the result. Times are from the Redis clock, except for requests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from coordinator import tracing
 from coordinator.telemetry.spans import Span
 from coordinator.tracing import TraceContext
 
-#: Fields of a job's hash of which its spans are made.
+#: Fields of a job's hash from which its spans are created.
 FIELDS = (
     "traceparent",
     "tracestate",
@@ -33,9 +33,9 @@ FIELDS = (
     "small",
     "error",
 )
-#: Spans of lanes of one job; of more, the last ones are kept.
+#: Maximum number of lane spans of a job. If there are more, the last ones are kept.
 MAX_LANE_SPANS = 1000
-#: Characters of a job's error that its span has.
+#: Maximum number of characters of a job's error in its span.
 _MAX_ERROR = 500
 
 Attributes: TypeAlias = Mapping[str, str | int | float]
@@ -43,24 +43,24 @@ Attributes: TypeAlias = Mapping[str, str | int | float]
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSpan:
-    """Span of a trace. Times in ms since 1970."""
+    """Span of a trace. Times are in milliseconds since 1970."""
 
     trace: TraceContext
-    #: Id of the span that it is part of; empty: it begins the trace.
+    #: ID of the parent span, or empty for the first span of a trace.
     parent: str
     name: str
     start: float
     end: float
     attributes: Attributes = field(default_factory=dict)
-    #: Why it failed; empty: it did not.
+    #: Error message, or empty if the operation succeeded.
     error: str = ""
-    #: It answers a request of somebody else.
+    #: True if the span is the handling of a request.
     answers: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndedJob:
-    """Job that ended at a place in a trace, of which spans are wanted."""
+    """Ended job of a sampled trace."""
 
     job_id: str
     row: Mapping[str, str]
@@ -68,17 +68,17 @@ class EndedJob:
 
     @property
     def is_small(self) -> bool:
-        """True for a job of whose lanes nothing is kept by itself."""
+        """Return True if the job has no stored lane spans."""
         return self.row.get("small") == "1"
 
     @property
     def began(self) -> int:
-        """Time of its first lease, or of its submission, in ms."""
+        """Return the time of the job's first lease, or else of its submission, in milliseconds."""
         return int(self.row.get("started") or self.row["created"])
 
 
 def parse_ended(job_id: str, stored: Mapping[str, bytes | None]) -> EndedJob | None:
-    """Return a job of whose trace spans are kept; None for any other. ValueError for what no function writes."""
+    """Parse an ended job. Return None if it is not in a sampled trace. Raise ValueError if its data is invalid."""
     row = {name: value.decode() for name, value in stored.items() if value is not None}
     trace = tracing.parse_headers([row.get("traceparent", "")], [row.get("tracestate", "")])
     if trace is None or not trace.sampled or "ended" not in row:
@@ -89,7 +89,7 @@ def parse_ended(job_id: str, stored: Mapping[str, bytes | None]) -> EndedJob | N
 
 
 def spans(job: EndedJob, lanes: Iterable[Span] = (), finishing: int | None = None) -> Iterator[TraceSpan]:
-    """Yield the spans of a job. `lanes`: of its work; `finishing`: when its last unit was committed, in ms."""
+    """Yield the spans of a job from its `lanes`. `finishing` is the time in ms when its last unit was committed."""
     row = job.row
     created, over = int(row["created"]), int(row["ended"])
     own = tracing.job_span_id(job.job_id)
@@ -116,7 +116,7 @@ def spans(job: EndedJob, lanes: Iterable[Span] = (), finishing: int | None = Non
 
 
 def _parent(job: EndedJob) -> str:
-    """Return the span in which the job was submitted."""
+    """Return the ID of the span in which the job was submitted."""
     given = job.row.get("parent_span") or job.trace.span_id
     return "" if given == tracing.job_span_id(job.job_id) else given
 

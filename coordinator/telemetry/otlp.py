@@ -1,4 +1,4 @@
-"""OTLP over HTTP, by OpenTelemetry's SDK, which only coordinators need that export spans."""
+"""Send spans with OpenTelemetry's SDK by OTLP over HTTP. Only coordinators that export spans need the SDK."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from coordinator.tracing import TraceContext
 from jobs import VERSION
 from jobs.settings import Settings
 
-#: Seconds in which a batch is taken, with what is tried again.
+#: Timeout in seconds for sending a batch, including retries.
 _SECONDS = 5.0
 _SCOPE = InstrumentationScope("threads-cluster", VERSION)
-#: Whose complaints of each batch would fill the log; the sender says once what is lost.
+#: Logger that reports every failed batch, which would fill the log. The sender reports lost spans once.
 _LOUD = "opentelemetry.exporter"
 
 
 class Exporter:
-    """Sends spans to one receiver. The SDK reads further variables: OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME."""
+    """Sends spans to one receiver. The SDK also reads OTEL_EXPORTER_OTLP_HEADERS and OTEL_SERVICE_NAME."""
 
     def __init__(self, settings: Settings) -> None:
         logging.getLogger(_LOUD).setLevel(logging.CRITICAL)
@@ -36,11 +36,11 @@ class Exporter:
         self._exporter = OTLPSpanExporter(endpoint=endpoint, timeout=_SECONDS)
 
     def send(self, spans: Sequence[TraceSpan]) -> bool:
-        """Return True when the receiver has taken them."""
+        """Send spans, and return True if the receiver accepted them."""
         return self._exporter.export([self._span(each) for each in spans]) is SpanExportResult.SUCCESS
 
     def close(self) -> None:
-        """End, without waiting for what is tried again."""
+        """Shut down without waiting for retries."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _span(self, span: TraceSpan) -> ReadableSpan:

@@ -1,4 +1,4 @@
-"""Rows of alerts, read from Redis and shaped. Reads only."""
+"""Read alerts from Redis for the API."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from threads_protocol.answers import telemetry as answers
 
 
 class TelemetryQueries:
-    """Alerts that fire and those that were resolved."""
+    """Queries of firing and resolved alerts."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def alerts(self) -> list[answers.Alert]:
-        """Return alerts that fire and, for an hour, those that did."""
+        """Return the firing alerts, and the alerts resolved within the last hour."""
         return alerts.sort_alerts(
             skipped.readable("alert", self._store.telemetry.alerts(), lambda _, text: _alert(text))
         )
@@ -26,7 +26,7 @@ class TelemetryQueries:
 def _alert(text: bytes) -> answers.Alert:
     alert: answers.Alert = decoding.parse_json(text)
     if alert["state"] not in ("firing", "resolved") or not isinstance(alert["id"], str):
-        raise ValueError("it is no alert")
+        raise ValueError("the stored alert is invalid")
     datetime.fromisoformat(alert["since"])
     datetime.fromisoformat(alert["until"] or alert["since"])
     return alert

@@ -1,4 +1,4 @@
-"""The leading coordinator's notes of each second, for people: a sample of every figure, alerts, spans of work."""
+"""Record the cluster's history, alerts and spans of work every second on the leading coordinator."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ from jobs.store.telemetry import Memory
 from threads_protocol.answers import fleet as answers
 
 Figures = Iterator[tuple[str, float]]
-#: Bytes are written down in steps of this many: what changes below compresses badly and nobody sees it.
+#: Precision in bytes of recorded sizes. Smaller changes are not visible and compress badly.
 _STEP_BYTES = 1 << 20
-#: A counter's speed is taken over no longer gap than this.
+#: Maximum interval in seconds over which a counter's rate is calculated.
 _GAP_SECONDS = 5.0
-#: Rounds between two times that spans are put away, failed jobs counted, and desired workers chosen.
+#: Number of rounds between two runs of slow work: storing spans, counting failed jobs, calculating desired workers.
 _SLOW_EVERY = 5
-#: Failed jobs looked at, newest first.
+#: Maximum number of failed jobs to read, newest first.
 _FAILED_LOOK = 500
 _HOUR = 3600.0
 
 
 class Speeds:
-    """Differences of counters over time."""
+    """Rates of counters."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, float]] = {}
 
     def of(self, name: str, count: float, now: float) -> float | None:
-        """Units/s since the last call; None at first, after a gap, and for a counter that began anew."""
+        """Return the rate per second since the last call. Return None for the first call, after a gap, or after a
+        reset.
+        """
         before, since = self._last.get(name, (count, -_GAP_SECONDS))
         self._last[name] = (count, now)
         gap = now - since
@@ -45,7 +47,7 @@ class Speeds:
 
 
 class Recorder:
-    """One replica's pen; only the leader's writes."""
+    """Records the history and alerts of the cluster. Only the leader calls `run_once`."""
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
@@ -57,7 +59,7 @@ class Recorder:
         self._failed: dict[str, int] = {}
 
     def run_once(self) -> None:
-        """Write down this second: a sample, the alerts that changed and, at times, the workers that are desired."""
+        """Record a sample and the changed alerts. Every _SLOW_EVERY rounds, also calculate the desired workers."""
         slow = self._rounds % _SLOW_EVERY == 0
         self._rounds += 1
         if slow:
@@ -105,7 +107,7 @@ class Recorder:
             yield f"jobs.{state}", count
 
     def _units(self, units: Mapping[str, int], now: float) -> Figures:
-        totals = Counter(dict.fromkeys(registry.names(), 0))  # from zero on: a kind's first units count too
+        totals = Counter(dict.fromkeys(registry.names(), 0))  # start at zero to include a kind's first units
         for field, count in units.items():
             totals[field.partition("|")[0]] += count
         for kind, total in totals.items():
@@ -130,7 +132,7 @@ class Recorder:
                 yield f"host.{host}.{figure.history}", value
 
     def _sums(self, figure: Figure, counts: Mapping[tuple[str, ...], float], now: float) -> Figures:
-        """Speeds of a host's counters, added up over its networks."""
+        """Yield the rates of a host's counters, summed over its networks."""
         totals: dict[str, float] = {}
         for place, count in counts.items():
             speed = self._speeds.of(" ".join((figure.field, *place)), count, now)
@@ -139,7 +141,7 @@ class Recorder:
         yield from ((host, float(f"{total:.3g}")) for host, total in totals.items())
 
     def _failures(self) -> dict[str, int]:
-        """Count jobs that failed within the hour, by kind."""
+        """Count the jobs that failed within the last hour, by kind."""
         since = (self._store.clock.now() - _HOUR) * 1000
         kinds = skipped.readable(
             "job",

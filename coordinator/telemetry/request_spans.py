@@ -1,4 +1,4 @@
-"""ASGI layer that gives each request that submits something its place in a trace."""
+"""ASGI middleware that adds a trace context to each request that submits jobs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from coordinator import tracing
 from coordinator.telemetry.job_spans import Attributes, TraceSpan
 from coordinator.tracing import TraceContext, Tracing
 
-#: Requests with a place of their own: those by which jobs come to be.
+#: Paths of the requests that create jobs. Only these requests have spans.
 PATHS = frozenset({"/api/submit", "/api/submit-batch", "/api/workflows"})
 _HEADER, _STATE = b"traceparent", b"tracestate"
 
 
 class RequestSpans:
-    """Puts the place into the request's state, and the header traceparent into the answer."""
+    """Stores the trace context in the request's state, and sets the traceparent header of the response."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing, add: Callable[[TraceSpan], None]) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""The fleet over the last hour: figures, and spans of work."""
+"""Routes for the history of the last hour, and for spans of work."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ from threads_protocol.answers import telemetry as answers
 routes = http.router(tag="cluster")
 
 _NAMES = (
-    f"Comma-separated, at most {history.MAX_NAMES}; * stands for anything, at most {history.MAX_STARS} times in a name."
+    f"Comma-separated names, at most {history.MAX_NAMES}. * matches any characters, at most {history.MAX_STARS} times"
+    " in a name."
 )
 
 
 def _parts(table: Iterable[Figure]) -> str:
-    """Last parts of the names of these figures, with their units."""
+    """Return the suffixes of these metrics' names, with their units."""
     kept = [figure for figure in table if figure.history]
     return ", ".join(f".{figure.history} ({figure.unit}{'/s' * figure.counts})" for figure in kept)
 
 
-FIGURES = f"""Figures of the last hour, sampled each second, the same on any replica, in at most `points` + 1 bins.
+FIGURES = f"""Return the history of the last hour in at most `points` + 1 bins, the same on every replica.
+It is sampled every second.
 
 Names: units.KIND (committed units/s), jobs.STATE, queue.QUEUE, wait.oldest (s), workers.live, lanes.total, lanes.busy,
-redis.memory (bytes), worker.ID.busy_lanes; of a host.HOST: {_parts(figures.HOST)};
-of a gpu.UUID: {_parts(figures.GPU)}."""
+redis.memory (bytes), worker.ID.busy_lanes; after host.HOST: {_parts(figures.HOST)};
+after gpu.UUID: {_parts(figures.GPU)}."""
 
 
 @routes.get("/history", description=FIGURES, **http.describe_response(answers.History))
@@ -53,12 +55,18 @@ def read_stream(
     principal: http.PrincipalDep,
     seconds: Annotated[int, Query(ge=1, le=spans.MAX_SECONDS)] = 600,
     most: Annotated[
-        int, Query(alias="spans", ge=100, le=spans.MAX_SPANS, description="More than these are joined.")
+        int,
+        Query(
+            alias="spans",
+            ge=100,
+            le=spans.MAX_SPANS,
+            description="Maximum number of spans. If there are more, spans are joined.",
+        ),
     ] = 5000,
 ) -> Response:
-    """Spans of work: the lane that computed a job, from when to when, in the last hour and up to now.
+    """Return spans of work in the last hour: which lane computed which job, and when.
 
-    Of other tenants' jobs the time is shown and nothing else, unless the token has the scope operate.
+    For jobs of other tenants, only the times are returned, unless the token has the scope operate.
     """
     tenant = principal.only_tenant
     hidden = partial(cluster.queries.jobs.hidden, tenant=tenant) if tenant else None

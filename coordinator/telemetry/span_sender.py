@@ -1,8 +1,7 @@
-"""Periodic work on traces: send spans of answered requests and of ended jobs.
+"""Periodic task that sends the spans of requests and of ended jobs.
 
-The leader sends those of jobs; others remember for some seconds what ended, so that whoever leads next sends it, some
-of it a second time under the same ids. What the receiver does not take is lost: nothing about work depends on it, and
-nothing waits for it.
+The leader sends the spans of jobs. Other coordinators remember ended jobs for some seconds, so that the next leader can
+send their spans. Spans sent twice have the same IDs. Spans that the receiver rejects are lost, and delay no work.
 """
 
 from __future__ import annotations
@@ -19,46 +18,49 @@ from jobs.store import Store, skipped
 
 log = logging.getLogger(__name__)
 
-#: A coordinator that does not lead remembers ends for this long: nobody may have led for LEAD's 3 s and some rounds.
+#: Seconds for which a coordinator that is not the leader remembers ended jobs. Electing a leader can take over 3 s.
 LEADERLESS_SECONDS = 10.0
-#: Jobs and spans of requests that wait to be sent; beyond them the oldest are lost. Jobs read, spans sent, at once.
+#: Maximum number of waiting jobs and of waiting request spans, after which the oldest are dropped; of jobs read at
+#: once; and of spans sent at once.
 MAX_WAITING, JOBS_AT_ONCE, SPANS_AT_ONCE = 20_000, 500, 2000
 _T = TypeVar("_T")
 
 
 class Receiver(Protocol):
-    """Takes spans elsewhere."""
+    """Receiver of spans."""
 
     def send(self, spans: Sequence[TraceSpan]) -> bool:
-        """Return False when they were not taken, and are lost."""
+        """Send spans. Return False if the receiver rejected them, so that they are lost."""
 
     def close(self) -> None:
-        """Take no more, and try nothing again."""
+        """Stop sending, without retries."""
 
 
 class SpanSender:
-    """Keeps spans until they are sent."""
+    """Queues spans until they are sent."""
 
     def __init__(self, store: Store, receiver: Receiver, leads: Callable[[], bool]) -> None:
         self._store = store
         self._receiver = receiver
         self._leads = leads
-        #: With the time of each by time.monotonic.
+        #: Ended jobs, with the time at which each was added (time.monotonic).
         self.waiting_jobs: deque[tuple[float, str]] = deque(maxlen=MAX_WAITING)
         self.waiting_requests: deque[TraceSpan] = deque(maxlen=MAX_WAITING)
         self._refused = False
 
     def note(self, jobs: Iterable[str]) -> None:
-        """Send spans of jobs that have just ended soon, if this coordinator leads then. Any thread."""
+        """Queue jobs that have just ended. Their spans are sent if this coordinator is the leader. Can be called from
+        any thread.
+        """
         now = time.monotonic()
         self.waiting_jobs.extend((now, job) for job in jobs)
 
     def add(self, span: TraceSpan) -> None:
-        """Send the span of a request soon. Any thread."""
+        """Queue the span of a request. Can be called from any thread."""
         self.waiting_requests.append(span)
 
     def run_once(self) -> None:
-        """Send what waits at this moment."""
+        """Send the queued spans."""
         while self.waiting_requests:
             self._deliver(_take(self.waiting_requests, SPANS_AT_ONCE))
         if not self._leads():
@@ -77,7 +79,7 @@ class SpanSender:
     def _deliver(self, some: Sequence[TraceSpan]) -> None:
         refused = not self._receiver.send(some)
         if refused and not self._refused:
-            log.warning("OTEL_EXPORTER_OTLP_ENDPOINT did not take spans, which are lost; the next ones are tried")
+            log.warning("OTEL_EXPORTER_OTLP_ENDPOINT rejected spans, which are lost; further spans will be sent")
         self._refused = refused
 
     def _of_jobs(self, ids: Sequence[str]) -> Iterator[TraceSpan]:
@@ -93,12 +95,12 @@ class SpanSender:
                 yield from job_spans.spans(job, lanes.get(job.job_id, ()), finishing.get(job.job_id))
 
     def _seconds(self, jobs: Sequence[EndedJob]) -> int:
-        """Return how far back the work of these jobs reaches, in whole seconds."""
+        """Return how many seconds ago the oldest of these jobs started, with a margin."""
         since = time.time() - min(job.began for job in jobs) / 1000
         return min(spans.MAX_SECONDS, max(60, int(since) + 60))
 
     def close(self) -> None:
-        """Send the spans that are waiting, then stop."""
+        """Send the queued spans, and then stop."""
         try:
             self.run_once()
         finally:

@@ -1,4 +1,4 @@
-"""Spans of work by lane, from the spans that the functions keep and the leases of this moment."""
+"""Read spans of work by lane, from stored spans and from current leases."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from threads_protocol.answers import telemetry as answers
 from threads_protocol.numbers import exact
 
 MAX_SECONDS, MAX_SPANS = 3600, 20_000
-#: A worker beats each second; nobody knows what one computes that was silent for longer than this.
+#: Milliseconds without a heartbeat after which the work of a worker is unknown. Heartbeats are sent every second.
 SILENT_MS = 3000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """Times in ms of Redis' clock."""
+    """Continuous work of a lane. Times are in milliseconds of the Redis clock."""
 
     lane: str
     device: str | None
@@ -33,9 +33,9 @@ class Span:
     leases: int = 1
     jobs: int = 1
     open: bool = False
-    #: Its worker was lost while it computed this.
+    #: True if the worker was lost during this work.
     lost: bool = False
-    #: Whoever asks is told neither the jobs nor their kinds, nor how many units: some may be of other tenants.
+    #: True if jobs, kinds and units are hidden from the reader, because they can belong to other tenants.
     untold: bool = False
 
 
@@ -56,15 +56,15 @@ def parse_span(lane: str, text: str) -> Span:
     )
 
 
-#: Those of some jobs that are not told.
+#: Function that returns which of some jobs are hidden.
 Hidden: TypeAlias = Callable[[Sequence[str]], Set[str]]
 
 
 def read(store: Store, seconds: int, most: int, hidden: Hidden | None = None) -> answers.Spans:
-    """Return every span that reaches into the last `seconds`, as the API shows it; joined where over `most`.
+    """Return all spans in the last `seconds` as an API response. If there are more than `most`, spans are joined.
 
-    With `hidden`, the time of hidden jobs is shown, and nothing else of them. Of several small jobs nobody knows whose
-    they are: they are hidden too.
+    For `hidden` jobs, only the times are returned. A span of several small jobs is also hidden, because it does not
+    name its jobs.
     """
     stored = store.telemetry.spans(seconds)
     since = stored.now - seconds * 1000
@@ -88,7 +88,7 @@ def read(store: Store, seconds: int, most: int, hidden: Hidden | None = None) ->
 
 
 def of_jobs(store: Store, jobs: Set[str], seconds: int) -> dict[str, list[Span]]:
-    """Return the spans of each of these jobs that ended within the last `seconds`; of small ones there are none."""
+    """Return the spans of these jobs that ended within the last `seconds`. Small jobs have no spans."""
     found: dict[str, list[Span]] = {}
     for span in _read_ended(store.telemetry.spans(seconds)):
         if span.job and span.job in jobs:
@@ -97,7 +97,7 @@ def of_jobs(store: Store, jobs: Set[str], seconds: int) -> dict[str, list[Span]]
 
 
 def _read_ended(stored: StoredSpans) -> Iterator[Span]:
-    """The spans that the functions keep, each lane's latest last."""
+    """Yield the stored spans. The latest span of each lane is last."""
     yield from skipped.readable(
         "span", stored.past, lambda _, row: parse_span(row[b"lane"].decode(), row[b"span"].decode())
     )
@@ -105,7 +105,7 @@ def _read_ended(stored: StoredSpans) -> Iterator[Span]:
 
 
 def _redact(spans: Sequence[Span], hidden: Hidden) -> list[Span]:
-    """The same spans; those that are not told without their jobs and kinds."""
+    """Return the spans without the jobs and kinds of hidden ones."""
     veiled = {None, *hidden(sorted({span.job for span in spans if span.job}))}
     return [replace(span, job=None, kind=None, untold=True) if span.job in veiled else span for span in spans]
 
@@ -138,7 +138,7 @@ def _lane(lane: str, device: str | None, heard: LastHeard | None, now: int) -> a
 
 
 def _until(span: Span, heard: LastHeard | None) -> Span:
-    """The span up to the last heartbeat of a worker that was lost: it computed until then and no longer."""
+    """Return the span up to the last heartbeat if its worker was lost, because the worker may have stopped then."""
     if heard is None or not heard.lost:
         return span
     return replace(span, end=max(span.start, heard.seen_ms), open=False, lost=True)
@@ -149,7 +149,7 @@ def _worker(lane: str) -> str:
 
 
 def _open(store: Store, running: Sequence[str], now: int) -> Iterator[Span]:
-    """Spans of what is leased now. Small jobs that a worker took at once are one span."""
+    """Yield spans of current leases. Small jobs that a worker leased together form one span."""
     small: dict[tuple[str, str], Span] = {}
     leased = skipped.readable("span", store.telemetry.held(running), lambda job, pair: _leases(job, *pair, now))
     for is_small, span in chain.from_iterable(leased):
@@ -162,11 +162,11 @@ def _open(store: Store, running: Sequence[str], now: int) -> Iterator[Span]:
 
 
 def _leases(job: str, facts: Sequence[Any], held: Sequence[bytes], now: int) -> list[tuple[bool, Span]]:
-    """The leases of one job, and whether it is small."""
+    """Return the spans of a job's current leases, each with a flag that is True if the job is small."""
     kind, small, queue = facts
     spans = []
     for text in held if kind else ():
-        # Milliseconds that are billed may stand before the lane, in whose name there is no colon.
+        # Billed milliseconds can precede the lane, whose name contains no colon.
         *_, granted, place = text.decode().split(":", 6)
         lane = place.rpartition(":")[2]
         device = queue.decode().partition(".")[0]
@@ -184,7 +184,7 @@ def _leases(job: str, facts: Sequence[Any], held: Sequence[bytes], now: int) -> 
 
 
 def _both(left: Span, right: Span) -> Span:
-    """Two spans of one lane as one, over the time between them too."""
+    """Join two spans of one lane. The result includes the time between them."""
     return replace(
         left,
         device=left.device or right.device,
@@ -203,7 +203,7 @@ def _both(left: Span, right: Span) -> Span:
 
 
 def join_spans(spans: Sequence[Span], seconds: int, most: int) -> tuple[list[Span], int]:
-    """At most `most` spans unless there are more lanes, in order; and the time in ms within which they were joined."""
+    """Join spans until at most `most` are left, or one per lane. Return them in order, with the resolution in ms."""
     ordered = sorted(spans, key=lambda span: (span.lane, span.start))
     resolution = 0
     while len(ordered) > most and resolution < seconds * 1000:
@@ -213,7 +213,7 @@ def join_spans(spans: Sequence[Span], seconds: int, most: int) -> tuple[list[Spa
 
 
 def _coarser(spans: Iterable[Span], resolution: int) -> Iterator[Span]:
-    """Spans of a lane that begin within one step of time become one."""
+    """Join the spans of a lane that start within the same step of time."""
     for _, run in groupby(spans, key=lambda span: (span.lane, span.start // resolution)):
         first, *rest = run
         for span in rest:

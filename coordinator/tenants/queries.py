@@ -11,18 +11,18 @@ from threads_protocol.answers import tenants as answers
 
 
 class TenantQueries:
-    """Tenants that a principal may read: all for an admin, otherwise its own."""
+    """Tenants that a principal can read: all for an admin, otherwise its own."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def all(self, principal: Principal) -> list[answers.Tenant]:
-        """Return the tenants ordered by name. They include `default` and the principal's, even if not registered."""
+        """Return the tenants that the principal can read, ordered by name. Unregistered ones have default values."""
         names = {*self._store.tenants.names(), DEFAULT_TENANT} if principal.has(Scope.ADMIN) else set()
         return self._read(sorted({principal.tenant, *names}))
 
     def get(self, principal: Principal, name: str) -> answers.Tenant:
-        """Return one tenant. Raise NotFound if it is not registered or the principal may not read it."""
+        """Return one tenant. Raise NotFound if it is not registered or the principal cannot read it."""
         if principal.tenant != name:
             is_known = principal.has(Scope.ADMIN) and name in (DEFAULT_TENANT, *self._store.tenants.names())
             if not is_known:

@@ -21,25 +21,29 @@ from threads_protocol.numbers import short
 routes = http.router(tag="tenants")
 
 _ADMIN = [http.require_scope(Scope.ADMIN)]
-Name = Annotated[str, Path(pattern=NAME, description="A tenant's name.")]
-#: Messages for tenants that cannot be deleted, by the result of the store.
+Name = Annotated[str, Path(pattern=NAME, description="Tenant name.")]
+#: Error messages for tenants that cannot be deleted, by the result of the store.
 _CONFLICTS = {
-    "default": "the tenant default cannot be deleted: it owns the jobs of all principals without another tenant",
+    "default": "tenant default cannot be deleted, because it owns the jobs of all principals without another tenant",
     "busy": "jobs of tenant {tenant} are waiting or running; cancel them first",
-    "workflows": "tenant {tenant} has workflows; delete them first: cluster workflow list",
-    "tokens": "tenant {tenant} has valid tokens, which would have no caps without it; revoke them first:"
-    " cluster token list",
-    "artifacts": "tenant {tenant} has artifacts; delete them first with a token of it: cluster artifact list",
+    "workflows": "tenant {tenant} has workflows; delete them first. List them with `cluster workflow list`",
+    "tokens": "tenant {tenant} has valid tokens, which would have no caps without the tenant; revoke them first."
+    " List them with `cluster token list`",
+    "artifacts": "tenant {tenant} has artifacts; delete them first, with one of its tokens. List them with"
+    " `cluster artifact list`",
 }
 
 
 class Shares(BaseModel):
-    """Weight and caps of a tenant. Omitted fields have their defaults."""
+    """Weight and caps of a tenant. Omitted fields are set to their defaults."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     weight: int = Field(1, ge=1, le=MAX_WEIGHT, description="Share of the lanes, relative to other tenants.")
     max_lanes: int | None = Field(
-        None, ge=1, le=MAX_CAP, description="Maximum lanes that compute its jobs at the same time; null: no limit."
+        None,
+        ge=1,
+        le=MAX_CAP,
+        description="Maximum lanes computing the tenant's jobs at the same time; null: no limit.",
     )
     max_jobs: int | None = Field(
         None, ge=1, le=MAX_CAP, description="Maximum waiting and running jobs; null: no limit."
@@ -82,7 +86,7 @@ def get_tenant(tenant: Name, cluster: http.ClusterDep, principal: http.Principal
 async def put_tenant(
     request: Request, tenant: Name, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
-    """Register a tenant, or change its weight, caps and required labels. Admitted jobs are not affected."""
+    """Register a tenant, or change its weight, caps and required labels. Jobs already admitted are not affected."""
     shares: Shares = http.parse(Shares, await bodies.read_json(request, empty={}))
     for kind in shares.max_units:
         _require_kind(kind)
@@ -104,13 +108,13 @@ def _require_kind(kind: str) -> None:
     if kind not in registry.names():
         known = ", ".join(registry.names())
         raise errors.InvalidRequest(
-            f"max_units: the kind {short(kind)} does not exist; the kinds are {known}", field="max_units"
+            f"max_units: kind {short(kind)} does not exist; the kinds are {known}", field="max_units"
         )
 
 
 @routes.delete("/tenants/{tenant}", status_code=204, dependencies=_ADMIN)
 def delete_tenant(tenant: Name, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Delete a tenant. It must have no waiting or running jobs, workflows, valid tokens or artifacts (409).
+    """Delete a tenant. If it has waiting or running jobs, workflows, valid tokens or artifacts, the response is a 409.
 
     The tenant `default` cannot be deleted.
     """

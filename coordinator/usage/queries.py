@@ -9,13 +9,13 @@ from threads_protocol.answers import usage as answers
 
 
 class UsageQueries:
-    """Usage that a principal may read: of all tenants for an admin, otherwise of its own tenant."""
+    """Usage that a principal can read: of all tenants for an admin, otherwise of its own tenant."""
 
     def __init__(self, usage: Usage) -> None:
         self._usage = usage
 
     def days(self, principal: Principal, tenant: str | None, days: int) -> list[answers.TenantUsage]:
-        """Return the usage of the last days, newest first. Raise Forbidden for another tenant without scope admin."""
+        """Return the usage of the last days, newest first. Reading another tenant's usage requires the scope admin."""
         if tenant is not None and tenant != principal.tenant:
             principal.require(Scope.ADMIN)
         is_for_all = tenant is None and principal.has(Scope.ADMIN)

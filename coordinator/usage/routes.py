@@ -20,7 +20,7 @@ def usage(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
     tenant: Annotated[str | None, Query(pattern=NAME, description="Only this tenant.")] = None,
-    days: Annotated[int, Query(ge=1, le=DAYS, description="Days back from today, today included.")] = 30,
+    days: Annotated[int, Query(ge=1, le=DAYS, description="Number of days, including today.")] = 30,
 ) -> Response:
     """List usage by tenant and day, newest first. Without the scope admin, only your own tenant is listed."""
     return json_response({"usage": cluster.queries.usage.days(principal, tenant, days)})

@@ -121,9 +121,9 @@ def test_who_is_waited_for_is_not_deleted(api: Api) -> None:
         ({"after_any": ["nobody"]}, 409, "after_any", "there is no job nobody"),
         ({"after": "one"}, 422, "after", "list"),
         ({"after": [7]}, 422, "after.0", "string"),
-        ({"after": ["a b"]}, 422, "after.0", "must be a job's id"),
-        ({"after": ["a:b"]}, 422, "after.0", "must be a job's id"),
-        ({"after": ["x" * 65]}, 422, "after.0", "must be a job's id"),
+        ({"after": ["a b"]}, 422, "after.0", "must be a job ID"),
+        ({"after": ["a:b"]}, 422, "after.0", "must be a job ID"),
+        ({"after": ["x" * 65]}, 422, "after.0", "must be a job ID"),
         ({"after": [f"j{number}" for number in range(1001)]}, 422, "after", "1000"),
         ({"after": ["a"], "after_any": ["a"]}, 422, "after_any", "is in after, too"),
         (

@@ -192,7 +192,7 @@ def test_what_units_left_is_an_artifact_that_the_job_holds(served: Served, store
     assert runner.files("j").keep(root, [3, 4]) == kept, "a call whose answer was lost"
     assert store.client.hgetall(keys.job_kept("j")) == {kept.encode(): b"2"}
     assert not store.artifacts.ids("default"), "lists of artifacts show what people put"
-    with pytest.raises(errors.Conflict, match="artifact [0-9a-f]+ is held by job:j"):
+    with pytest.raises(errors.Conflict, match=r"artifact [0-9a-f]+ is held by job:j"):
         trees.delete("default", kept, ANONYMOUS)
     with pytest.raises(errors.NotFound):
         trees.find("default", kept[:12])

@@ -91,11 +91,11 @@ def test_a_log_is_read_by_range_and_by_stream(
 def test_why_there_is_no_log_is_said(served: Served, store: Store, reader: httpx.Client, tmp_path: Path) -> None:
     assert why_not(reader, job="none").startswith("no job none")
     submit(store, "k", kind="sum", queue="any.normal")
-    assert why_not(reader, job="k") == "jobs of kind sum run no programs, so they have no logs"
+    assert why_not(reader, job="k") == "jobs of kind sum do not run programs, so they have no logs"
     store.jobs.cancel("k")
     submit(store, total=10, kind="command")
     assert why_not(reader) == "unit 3 has not started"
-    assert why_not(reader, 10) == "job j has the units 0 to 9"
+    assert why_not(reader, 10) == "unit 10 does not exist; job j has units 0 to 9"
     runner = Runner(served)
     runner.takes("j", want=5)
     assert why_not(reader) == "unit 3 is still running; follow it at GET /api/jobs/j/logs/3/follow"
@@ -105,7 +105,7 @@ def test_why_there_is_no_log_is_said(served: Served, store: Store, reader: httpx
     assert why_not(reader) == "unit 3 wrote nothing"
     assert why_not(reader, 2) == "unit 2 wrote nothing", "it never wrote anything at all"
     store.jobs.cancel("j")
-    assert "was not started: its job is cancel" in why_not(reader, 7)
+    assert "was not started, because its job is cancel" in why_not(reader, 7)
 
 
 def test_a_log_of_another_tenant_is_as_none(served: Served, store: Store, tmp_path: Path) -> None:
@@ -467,7 +467,7 @@ def test_at_most_256_units_are_followed_at_once(served: Served, store: Store, re
         assert follow("j", unit, "default")
     answer = reader.get("/api/jobs/j/logs/3/follow")
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "15")
-    assert answer.json()["detail"].startswith("256 units are followed at once")
+    assert answer.json()["detail"].startswith("256 units are being followed")
     until = follow("j", 500, "default")
     assert until, "one of them is renewed"
     leave("j", 500, "default", until - 1)

@@ -122,7 +122,7 @@ def test_a_wrong_body_is_refused_by_field_and_bound_and_not_repeated(api: Api) -
         ({"value": [VALUE]}, "value", "text"),
         ({"value": 7}, "value", "text"),
         ({"value": None}, "value", "text"),
-        ({"value": "é" * (MAX_BYTES // 2 + 1)}, "value", f"{MAX_BYTES + 2} bytes in UTF-8; at most {MAX_BYTES}"),
+        ({"value": "é" * (MAX_BYTES // 2 + 1)}, "value", f"{MAX_BYTES + 2} bytes in UTF-8; the maximum is {MAX_BYTES}"),
         ({VALUE: "a"}, "body", "without other fields"),
         ({"value": "a", VALUE: VALUE}, "body", "without other fields"),
         ([VALUE], "body", "without other fields"),

@@ -340,7 +340,7 @@ def test_a_receiver_that_refuses_or_is_away_costs_spans_and_one_line(
         job = submit(traced, GIVEN)[0]["job_id"]
         traced.store.jobs.cancel(job)
         sender.tell(job)
-    assert caplog.text.count("did not take spans") == 1 and collector.spans == []
+    assert caplog.text.count("rejected spans") == 1 and collector.spans == []
     collector.status = 200
     sender.tell(job)
     assert [one.name for one in collector.spans] == ["job command", "queue"]
