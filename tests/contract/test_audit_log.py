@@ -286,7 +286,7 @@ def test_coordinators_with_other_files_lose_nothing_between_them_and_say_what_is
     exporter = AuditExportTask(log, Denials(), lambda: True, "")
     for _ in range(2):
         exporter.run_once()
-    assert [record.message for record in caplog.records if "leads without AUDIT_FILE" in record.message]
+    assert [record.message for record in caplog.records if "is the leader and has no AUDIT_FILE" in record.message]
     assert len(caplog.records) == 1
     note(log, *map(str, range(20)))
     log.trim(5)

@@ -128,7 +128,7 @@ def test_a_list_of_streams_that_is_none_is_said(
     tree |= {f"logs/{unit}.streams": text for unit, text in enumerate(bad)}
     left(runner, tmp_path, {**tree, "logs/99": LOG, "logs/99.streams": b" " * (5 << 20)}, *range(100))
     for unit in range(len(bad)):
-        assert "ask with stream=all" in why_not(reader, unit, 409, stream="stderr")
+        assert "request stream=all" in why_not(reader, unit, 409, stream="stderr")
         assert log(reader, unit)[0] == LOG
     assert "too often" in why_not(reader, 99, 413, stream="stdout")
     assert why_not(reader, 3, 422, limit=0) and why_not(reader, 3, 422, stream="stdin")

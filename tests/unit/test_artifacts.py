@@ -305,7 +305,7 @@ def test_a_file_that_is_not_what_it_is_called_is_refused(bench: Bench) -> None:
         bench.ask("PUT", f"{place}/0?size={len(DATA) - 1}", octets=DATA[:-1]), 422, "the SHA-256 of the body is not"
     )
     refused(bench.ask("PUT", f"{place}/1?size={len(DATA)}", octets=DATA), 422, "has parts 0 to 0")
-    refused(bench.ask("PUT", f"{place}/0?size={2 * PART_BYTES}", octets=DATA), 422, f"has {PART_BYTES} bytes")
+    refused(bench.ask("PUT", f"{place}/0?size={2 * PART_BYTES}", octets=DATA), 422, f"must have {PART_BYTES} bytes")
     refused(bench.ask("PUT", f"{place}/0?size=9", octets=b"x" * (PART_BYTES + 1)), 413, "over 8388608 bytes")
     for body, part in (
         (b"", "must begin"),

@@ -78,7 +78,7 @@ def test_many_values_are_refused_unread(text: bytes) -> None:
         (b'["\\\\",' + b"9" * 17 * MB + b',"x"]', "bytes of numbers"),
         (b'["\\"",' + b"9" * 17 * MB + b"]", "bytes of numbers"),
         (b'["' + b"\\n" * 9 * MB + b'"]', "backslashes"),
-        (b'["' + b'""' * 9 * MB + b'"]', "texts"),
+        (b'["' + b'""' * 9 * MB + b'"]', "strings"),
     ],
     ids=["numbers", "after a backslash in a text", "after a quote in a text", "escapes", "texts"],
 )
