@@ -151,7 +151,7 @@ class Cluster:
             self.packers[(source, name)] = packer
         return packer
 
-    def ask(self, job_id: str, name: str, choice: Mapping[str, str], principal: Principal) -> str:
+    def ask_question(self, job_id: str, name: str, choice: Mapping[str, str], principal: Principal) -> str:
         """Submit a question about a job, and return the ID of the job that answers it.
 
         Raise NotFound if the kind does not support the question, or Unavailable if no live worker can answer it.
@@ -223,7 +223,7 @@ class Cluster:
         answer: list[str] = getattr(self.store.jobs, verb)(job_id, principal.actor)
         return answer
 
-    def so_far(self, job_id: str, kind: str) -> dict[str, Any] | None:
+    def result_so_far(self, job_id: str, kind: str) -> dict[str, Any] | None:
         """Return the merged result of the units committed so far, or None if the job has ended or does not exist."""
         gathered = self.store.results.gather(job_id, limit=10_000)
         if gathered.spec is None or (gathered.done and gathered.accumulator is None and not gathered.parts):

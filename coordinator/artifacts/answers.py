@@ -27,12 +27,12 @@ class Hashes(BaseModel):
     hashes: list[Annotated[str, Field(pattern=manifest.SHA256)]] = Field(min_length=1, max_length=MAX_ASKED)
 
 
-def missing(trees: Trees, tenant: str, hashes: list[str]) -> dict[str, Any]:
+def list_missing(trees: Trees, tenant: str, hashes: list[str]) -> dict[str, Any]:
     """Return the missing files and parts, and the upload limits."""
-    wanted = trees.transfers.wanted(tenant, hashes)
+    missing = trees.transfers.find_missing(tenant, hashes)
     return {
-        "missing": wanted.missing,
-        "parts": wanted.parts,
+        "missing": missing.missing,
+        "parts": missing.parts,
         "part_bytes": PART_BYTES,
         "bundle_files": bundles.MAX_FILES,
         "bundle_bytes": bundles.MAX_BYTES,
@@ -50,13 +50,13 @@ def put_part(trees: Trees, tenant: str, sha: str, size: int, part: int, data: by
     return {"missing": trees.transfers.put_part(tenant, sha, size, part, data)[:_PARTS_SHOWN]}
 
 
-def bundle(trees: Trees, tenant: str, hashes: list[str]) -> Response:
+def bundle_response(trees: Trees, tenant: str, hashes: list[str]) -> Response:
     """Return a bundle of the first requested files that fit into it."""
     packed = trees.transfers.get_bundle(tenant, hashes[: bundles.MAX_FILES])
     return Response(packed, media_type="application/octet-stream")
 
 
-async def file(request: Request, trees: Trees, tenant: str, sha: str) -> Response:
+async def file_response(request: Request, trees: Trees, tenant: str, sha: str) -> Response:
     """Stream a file, or the byte range that the request asks for."""
     asked = request.headers.get("range", "")
     opened = await threads.run(lambda: trees.transfers.open(tenant, sha, asked))

@@ -58,10 +58,10 @@ class Blobs:
         """Write new objects, and wait until they are on disk. If a write fails, remove all of them."""
         paths = {self._path(tenant, name): data for name, data in objects.items()}
         try:
-            with _understood(missing=errors.Unavailable):
+            with _convert_errors(missing=errors.Unavailable):
                 self._write(paths)
             if self._folder is not None:  # the volume may be unmounted, so that the mount point received the files
-                self._confirm()
+                self._check_accessible()
         except Exception:
             for path in paths:
                 with contextlib.suppress(Exception):
@@ -73,10 +73,10 @@ class Blobs:
         if start >= end:
             return b""
         try:
-            with _understood():
+            with _convert_errors():
                 data: bytes = self.filesystem.cat_file(self._path(tenant, name), start=start, end=end)
         except Lost:
-            self._confirm()
+            self._check_accessible()
             raise
         if len(data) != end - start:
             raise Lost(f"object {name} is truncated")
@@ -86,10 +86,10 @@ class Blobs:
         """Delete objects, identified by (tenant, name). Objects that do not exist are ignored."""
         for tenant, name in objects:
             try:
-                with _understood():
+                with _convert_errors():
                     self.filesystem.rm_file(self._path(tenant, name))
             except Lost:
-                self._confirm()
+                self._check_accessible()
 
     def check(self, files: Files) -> None:
         """Raise WrongStore unless this is the artifact store of this cluster.
@@ -111,7 +111,7 @@ class Blobs:
         self._compare(known, self._marker())
         self._known = known
 
-    def _confirm(self) -> None:
+    def _check_accessible(self) -> None:
         """Raise Unavailable if the store is not accessible, for example because a volume is not mounted."""
         try:
             there = self._marker()
@@ -127,14 +127,14 @@ class Blobs:
             return
         for path, data in paths.items():
             self.filesystem.pipe_file(path, data)
-        _make_last(self._folder)
+        _sync_to_disk(self._folder)
 
     def _path(self, tenant: str, name: str) -> str:
         return f"{self._root}/{tenant}/{name[:2]}/{name}"
 
     def _marker(self) -> str:
         try:
-            with _understood(missing=FileNotFoundError):
+            with _convert_errors(missing=FileNotFoundError):
                 text: bytes = self.filesystem.cat_file(f"{self._root}/{MARKER}")
         except FileNotFoundError:
             return ""
@@ -145,7 +145,7 @@ class Blobs:
     def _write_marker(self) -> str:
         store_id = secrets.token_hex(16)
         try:
-            with _understood(missing=errors.Unavailable):
+            with _convert_errors(missing=errors.Unavailable):
                 self._write({f"{self._root}/{MARKER}": f"{store_id}\n".encode()})
         except errors.ClusterError as error:
             raise self._unusable("written", error) from None
@@ -169,7 +169,7 @@ class Blobs:
 
 
 @contextmanager
-def _understood(missing: type[Exception] = Lost) -> Iterator[None]:
+def _convert_errors(missing: type[Exception] = Lost) -> Iterator[None]:
     """Convert the errors of storage drivers to errors of this project."""
     try:
         yield
@@ -190,7 +190,7 @@ def _understood(missing: type[Exception] = Lost) -> Iterator[None]:
         raise errors.Unavailable(f"the artifact store does not respond: {error}") from None
 
 
-def _make_last(folder: Path) -> None:
+def _sync_to_disk(folder: Path) -> None:
     """Flush all writes on the folder's file system to disk. One call suffices for many files."""
     syncfs: Callable[[int], Any] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:  # not Linux

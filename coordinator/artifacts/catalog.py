@@ -87,37 +87,37 @@ class Catalog:
         rows = self._store.read(tenant, [artifact for _, artifact in asked])
         there = [(name, row) for (name, _), row in zip(asked, rows, strict=True) if row]
         self._read_ahead(tenant, there)
-        found = [self._look(tenant, name, row) for name, row in there]
+        found = [self._as_model(tenant, name, row) for name, row in there]
         last = asked[-1][0] if asked and asked[-1] != names[-1] else ""
         return [one for one in found if one], last
 
     def find(self, tenant: str, name: str) -> Model:
         """Return a model by name. Raise NotFound if no artifact has this name or the artifact is not a model."""
-        found = self.maybe(tenant, name)
+        found = self.get_or_none(tenant, name)
         if found is None:
             detail = f"model {name} does not exist; list models with GET /api/v1/models"
             raise errors.NotFound(detail, field="model_name")
         return found
 
-    def maybe(self, tenant: str, name: str) -> Model | None:
+    def get_or_none(self, tenant: str, name: str) -> Model | None:
         """Return a model by name, or None if it does not exist."""
         artifact = self._store.named(tenant, name)
         [row] = self._store.read(tenant, [artifact]) if artifact else [None]
-        return self._look(tenant, name, row) if row else None
+        return self._as_model(tenant, name, row) if row else None
 
-    def _look(self, tenant: str, name: str, row: Artifact) -> Model | None:
+    def _as_model(self, tenant: str, name: str, row: Artifact) -> Model | None:
         """Return the model in an artifact, or None if the artifact is not a model."""
-        if not _may_be(name, row):
+        if not _can_be_model(name, row):
             return None
-        known = self._known(tenant, row) or self._learned(tenant, name, row)
+        known = self._get_cached(tenant, row) or self._load(tenant, name, row)
         return replace(known, name=name, artifact=row) if known.weights or known.source else None
 
-    def _known(self, tenant: str, row: Artifact) -> Model | None:
+    def _get_cached(self, tenant: str, row: Artifact) -> Model | None:
         with self._lock:
             return self._kept.get((tenant, row.id))
 
-    def _learned(self, tenant: str, name: str, row: Artifact) -> Model:
-        known = self._inside(tenant, name, row)
+    def _load(self, tenant: str, name: str, row: Artifact) -> Model:
+        known = self._parse(tenant, name, row)
         with self._lock:
             self._kept[tenant, row.id] = known
             while len(self._kept) > _KEPT:
@@ -126,21 +126,25 @@ class Catalog:
 
     def _read_ahead(self, tenant: str, rows: Sequence[tuple[str, Artifact]]) -> None:
         """Read manifests that are not cached. Several are read at once, because reads from a bucket are slow."""
-        new = {row.id: (name, row) for name, row in rows if _may_be(name, row) and self._known(tenant, row) is None}
+        new = {
+            row.id: (name, row)
+            for name, row in rows
+            if _can_be_model(name, row) and self._get_cached(tenant, row) is None
+        }
         if len(new) > 1:
             with ThreadPoolExecutor(min(_AT_ONCE, len(new))) as pool:
-                list(pool.map(lambda one: self._learned(tenant, *one), new.values()))
+                list(pool.map(lambda one: self._load(tenant, *one), new.values()))
 
-    def _inside(self, tenant: str, name: str, row: Artifact) -> Model:
+    def _parse(self, tenant: str, name: str, row: Artifact) -> Model:
         entries = self._trees.entries(tenant, row)
-        there = tuple(one.path for one in entries if one.is_file and weights.has(one.path))
+        there = tuple(one.path for one in entries if one.is_file and weights.is_weight_file(one.path))
         noted = next(
             (one for one in entries if one.path == weights.ABOUT and one.is_file and one.size <= _MAX_ABOUT), None
         )
-        about = self._about(tenant, noted) if noted else {}
+        about = self._parse_about(tenant, noted) if noted else {}
         return Model(name=name, artifact=row, weights=there, **about)
 
-    def _about(self, tenant: str, entry: Entry) -> dict[str, str]:
+    def _parse_about(self, tenant: str, entry: Entry) -> dict[str, str]:
         try:
             row = json.loads(b"".join(self._trees.transfers.open(tenant, entry.sha, "").pieces))
             source = check_source(row["source"]) if row.get("source") else ""
@@ -152,29 +156,29 @@ class Catalog:
 
     def register(self, tenant: str, name: str, kind: str, source: str, actor: Actor) -> Model:
         """Register a model with its source. Raise Conflict if an artifact without weights has this name."""
-        known = self.maybe(tenant, name)
+        known = self.get_or_none(tenant, name)
         if known is None and self._store.named(tenant, name):
             detail = f"model_name: {name} is an artifact without weights; choose another name"
             raise errors.Conflict(detail, field="model_name")
         entries = self._trees.entries(tenant, known.artifact) if known else []
-        made = self._commit(tenant, name, [*_without_about(entries), self._written(tenant, kind, source)], actor)
+        made = self._commit(tenant, name, [*_without_about(entries), self._store_about(tenant, kind, source)], actor)
         for place in known.places if known else ():  # the weight files are unchanged
             self._store.hold(tenant, made.id, f"{locations.HOLDER_PREFIX}{place}")
         return self.find(tenant, name)
 
     def keep(self, tenant: str, name: str, artifact: str, folder: str, actor: Actor, *, source: str) -> Artifact:
         """Save the model in a folder of an artifact under a name. Raise Conflict if the folder has no weights."""
-        known = self.maybe(tenant, name)
+        known = self.get_or_none(tenant, name)
         entries = self._trees.entries(tenant, self._trees.find(tenant, artifact))
-        inner = _below(entries, folder)
-        if not any(weights.has(one.path) for one in inner):
+        inner = _files_in_folder(entries, folder)
+        if not any(weights.is_weight_file(one.path) for one in inner):
             raise errors.Conflict(f"{source} has no file that ends in {' or '.join(weights.WEIGHTS)}", field="source")
-        about = self._written(tenant, known.type if known else "", source)
+        about = self._store_about(tenant, known.type if known else "", source)
         return self._commit(tenant, name, [*_without_about(inner), about], actor)
 
     def keep_folder(self, tenant: str, name: str, artifact: str, folder: str, actor: Actor) -> Artifact:
         """Save the files in a folder of an artifact under a name. Raise Conflict if the folder is empty."""
-        inner = _below(self._trees.entries(tenant, self._trees.find(tenant, artifact)), folder)
+        inner = _files_in_folder(self._trees.entries(tenant, self._trees.find(tenant, artifact)), folder)
         if not inner:
             raise errors.Conflict(f"folder {folder} of artifact {artifact[:12]} is empty", field="artifact")
         return self._commit(tenant, name, inner, actor)
@@ -203,7 +207,7 @@ class Catalog:
         self._trees.transfers.put_part(tenant, sha, len(data), 0, data)
         return Entry(kind="f", path=path, size=len(data), sha=sha)
 
-    def _written(self, tenant: str, kind: str, source: str) -> Entry:
+    def _store_about(self, tenant: str, kind: str, source: str) -> Entry:
         row = {"type": kind or "llm", "source": source}
         return self.store(tenant, weights.ABOUT, json.dumps(row, separators=(",", ":")).encode() + b"\n")
 
@@ -211,7 +215,7 @@ class Catalog:
         return self._trees.commit(tenant, manifest.serialize(entries), name, actor)[1]
 
 
-def _may_be(name: str, row: Artifact) -> bool:
+def _can_be_model(name: str, row: Artifact) -> bool:
     """Return False if an artifact cannot be a model, without reading its manifest."""
     return row.is_model is not False and not name.startswith((CHUNK, BATCH)) and row.manifest_bytes <= _MAX_MANIFEST
 
@@ -220,7 +224,7 @@ def _without_about(entries: Sequence[Entry]) -> list[Entry]:
     return [one for one in entries if one.path != weights.ABOUT]
 
 
-def _below(entries: Sequence[Entry], folder: str) -> list[Entry]:
+def _files_in_folder(entries: Sequence[Entry], folder: str) -> list[Entry]:
     """Return the files in a folder, with paths relative to it."""
     inner = (one for one in entries if one.is_file and one.path.startswith(f"{folder}/"))
     return [replace(one, path=one.path[len(folder) + 1 :]) for one in inner]

@@ -34,14 +34,14 @@ class ArtifactCleanupTask:
                 troubles.append(error)
         for _ in range(_REPEATS):
             doomed = self._store.files.condemn()
-            deleted = self._deleted(doomed, troubles)
+            deleted = self._delete(doomed, troubles)
             self._store.files.forget(deleted)
             if not deleted:
                 break
         if troubles:
             raise troubles[0]
 
-    def _deleted(self, doomed: list[tuple[str, str]], troubles: list[Exception]) -> list[tuple[str, str]]:
+    def _delete(self, doomed: list[tuple[str, str]], troubles: list[Exception]) -> list[tuple[str, str]]:
         """Delete objects until too many deletions fail. Return the deleted objects."""
         deleted, most = [], len(troubles) + _TROUBLES
         for each in doomed:

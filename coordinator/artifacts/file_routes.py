@@ -7,7 +7,7 @@ from fastapi import Depends, Request, Response
 from coordinator.access.principal import Scope
 from coordinator.artifacts import answers, threads, upload_routes
 from coordinator.artifacts.answers import Hashes, Sha
-from coordinator.artifacts.routes import gives_octets
+from coordinator.artifacts.routes import binary_response
 from coordinator.server import bodies, http
 
 routes = http.router(tag="artifacts")
@@ -24,15 +24,18 @@ upload_routes.add(routes, "", "your tenant", Depends(_tenant), dependencies=_SUB
 
 
 @routes.post(
-    "/file-bundle", dependencies=_READ, openapi_extra=http.describe_body(Hashes), **gives_octets(upload_routes.BUNDLE)
+    "/file-bundle",
+    dependencies=_READ,
+    openapi_extra=http.describe_body(Hashes),
+    **binary_response(upload_routes.BUNDLE),
 )
 async def get_bundle(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Download many small files in one request. The bundle contains the first files that fit into it, at least one."""
     asked: Hashes = http.parse(Hashes, await bodies.read_json(request))
-    return await threads.run(lambda: answers.bundle(cluster.artifacts, principal.tenant, asked.hashes))
+    return await threads.run(lambda: answers.bundle_response(cluster.artifacts, principal.tenant, asked.hashes))
 
 
-@routes.get("/files/{sha256}", **gives_octets("Contents of the file", 206))
+@routes.get("/files/{sha256}", **binary_response("Contents of the file", 206))
 async def get_file(request: Request, sha256: Sha, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Download a file of your tenant, or one byte range of it."""
-    return await answers.file(request, cluster.artifacts, principal.tenant, sha256)
+    return await answers.file_response(request, cluster.artifacts, principal.tenant, sha256)

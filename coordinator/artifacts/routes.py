@@ -32,12 +32,12 @@ Name = Annotated[
 ]
 
 
-def takes_octets(what: str) -> dict[str, Any]:
+def binary_body(what: str) -> dict[str, Any]:
     """Return the OpenAPI description of a binary body."""
     return {"requestBody": {"required": True, "description": what, "content": OCTETS}}
 
 
-def gives_octets(what: str, *statuses: int) -> dict[str, Any]:
+def binary_response(what: str, *statuses: int) -> dict[str, Any]:
     """Return the route arguments for a binary response."""
     answers = {status: {"description": what, "content": OCTETS} for status in (200, *statuses)}
     return {"response_model": None, "response_class": Response, "responses": answers}
@@ -58,7 +58,7 @@ def list_artifacts(
 @routes.post(
     "/artifacts",
     dependencies=_SUBMIT,
-    openapi_extra=takes_octets("Manifest in the format of docs/artifacts.md"),
+    openapi_extra=binary_body("Manifest in the format of docs/artifacts.md"),
     **http.describe_response(answers.Committed),
 )
 async def commit(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep, name: Name = "") -> Response:
@@ -79,7 +79,7 @@ def get_artifact(artifact: Asked, cluster: http.ClusterDep, principal: http.Prin
     )
 
 
-@routes.get("/artifacts/{artifact}/manifest", **gives_octets("Manifest in the format of docs/artifacts.md"))
+@routes.get("/artifacts/{artifact}/manifest", **binary_response("Manifest in the format of docs/artifacts.md"))
 async def get_manifest(artifact: Asked, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Return an artifact's manifest: paths, sizes and SHA-256 of its files. The manifest's SHA-256 is the artifact's
     ID.

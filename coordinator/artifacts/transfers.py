@@ -23,7 +23,7 @@ _RANGE = re.compile(r"bytes=(\d{1,15})-(\d{0,15})")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class MissingUploads:
     """Requested files that the tenant has not uploaded."""
 
     missing: list[str]
@@ -32,7 +32,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
+class Download:
     """File, or byte range of a file, to download."""
 
     size: int
@@ -50,14 +50,14 @@ class Transfers:
 
     # -- up ---------------------------------------------------------------------------------------------------------
 
-    def wanted(self, tenant: str, shas: Sequence[str]) -> Wanted:
+    def find_missing(self, tenant: str, shas: Sequence[str]) -> MissingUploads:
         """Return the missing files. Files that exist are kept for at least one day."""
         missing = self._index.missing(tenant, shas)
-        return Wanted(missing=missing, parts=self._index.uploads(tenant, missing))
+        return MissingUploads(missing=missing, parts=self._index.uploads(tenant, missing))
 
     def put_bundle(self, tenant: str, body: bytes) -> tuple[int, int]:
         """Store the files of a bundle. Return the number of new files and their size in bytes."""
-        sent = parsed(bundles.unpack, body)
+        sent = parse_body(bundles.unpack, body)
         lacked = set(self._index.missing(tenant, list(sent)))
         rows = {sha: (files.new_object(), data) for sha, data in sent.items() if sha in lacked}
         added = self._add(tenant, rows)
@@ -118,7 +118,7 @@ class Transfers:
         how = self._index.add(tenant, [(sha, len(data), name) for sha, (name, data) in rows.items()])
         if isinstance(how, TooMuch):
             self.blobs.delete([(tenant, name) for name, _ in rows.values()])
-            raise _over(tenant, how)
+            raise _over_limit(tenant, how)
         if "gone" in how:
             raise errors.Unavailable("the upload took over an hour; send it again")
         return [sha for sha, each in zip(rows, how, strict=True) if each == "new"]
@@ -129,7 +129,7 @@ class Transfers:
         how = self._index.add_part(tenant, sha, size, number, name)
         if isinstance(how, TooMuch):
             self.blobs.delete([(tenant, name)])
-            raise _over(tenant, how)
+            raise _over_limit(tenant, how)
         if how == "size":
             self.blobs.delete([(tenant, name)])
             raise errors.Conflict(f"the upload of {sha} was started with another size", field="size")
@@ -158,11 +158,11 @@ class Transfers:
             raise errors.NotFound(f"file {sha} does not exist", field="sha256")
         return file
 
-    def open(self, tenant: str, sha: str, asked: str) -> Opened:
-        """Open a file, or the byte range of a Range header. Raise the errors of `find`, `span` and `read`."""
+    def open(self, tenant: str, sha: str, asked: str) -> Download:
+        """Open a file, or the byte range of a Range header. Raise the errors of `find`, `parse_range` and `read`."""
         file = self.find(tenant, sha)
-        part = span(asked, file.size)
-        return Opened(size=file.size, span=part, pieces=self.read(tenant, sha, file, *(part or (0, file.size))))
+        part = parse_range(asked, file.size)
+        return Download(size=file.size, span=part, pieces=self.read(tenant, sha, file, *(part or (0, file.size))))
 
     def read(self, tenant: str, sha: str, file: StoredFile, start: int, end: int) -> Iterator[bytes]:
         """Yield the bytes from `start` to `end` (exclusive) of a file. If the store has lost them, record the loss and
@@ -172,8 +172,8 @@ class Transfers:
         try:
             first = next(pieces, b"")
         except Lost:
-            raise self._lost(tenant, sha, file) from None
-        return _joined(first, pieces)
+            raise self._record_loss(tenant, sha, file) from None
+        return _prepend(first, pieces)
 
     def get_bundle(self, tenant: str, shas: Sequence[str]) -> bytes:
         """Return a bundle of the first files that fit into it, at least one.
@@ -202,7 +202,7 @@ class Transfers:
             yield self.blobs.read(tenant, file.objects[number], offset, till)
             start += till - offset
 
-    def _lost(self, tenant: str, sha: str, file: StoredFile) -> errors.Broken:
+    def _record_loss(self, tenant: str, sha: str, file: StoredFile) -> errors.Broken:
         self._index.lose(tenant, sha, file.objects)
         detail = f"the artifact store has lost the contents of file {sha}"
         return errors.Broken(
@@ -210,7 +210,7 @@ class Transfers:
         )
 
 
-def span(header: str, size: int) -> tuple[int, int] | None:
+def parse_range(header: str, size: int) -> tuple[int, int] | None:
     """Parse a Range header. Return the first byte and the end (exclusive), or None to send the whole file.
 
     Raise InvalidRange if the range starts beyond the end of the file.
@@ -226,7 +226,7 @@ def span(header: str, size: int) -> tuple[int, int] | None:
     return start, min(last + 1, size)
 
 
-def _joined(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+def _prepend(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield first
     yield from rest
 
@@ -260,7 +260,7 @@ def _check_part(size: int, number: int, length: int) -> None:
         raise errors.InvalidRequest(detail, field="body")
 
 
-def parsed(parse: Callable[[bytes], Body], body: bytes) -> Body:
+def parse_body(parse: Callable[[bytes], Body], body: bytes) -> Body:
     """Parse a request body. Raise InvalidRequest or TooLarge if the body is invalid."""
     try:
         return parse(body)
@@ -270,7 +270,7 @@ def parsed(parse: Callable[[bytes], Body], body: bytes) -> Body:
         raise errors.InvalidRequest(str(error), field="body") from None
 
 
-def _over(tenant: str, limit: TooMuch) -> errors.OverLimit:
+def _over_limit(tenant: str, limit: TooMuch) -> errors.OverLimit:
     detail = (
         f"tenant {tenant} has uploaded {limit.loose} bytes that no artifact contains, and max_stored_bytes is"
         f" {limit.most}. They are deleted after one day. Upload less, or ask an administrator to raise the cap"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from coordinator import locations
 from coordinator.artifacts import weights
 from coordinator.artifacts.blobs import Blobs, Lost, WrongStore
-from coordinator.artifacts.transfers import Transfers, parsed
+from coordinator.artifacts.transfers import Transfers, parse_body
 from jobs import errors
 from jobs.models import Actor
 from jobs.settings import Settings
@@ -93,10 +93,10 @@ class Trees:
         before = self._store.artifacts.named(tenant, name) if name else None
         how, new = self.commit_by(tenant, text, lambda new: self._store.artifacts.commit(tenant, new, actor), name)
         if before and before != new.id:
-            self._leave_places(tenant, before)
+            self._release_locations(tenant, before)
         return how, self.find(tenant, new.id)
 
-    def _leave_places(self, tenant: str, before: str) -> None:
+    def _release_locations(self, tenant: str, before: str) -> None:
         """Release an artifact without a name at all locations on hosts, which would otherwise hold it forever."""
         [old] = self._store.artifacts.read(tenant, [before])
         if old and not old.names:
@@ -111,7 +111,7 @@ class Trees:
         `commit` returns the same values as `Artifacts.commit`. If its status is neither `new` nor `there`, the manifest
         is deleted, and a status with a known error raises that error.
         """
-        tree, stored = parsed(manifest.parse, text), files.new_object()
+        tree, stored = parse_body(manifest.parse, text), files.new_object()
         transfers = self.transfers
         self._store.files.begin(tenant, [stored])
         transfers.blobs.write(tenant, {stored: text})
@@ -123,7 +123,7 @@ class Trees:
             manifest=stored,
             manifest_bytes=len(text),
             sizes=tree.sizes,
-            is_model=any(map(weights.tells, tree.paths)),
+            is_model=any(map(weights.marks_model, tree.paths)),
         )
         how, *rest = commit(new)
         if how not in ("new", "there"):

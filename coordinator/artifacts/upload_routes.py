@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from coordinator.artifacts import answers, threads
 from coordinator.artifacts.answers import Hashes, Number, Sha, Size
-from coordinator.artifacts.routes import takes_octets
+from coordinator.artifacts.routes import binary_body
 from coordinator.server import bodies, http
 from coordinator.server.http import json_response
 from jobs.store.files import PART_BYTES
@@ -31,11 +31,11 @@ def add(routes: APIRouter, below: str, whose: str, owner: Any, **more: Any) -> N
     )
     async def missing_files(request: Request, cluster: http.ClusterDep, tenant: str = owner) -> Response:
         asked: Hashes = http.parse(Hashes, await bodies.read_json(request))
-        return json_response(await threads.run(lambda: answers.missing(cluster.artifacts, tenant, asked.hashes)))
+        return json_response(await threads.run(lambda: answers.list_missing(cluster.artifacts, tenant, asked.hashes)))
 
     @routes.put(
         f"{below}/file-bundle",
-        openapi_extra=takes_octets(BUNDLE),
+        openapi_extra=binary_body(BUNDLE),
         **http.describe_response(artifact_answers.StoredFiles),
         **more,
     )
@@ -47,7 +47,7 @@ def add(routes: APIRouter, below: str, whose: str, owner: Any, **more: Any) -> N
     @routes.put(
         f"{below}/files/{{sha256}}/parts/{{part}}",
         description=_PART,
-        openapi_extra=takes_octets("The bytes of this part"),
+        openapi_extra=binary_body("The bytes of this part"),
         **http.describe_response(artifact_answers.StoredPart),
         **more,
     )

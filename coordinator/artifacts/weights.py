@@ -8,11 +8,11 @@ WEIGHTS = (".gguf", ".safetensors")
 ABOUT = ".cluster-model.json"
 
 
-def has(path: str) -> bool:
+def is_weight_file(path: str) -> bool:
     """Return True if the path is a weight file."""
     return path.lower().endswith(WEIGHTS)
 
 
-def tells(path: str) -> bool:
+def marks_model(path: str) -> bool:
     """Return True if a file with this path can make its artifact a model."""
-    return path == ABOUT or has(path)
+    return path == ABOUT or is_weight_file(path)

@@ -28,7 +28,7 @@ Place = Annotated[int, Field(ge=0, le=MAX_UNITS)]
 Lines = Annotated[int, Field(ge=1, le=10_000)]
 
 
-def _is_command(words: list[str] | None) -> list[str] | None:
+def _check_command(words: list[str] | None) -> list[str] | None:
     if words and (not words[0] or any("\0" in word for word in words)):
         raise ValueError("must start with a program name, and must not contain NUL")
     if sum(len(word.encode(errors="replace")) for word in words or ()) > _MOST_COMMAND:
@@ -48,11 +48,11 @@ class Terminal(_Body):
     name: str = Field("xterm", pattern=r"^[A-Za-z0-9._+-]{1,64}$", description="Value of TERM.")
 
 
-class Ask(_Body):
+class NewShell(_Body):
     """Request body that opens a shell."""
 
     unit: Place
-    command: Annotated[list[str] | None, AfterValidator(_is_command)] = Field(
+    command: Annotated[list[str] | None, AfterValidator(_check_command)] = Field(
         None, min_length=1, max_length=_MOST_WORDS, description="Command to run; null: a shell."
     )
     terminal: Terminal | None = Field(
@@ -60,7 +60,7 @@ class Ask(_Body):
     )
 
 
-class Write(_Body):
+class ShellInput(_Body):
     """Request body with input for a shell."""
 
     offset: Place = Field(description="Offset of the first byte within the whole input.")
@@ -70,7 +70,7 @@ class Write(_Body):
     columns: Lines | None = None
 
 
-def decoded(text: str) -> bytes:
+def decode_base64(text: str) -> bytes:
     """Decode base64 text. Raise InvalidRequest if it is invalid, or TooLarge if it exceeds MAX_BYTES."""
     try:
         data = base64.b64decode(text.encode(), validate=True)
@@ -81,6 +81,6 @@ def decoded(text: str) -> bytes:
     return data
 
 
-def size(asked: Any) -> str:
+def serialize_size(asked: Any) -> str:
     """Return the terminal size as `ROWS COLUMNS`, or an empty string unless both are set."""
     return f"{asked.rows} {asked.columns}" if asked.rows and asked.columns else ""

@@ -40,7 +40,7 @@ def _missing(attachment: str) -> errors.NotFound:
     )
 
 
-@routes.put(_PATH, **http.describe_response(answers.Attachment, body=calls.Ask))
+@routes.put(_PATH, **http.describe_response(answers.Attachment, body=calls.NewShell))
 async def ask(
     request: Request,
     job_id: http.JobId,
@@ -53,7 +53,7 @@ async def ask(
     The shell ends with the unit, or if its output is not read for 30 seconds. If the unit has ended, the response is a
     409.
     """
-    asked: calls.Ask = http.parse(calls.Ask, await bodies.read_json(request, limit=calls.MOST_BODY))
+    asked: calls.NewShell = http.parse(calls.NewShell, await bodies.read_json(request, limit=calls.MOST_BODY))
 
     def work() -> answers.Attachment:
         found = queries.unit(cluster.store, principal, job_id, asked.unit)
@@ -75,7 +75,7 @@ async def ask(
     return http.json_response(await run_in_threadpool(work))
 
 
-@routes.post(f"{_PATH}/input", **http.describe_response(answers.Input, body=calls.Write))
+@routes.post(f"{_PATH}/input", **http.describe_response(answers.Input, body=calls.ShellInput))
 async def write(
     request: Request,
     job_id: http.JobId,
@@ -85,8 +85,8 @@ async def write(
     wait_seconds: Wait = 0,
 ) -> Response:
     """Write input to a shell, or set the size of its terminal. At most 32 KiB of input are buffered."""
-    asked: calls.Write = http.parse(calls.Write, await bodies.read_json(request, limit=calls.MOST_BODY))
-    data, size = calls.decoded(asked.data), calls.size(asked)
+    asked: calls.ShellInput = http.parse(calls.ShellInput, await bodies.read_json(request, limit=calls.MOST_BODY))
+    data, size = calls.decode_base64(asked.data), calls.serialize_size(asked)
 
     def work() -> tuple[str, int]:
         done = cluster.store.attachments.write(

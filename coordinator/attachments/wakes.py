@@ -80,7 +80,7 @@ class Wakes:
         woken = asyncio.Event()
         self.count += 1
         self._waiting.setdefault(attachment, set()).add(woken)
-        self._heed()
+        self._update_reader()
         try:
             yield woken
         finally:
@@ -89,11 +89,11 @@ class Wakes:
             several.discard(woken)
             if not several:
                 del self._waiting[attachment]
-            self._heed()
+            self._update_reader()
 
-    def _heed(self) -> None:
+    def _update_reader(self) -> None:
         if self._reader:
-            self._reader.heed(bool(self._waiting))
+            self._reader.set_active(bool(self._waiting))
 
     def _wake(self, attachments: set[str] | None) -> None:
         """Wake the calls that wait for these attachments, or all calls if `attachments` is None."""
@@ -107,36 +107,36 @@ class _Reader(RedisReader):
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, wake: Callable[[set[str] | None], None]) -> None:
         super().__init__("attachments", loop)
-        self._store, self._tell = store, wake
-        self._heeded = False
-        self._place = ""
+        self._store, self._wake = store, wake
+        self._is_active = False
+        self._position = ""
 
-    def heed(self, heeded: bool) -> None:
+    def set_active(self, is_active: bool) -> None:
         """Start reading, or stop after the read in progress."""
-        if heeded != self._heeded:
+        if is_active != self._is_active:
             with self._changed:
-                self._heeded = heeded
+                self._is_active = is_active
                 self._changed.notify()
 
     def read(self) -> None:
         """Wake the calls whose attachments changed, or all calls if a wake-up may have been missed."""
-        if not self._place:
-            self._place = self._store.attachments.newest_wake()
-            self.call_in_loop(self._tell, None)
-        self._place, woken = self._store.attachments.woken(self._place, block_ms=_BLOCK_MS)
+        if not self._position:
+            self._position = self._store.attachments.newest_wake()
+            self.call_in_loop(self._wake, None)
+        self._position, woken = self._store.attachments.woken(self._position, block_ms=_BLOCK_MS)
         if woken:
-            self.call_in_loop(self._tell, woken)
-        if not self._keeps_on():
-            self._place = ""
+            self.call_in_loop(self._wake, woken)
+        if not self._wait_while_idle():
+            self._position = ""
 
     def handle_error(self, error: Exception) -> None:
         """Discard the read position, so that the next read wakes all calls."""
-        self._place = ""
+        self._position = ""
 
-    def _keeps_on(self) -> bool:
+    def _wait_while_idle(self) -> bool:
         """Return True if calls are waiting. Otherwise sleep until a call is waiting, and return False."""
         with self._changed:
-            slept = not (self._heeded or self._ended)
-            while not (self._heeded or self._ended):
+            slept = not (self._is_active or self._ended)
+            while not (self._is_active or self._ended):
                 self._changed.wait()
         return not slept

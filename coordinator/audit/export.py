@@ -43,7 +43,7 @@ def _append(audit_log: AuditLog, file: AuditFile) -> int | None:
     """Append at most BATCH entries and return their number, or None if the log was first reset to the file's end."""
     end = file.end().position
     new = audit_log.read(end.seq, BATCH)
-    if _has_forgotten(new, end) and (void := _first_void(audit_log, file, new, end)):
+    if _is_discontinuous(new, end) and (void := _first_void(audit_log, file, new, end)):
         if audit_log.rebase(end, void, new.head):
             log.warning("redis lost entries of the audit log", extra={"first": void, "last": end.seq})
         return None
@@ -60,7 +60,7 @@ def _append(audit_log: AuditLog, file: AuditFile) -> int | None:
     return len(new.entries)
 
 
-def _has_forgotten(new: Log, end: Position) -> bool:
+def _is_discontinuous(new: Log, end: Position) -> bool:
     """Return True if the log in Redis does not continue at the end of the file."""
     if new.head.seq <= end.seq:
         return new.head != end

@@ -41,7 +41,7 @@ class AuditFile:
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self._path = path
-        self._cut_torn_line()
+        self._remove_incomplete_line()
 
     def end(self) -> End:
         """Return the last line. Raise BrokenFile if the line is not valid."""
@@ -81,7 +81,7 @@ class AuditFile:
         """Flush the file to disk."""
         os.fsync(self._descriptor)
 
-    def _cut_torn_line(self) -> None:
+    def _remove_incomplete_line(self) -> None:
         size = os.fstat(self._descriptor).st_size
         if not size or os.pread(self._descriptor, 1, size - 1) == b"\n":
             return

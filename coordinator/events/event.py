@@ -100,7 +100,7 @@ def visible_topics(topics: Iterable[str], tenant: str | None) -> frozenset[str]:
     return frozenset(f"{topic}@{tenant}" if topic in _MANY or topic.startswith(_ONE) else topic for topic in topics)
 
 
-def readable(entries: Iterable[Entry]) -> list[Event]:
+def parse_entries(entries: Iterable[Entry]) -> list[Event]:
     """Parse stored entries into events. Invalid entries are skipped."""
     return skipped.readable("event", entries, _event)
 
@@ -113,7 +113,7 @@ def _event(place: bytes, fields: dict[bytes, bytes]) -> Event:
     return event
 
 
-def merged(events: Iterable[Event]) -> list[Event]:
+def merge_events(events: Iterable[Event]) -> list[Event]:
     """Return events in order, without the progress events and live records that later events replace."""
     replaced: set[str] = set()
     kept = []

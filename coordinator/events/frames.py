@@ -34,8 +34,8 @@ async def until_outage(frames: AsyncGenerator[bytes, None]) -> AsyncIterator[byt
             log.warning("event stream stopped: %s", error)
 
 
-async def while_holds(
-    frames: AsyncGenerator[bytes, None], holds: Callable[[], Awaitable[bool]]
+async def while_valid(
+    frames: AsyncGenerator[bytes, None], is_valid: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[bytes, None]:
     """Yield frames while the listener's credentials are valid. Pings guarantee a check at least every PING_SECONDS."""
     loop = asyncio.get_running_loop()
@@ -43,19 +43,19 @@ async def while_holds(
     async with aclosing(frames):
         async for frame in frames:
             if loop.time() - checked >= RECHECK_SECONDS:
-                if not await holds():
+                if not await is_valid():
                     return
                 checked = loop.time()
             yield frame
 
 
-async def of_job(cluster: Cluster, job_id: str, since: str | None) -> AsyncGenerator[bytes, None]:
+async def job_frames(cluster: Cluster, job_id: str, since: str | None) -> AsyncGenerator[bytes, None]:
     """Yield a job's state, or its events after `since`, and then new events until the job ends."""
     with cluster.hub.subscribe(frozenset({f"job:{job_id}"})) as subscription:
         yield _RETRY
-        missed = await run_in_threadpool(history.of_job, cluster.hub.events, job_id, since) if since else None
+        missed = await run_in_threadpool(history.job_events, cluster.hub.events, job_id, since) if since else None
         try:
-            first = [await run_in_threadpool(_present, cluster, job_id)] if missed is None else missed
+            first = [await run_in_threadpool(_current_state, cluster, job_id)] if missed is None else missed
         except errors.NotFound:  # the job was deleted
             return
         for event in first:
@@ -67,7 +67,7 @@ async def of_job(cluster: Cluster, job_id: str, since: str | None) -> AsyncGener
             yield frame
 
 
-def _present(cluster: Cluster, job_id: str) -> Event:
+def _current_state(cluster: Cluster, job_id: str) -> Event:
     """Return the state of a job as an event. The state includes all events up to the ID of this event."""
     place = cluster.hub.events.newest()
     job = cluster.queries.jobs.job(job_id)
@@ -97,13 +97,13 @@ async def _live(subscription: Subscription, place: Position, done: int) -> Async
                     return
 
 
-async def of_fleet(cluster: Cluster, topics: frozenset[str], since: str | None) -> AsyncGenerator[bytes, None]:
+async def fleet_frames(cluster: Cluster, topics: frozenset[str], since: str | None) -> AsyncGenerator[bytes, None]:
     """Yield the events after `since` and all live records, and then new events and changed records."""
     with cluster.hub.subscribe(topics) as subscription:
         yield _RETRY
         place = START
         if since:
-            missed = await run_in_threadpool(history.of_fleet, cluster.hub.events, since)
+            missed = await run_in_threadpool(history.fleet_events, cluster.hub.events, since)
             if missed is None:
                 yield _RESYNC
             else:

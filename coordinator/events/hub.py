@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from coordinator.events.ends import Ends
-from coordinator.events.event import Event, merged
+from coordinator.events.event import Event, merge_events
 from coordinator.events.reader import Reader
 from coordinator.events.subscription import Chunk, Subscription
 from jobs.store.events import NOWHERE, Events
@@ -48,7 +48,7 @@ class Hub:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the reader thread, and the delivery tasks in this event loop."""
-        self._reader = Reader(self.events, loop, self.take, self.begin_anew)
+        self._reader = Reader(self.events, loop, self.take, self.resynchronize)
         self.tasks = [loop.create_task(task) for task in (self.deliver(), self._ping(), self._watch())]
         self._reader.start()
 
@@ -67,10 +67,10 @@ class Hub:
         self.listener(events)
         self.offer(events)
 
-    def begin_anew(self, last: str) -> None:
+    def resynchronize(self, last: str) -> None:
         """Make all listeners resynchronize, because the stream was replaced."""
         self.last = last
-        for subscription in self._everyone():
+        for subscription in self._all_subscriptions():
             subscription.lost = True
             subscription.wake()
 
@@ -101,7 +101,7 @@ class Hub:
         """Return all topics that have listeners."""
         return frozenset(self._by_topic)
 
-    def _everyone(self) -> list[Subscription]:
+    def _all_subscriptions(self) -> list[Subscription]:
         return [subscription for channel in self._channels.values() for subscription in channel]
 
     # -- delivery ---------------------------------------------------------------------------------------------------
@@ -125,10 +125,10 @@ class Hub:
             self._fresh = []
             self._any.clear()
             self._urgent.clear()
-            await self._wake(self._hand_out(merged(events)))
+            await self._wake(self._distribute(merge_events(events)))
             await asyncio.sleep(min(_LONGEST_REST, _REST * (loop.time() - began)))
 
-    def _hand_out(self, events: list[Event]) -> list[Subscription]:
+    def _distribute(self, events: list[Event]) -> list[Subscription]:
         """Add events to the subscriptions of their topics, and return those subscriptions."""
         by_channel: dict[frozenset[str], list[Event]] = {}
         for event in events:
@@ -151,7 +151,7 @@ class Hub:
     async def _ping(self) -> None:
         while True:
             await asyncio.sleep(PING_SECONDS)
-            everyone, ping = self._everyone(), Chunk()
+            everyone, ping = self._all_subscriptions(), Chunk()
             for subscription in everyone:
                 subscription.offer(ping)
             await self._wake(everyone)
@@ -162,7 +162,7 @@ class Hub:
             await asyncio.sleep(1.0)
             if time.monotonic() - self._reader.answered <= OUTAGE_SECONDS:
                 continue
-            everyone = self._everyone()
+            everyone = self._all_subscriptions()
             for subscription in everyone:
                 subscription.silent_seconds = OUTAGE_SECONDS
             await self._wake(everyone)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from coordinator.events.event import Event, readable
+from coordinator.events.event import Event, parse_entries
 from coordinator.redis_reader import RedisReader
 from jobs.store import keys, skipped
 from jobs.store.events import Events
@@ -19,19 +19,19 @@ _COUNT, BLOCK_MS = 1000, 1000
 
 
 class Reader(RedisReader):
-    """Passes new events to `take` in the event loop, or calls `begin_anew` if the stream was replaced."""
+    """Passes new events to `take` in the event loop, or calls `resynchronize` if the stream was replaced."""
 
     def __init__(
         self,
         events: Events,
         loop: asyncio.AbstractEventLoop,
         take: Callable[[str, list[Event]], None],
-        begin_anew: Callable[[str], None],
+        resynchronize: Callable[[str], None],
     ) -> None:
         super().__init__("events", loop)
         self._events = events
         self._take = take
-        self._begin_anew = begin_anew
+        self._resynchronize = resynchronize
         self._place: str | None = None
 
     def read(self) -> None:
@@ -52,8 +52,8 @@ class Reader(RedisReader):
         if not following.known:  # the stream was deleted, trimmed, or has lost its last writes in a failover
             log.warning("the event stream no longer has the last event that was read; listeners must reload")
             place = self._events.newest()
-            self.call_in_loop(self._begin_anew, place)
+            self.call_in_loop(self._resynchronize, place)
         elif following.entries:
             place = following.entries[-1][0].decode()
-            self.call_in_loop(self._take, place, readable(following.entries))
+            self.call_in_loop(self._take, place, parse_entries(following.entries))
         return place

@@ -56,14 +56,14 @@ async def job_events(
     """
     job = await run_in_threadpool(cluster.queries.jobs.job, job_id)
     since = last_event_id if job["state"] in TERMINAL else None
-    if since and await run_in_threadpool(history.of_job, cluster.hub.events, job_id, since) == []:
+    if since and await run_in_threadpool(history.job_events, cluster.hub.events, job_id, since) == []:
         return Response(status_code=204)
-    return _streamed(frames.of_job(cluster, job_id, last_event_id), cluster, principal)
+    return _stream_response(frames.job_frames(cluster, job_id, last_event_id), cluster, principal)
 
 
-def _streamed(stream: AsyncGenerator[bytes, None], cluster: Cluster, principal: Principal) -> StreamingResponse:
+def _stream_response(stream: AsyncGenerator[bytes, None], cluster: Cluster, principal: Principal) -> StreamingResponse:
     if principal.token:
-        stream = frames.while_holds(stream, lambda: cluster.credentials.is_valid(principal))
+        stream = frames.while_valid(stream, lambda: cluster.credentials.is_valid(principal))
     return StreamingResponse(frames.until_outage(stream), media_type="text/event-stream", headers=_SSE)
 
 
@@ -90,4 +90,4 @@ async def fleet_events(
     ID. The field `gone` marks a deleted record.
     """
     wanted = event.visible_topics(topics.split(","), principal.only_tenant)
-    return _streamed(frames.of_fleet(cluster, wanted, last_event_id), cluster, principal)
+    return _stream_response(frames.fleet_frames(cluster, wanted, last_event_id), cluster, principal)

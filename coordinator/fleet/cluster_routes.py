@@ -73,13 +73,13 @@ def _start(cluster: Cluster, asked: Start) -> answers.Status:
     computing = sum(worker["device"] != Device.RUNNER.value for worker in workers)
     if computing < asked.n_workers or on_gpus < gpus:
         raise errors.Conflict(
-            f"{_lack(computing, on_gpus)}; start them with {_command(asked.n_workers, gpus)}",
+            f"{_describe_workers(computing, on_gpus)}; start them with {_command(asked.n_workers, gpus)}",
             field="n_workers" if computing < asked.n_workers else "worker_resources.GPU",
         )
     return cluster.queries.fleet.status()
 
 
-def _lack(computing: int, on_gpus: int) -> str:
+def _describe_workers(computing: int, on_gpus: int) -> str:
     live = "1 worker is live" if computing == 1 else f"{computing} workers are live"
     return f"{live}, {on_gpus} of them on GPUs"
 

@@ -119,7 +119,7 @@ def _round_up(workers: float) -> int:
     return max(math.ceil(workers - 1e-6), int(workers > 0))
 
 
-def follow(before: Scale, now: float, need: int, limits: Limits, calm_seconds: float) -> Scale:
+def next_scale(before: Scale, now: float, need: int, limits: Limits, calm_seconds: float) -> Scale:
     """Return the next scale.
 
     The number of workers rises at once, but at most doubles in RAISE_SECONDS. It falls if fewer workers have been

@@ -7,21 +7,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from coordinator.fleet.serializers import by_name
+from coordinator.fleet.serializers import as_mapping
 from threads_protocol.answers import fleet as answers
 
 #: Weights of a host's score: a load of 1 per core counts as much as a third of a GPU in use.
 CPU_WEIGHT, GPU_WEIGHT = 1.0, 3.0
 
 
-def speakers(workers: Iterable[answers.Worker], fields: tuple[str, ...]) -> dict[tuple[str, ...], Mapping[str, Any]]:
+def latest_workers(
+    workers: Iterable[answers.Worker], fields: tuple[str, ...]
+) -> dict[tuple[str, ...], Mapping[str, Any]]:
     """Return the live worker seen last for each combination of these fields, such as host and network.
 
     Reports of the last seen worker are used so that a host's counters never decrease when workers start or stop.
     """
     live = [worker for worker in workers if worker["live"]]
     oldest_first = sorted(live, key=lambda worker: (-worker["seen_seconds_ago"], worker["id"]))
-    return {tuple(str(row.get(field) or "") for field in fields): row for row in map(by_name, oldest_first)}
+    return {tuple(str(row.get(field) or "") for field in fields): row for row in map(as_mapping, oldest_first)}
 
 
 def by_host(workers: Iterable[answers.Worker]) -> dict[str, list[answers.Worker]]:
@@ -35,7 +37,7 @@ def by_host(workers: Iterable[answers.Worker]) -> dict[str, list[answers.Worker]
 
 def _latest(live: Sequence[answers.Worker], field: str) -> Any:
     """Return a field of the last seen worker that reports this field, or None if no worker does."""
-    known = [by_name(row) for row in live if field in row]
+    known = [as_mapping(row) for row in live if field in row]
     return min(known, key=lambda row: (row["seen_seconds_ago"], row["id"]))[field] if known else None
 
 

@@ -42,7 +42,7 @@ class Scaler:
             demand.work(read, self._labels), fleet, self._limits, demand.max_lanes(read)
         )
         chosen = {
-            device: desired.follow(
+            device: desired.next_scale(
                 before.get(device) or Scale(workers=fleet[device].live),
                 read.now,
                 need[device],

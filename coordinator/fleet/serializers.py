@@ -37,15 +37,15 @@ class WorkerReport(NamedTuple):
     seen: float
 
 
-def serialize_worker(parse_report: WorkerReport, alive: bool, now: float) -> answers.Worker:
+def serialize_worker(report: WorkerReport, alive: bool, now: float) -> answers.Worker:
     """Return the response for a worker. `now` is Redis time in seconds since 1970."""
-    row = parse_report.row
+    row = report.row
     return {
         **row,
         "state": row["state"] if alive or row["state"] == "stopped" else "lost",
         "live": alive,
         "busy_lanes": row["busy_lanes"] if alive else 0,
-        "seen_seconds_ago": round(max(0.0, now - parse_report.seen), 1),
+        "seen_seconds_ago": round(max(0.0, now - report.seen), 1),
     }
 
 
@@ -101,7 +101,7 @@ def _clock_offset(row: Mapping[str, str]) -> float | None:
     return round(decoding.parse_finite(row["clock"]) + took / 2 - int(row["seen"]) / 1000, 3)
 
 
-def by_name(row: answers.Worker | answers.Gpu) -> Mapping[str, Any]:
+def as_mapping(row: answers.Worker | answers.Gpu) -> Mapping[str, Any]:
     """Return the record, typed for access by field names that are not known statically."""
     return row
 

@@ -32,7 +32,7 @@ FAREWELL_SECONDS = 1.0
 Stop = Callable[[], Awaitable[None]]
 
 
-def is_wanted(settings: Settings) -> bool:
+def is_enabled(settings: Settings) -> bool:
     """Return True if the API should be announced: it listens on an address of this machine other than loopback."""
     return settings.discoverable == "true" and not settings.published and not exposure.is_loopback(settings.bind)
 
@@ -42,7 +42,7 @@ async def begin(settings: Settings, interfaces: Sequence[str] = ()) -> Stop:
 
     `interfaces` are addresses of this machine to use instead of those on which the coordinator listens.
     """
-    if not is_wanted(settings):
+    if not is_enabled(settings):
         return do_nothing
     if importlib.util.find_spec("zeroconf") is None:
         log.debug(

@@ -39,7 +39,7 @@ def join(store: Tokens, principal: Principal, host_name: str, names: Sequence[st
     revoked first, so that only one of two concurrent calls succeeds. Tokens left over from failed joins are revoked,
     too.
     """
-    left = _refuse_taken(store, names)
+    left = _check_names(store, names)
     if not store.revoke(principal.token, principal.actor):
         raise errors.Unauthorized(
             "this invitation was already used or has expired; ask for a new one", field="Authorization"
@@ -48,7 +48,7 @@ def join(store: Tokens, principal: Principal, host_name: str, names: Sequence[st
     try:
         for name in names:
             minted.append(_create_credential(store, name, host_name, principal))
-        _refuse_taken(store, names, {one.id for one in minted})
+        _check_names(store, names, {one.id for one in minted})
     except Exception:
         for one in minted:
             store.revoke(one.id, principal.actor)
@@ -58,7 +58,7 @@ def join(store: Tokens, principal: Principal, host_name: str, names: Sequence[st
     return minted
 
 
-def _refuse_taken(store: Tokens, names: Sequence[str], own: Set[str] = frozenset()) -> list[str]:
+def _check_names(store: Tokens, names: Sequence[str], own: Set[str] = frozenset()) -> list[str]:
     """Raise Conflict if a worker with one of these names has a token. Return the tokens left over from failed joins.
 
     `own` contains the tokens that the caller has just created. If two hosts claim a name at the same time, both fail.

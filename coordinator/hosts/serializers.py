@@ -53,8 +53,8 @@ def _sum_speeds(live: Iterable[fleet_answers.Worker], figure: str) -> float | No
 
     For each network, the report of the worker seen last is used.
     """
-    speakers = hosts.speakers(live, ("network",)).values()
-    known = [row[figure] for row in speakers if row.get(figure) is not None]
+    reports = hosts.latest_workers(live, ("network",)).values()
+    known = [row[figure] for row in reports if row.get(figure) is not None]
     return sum(known) if known else None
 
 

@@ -98,7 +98,7 @@ async def get_result(
 def _result(cluster: Cluster, job_id: str, partial: bool) -> Response:
     head, state, stored = cluster.queries.jobs.result(job_id)
     if stored is None and partial:
-        if so_far := cluster.so_far(job_id, head["type"]):
+        if so_far := cluster.result_so_far(job_id, head["type"]):
             return Response(json.dumps({**head, "partial": True, **so_far}), media_type="application/json")
         head, state, stored = cluster.queries.jobs.result(job_id)  # it ended in between
     if stored is not None:
@@ -118,7 +118,7 @@ async def ask(
     principal: http.PrincipalDep,
 ) -> Response:
     """Answer that a worker computes about a job on demand. 202 with Location while it is still being computed."""
-    answering = await run_in_threadpool(cluster.ask, job_id, question, dict(request.query_params), principal)
+    answering = await run_in_threadpool(cluster.ask_question, job_id, question, dict(request.query_params), principal)
     state, stored = await _wait_for_answer(cluster, answering)
     return http.send_result(stored) if stored else _not_yet(answering, state)
 
@@ -140,7 +140,7 @@ async def get_binary(
     source = job_id
     if what.question:
         principal.require(Scope.SUBMIT)
-        source = await run_in_threadpool(cluster.ask, job_id, what.question, choice, principal)
+        source = await run_in_threadpool(cluster.ask_question, job_id, what.question, choice, principal)
     packer = cluster.packer(source, binary)
     if packer is None:
         state, stored = await (_wait_for_answer(cluster, source) if what.question else _read_stored(cluster, source))

@@ -8,13 +8,13 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator.events.event import position
 from coordinator.logs.entry import Entry, frame
-from coordinator.logs.live import Ended, Live
+from coordinator.logs.live import Live, UnitEnd
 from jobs.store.work.live_output import BEGINNING
 
 _RETRY, _PING = b"retry: 2000\n\n", b": ping\n\n"
 
 
-class Shown:
+class FollowerProgress:
     """Progress of one follower. Selects the bytes of each entry that are new, and reports missed bytes."""
 
     def __init__(self, since: str | None) -> None:
@@ -46,29 +46,29 @@ class Shown:
             yield data
 
 
-async def of_unit(
+async def unit_frames(
     live: Live, job: str, unit: int, tenant: str, until: int, since: str | None
 ) -> AsyncGenerator[bytes, None]:
     """Yield the recent output of a unit, and then its live output until the unit ends.
 
     See `Live.listen` for `tenant` and `until`.
     """
-    shown = Shown(since)
+    shown = FollowerProgress(since)
     with live.listen(job, unit, tenant, until) as listener:
         yield _RETRY
-        for data in shown.frames(await _kept(live, job, unit, shown.place)):
+        for data in shown.frames(await _read_stored(live, job, unit, shown.place)):
             yield data
-        while not isinstance(heard := await listener.next(), Ended):
+        while not isinstance(heard := await listener.next(), UnitEnd):
             if not heard:
                 yield _PING
             for data in shown.frames(heard):
                 yield data
         # The last output may have arrived after the listener was notified of the end.
-        for data in shown.frames(await _kept(live, job, unit, shown.place)):
+        for data in shown.frames(await _read_stored(live, job, unit, shown.place)):
             yield data
         yield frame("end", heard.row)
 
 
-async def _kept(live: Live, job: str, unit: int, place: str) -> list[Entry]:
+async def _read_stored(live: Live, job: str, unit: int, place: str) -> list[Entry]:
     several = await run_in_threadpool(live.store.live_output.after, job, place)
     return [Entry(lines) for lines in several if lines.unit == unit]

@@ -42,7 +42,7 @@ _BLOCK_MS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class UnitEnd:
     """Reports to a follower that the unit has ended."""
 
     row: answers.End
@@ -57,7 +57,7 @@ class Listener:
         self._sleeper: asyncio.Future[None] | None = None
         self._ping = False
         self._silent = False
-        self._end: Ended | None = None
+        self._end: UnitEnd | None = None
 
     def offer(self, entry: Entry) -> None:
         """Queue lines for the follower. If the buffer is full, drop the oldest lines."""
@@ -72,17 +72,17 @@ class Listener:
         self._ping = True
         self._wake()
 
-    def fall_silent(self) -> None:
+    def report_outage(self) -> None:
         """End the stream because Redis does not respond."""
         self._silent = True
         self._wake()
 
-    def end(self, end: Ended) -> None:
+    def end(self, end: UnitEnd) -> None:
         """End the stream after the buffered lines."""
         self._end = end
         self._wake()
 
-    async def next(self) -> list[Entry] | Ended:
+    async def next(self) -> list[Entry] | UnitEnd:
         """Return the next lines, an empty list for a ping, or the end. Raise Silent if Redis does not respond."""
         while not (self._entries or self._ping or self._silent or self._end):
             self._sleeper = asyncio.get_running_loop().create_future()
@@ -128,7 +128,7 @@ class Live:
         """Start the reader thread and the maintenance task."""
         self._reader = _Reader(self.store, loop, self._take)
         self._reader.start()
-        self._begin(self._tend())
+        self._begin(self._maintain())
 
     def stop(self) -> None:
         """Stop the reader thread and the tasks."""
@@ -148,7 +148,7 @@ class Live:
         if channel is None:
             channel = self.channels[place] = _Channel(tenant)
             channel.watching = self._begin(self._watch(job, unit, channel))
-            self._heed()
+            self._update_reader()
         channel.until = max(channel.until, until)
         listener = Listener()
         channel.listeners.add(listener)
@@ -166,7 +166,7 @@ class Live:
             channel.watching.cancel()
         if self.channels.get(place) is channel:
             del self.channels[place]
-            self._heed()
+            self._update_reader()
         if channel.until and place not in self.channels:
             self._begin(self._leave(*place, channel))
 
@@ -180,9 +180,9 @@ class Live:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _heed(self) -> None:
+    def _update_reader(self) -> None:
         if self._reader:
-            self._reader.heed({job for job, _ in self.channels})
+            self._reader.set_jobs({job for job, _ in self.channels})
 
     def _take(self, job: str, several: list[Lines]) -> None:
         for lines in several:
@@ -196,7 +196,7 @@ class Live:
     async def _watch(self, job: str, unit: int, channel: _Channel) -> None:
         """Notify the followers when the unit ends: at once if its job ends, otherwise within LOOK_SECONDS."""
         began = time.monotonic()
-        while (end := await self._ended(job, unit)) is None:
+        while (end := await self._read_end(job, unit)) is None:
             # If 100,000 units of a job have failed, Redis needs about 100 ms for a check.
             rest = max(LOOK_SECONDS, _REST * (time.monotonic() - began))
             await asyncio.sleep(_SOONEST_SECONDS)
@@ -204,11 +204,11 @@ class Live:
             began = time.monotonic()
         if self.channels.get((job, unit)) is channel:  # the job may be retried, which needs a new channel
             del self.channels[job, unit]
-            self._heed()
+            self._update_reader()
         for listener in channel.listeners:
-            listener.end(Ended(row=end))
+            listener.end(UnitEnd(row=end))
 
-    async def _ended(self, job: str, unit: int) -> answers.End | None:
+    async def _read_end(self, job: str, unit: int) -> answers.End | None:
         """Return how a unit ended, or None if it has not ended or its end cannot be read."""
         try:
             found = await run_in_threadpool(self.store.outputs.unit, job, unit)
@@ -223,22 +223,22 @@ class Live:
 
     # -- all followed units -----------------------------------------------------------------------------------------
 
-    async def _tend(self) -> None:
+    async def _maintain(self) -> None:
         """Renew the followed units in Redis, send pings, and end the streams if Redis stops responding."""
         renewed = pinged = time.monotonic()
         while True:
             await asyncio.sleep(1.0)
             now = time.monotonic()
             if self._reader and self.channels and now - self._reader.answered > OUTAGE_SECONDS:
-                self._tell(Listener.fall_silent)
+                self._for_each_listener(Listener.report_outage)
             if now - pinged >= PING_SECONDS:
                 pinged = now
-                self._tell(Listener.ping)
+                self._for_each_listener(Listener.ping)
             if now - renewed >= _RENEW_SECONDS:
                 renewed = now
                 await self._renew()
 
-    def _tell(self, what: Callable[[Listener], None]) -> None:
+    def _for_each_listener(self, what: Callable[[Listener], None]) -> None:
         for channel in self.channels.values():
             for listener in channel.listeners:
                 what(listener)
@@ -257,7 +257,7 @@ class _Reader(RedisReader):
         self._store, self._take = store, take
         self._places: dict[str, str] = {}
 
-    def heed(self, jobs: set[str]) -> None:
+    def set_jobs(self, jobs: set[str]) -> None:
         """Set the jobs whose lines are read."""
         with self._changed:
             self._places = {job: self._places.get(job, BEGINNING) for job in jobs}

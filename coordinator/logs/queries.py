@@ -42,11 +42,11 @@ def log(
     read = texts.read(found.tenant, found.artifact, number, stream, start, limit) if found.artifact else None
     if read is None:
         found = found if found.state else unit(outputs, job_id, number)
-        raise errors.NotFound(f"unit {number} {_why_none(found, job_id, number)}", field="unit")
+        raise errors.NotFound(f"unit {number} {_explain_missing_log(found, job_id, number)}", field="unit")
     return read
 
 
-def _why_none(found: UnitState, job_id: str, number: int) -> str:
+def _explain_missing_log(found: UnitState, job_id: str, number: int) -> str:
     if found.state == "running" and found.job_state not in TERMINAL:
         return f"is still running; follow it at GET /api/jobs/{job_id}/logs/{number}/follow"
     if found.state == "waiting":

@@ -89,7 +89,7 @@ async def follow(
     if not found.ended and not until:
         detail = f"{MOST_FOLLOWED} units are being followed, the maximum; read the log when this unit has ended"
         raise errors.OverLimit(detail, field="unit", seconds=15)
-    stream = frames.of_unit(live, job_id, unit, found.tenant, until, last_event_id)
+    stream = frames.unit_frames(live, job_id, unit, found.tenant, until, last_event_id)
     if principal.token:
-        stream = event_frames.while_holds(stream, lambda: cluster.credentials.is_valid(principal))
+        stream = event_frames.while_valid(stream, lambda: cluster.credentials.is_valid(principal))
     return StreamingResponse(event_frames.until_outage(stream), media_type="text/event-stream", headers=_SSE)

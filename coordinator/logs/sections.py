@@ -46,7 +46,7 @@ class Sections:
             number += 1
 
 
-def whole(size: int) -> Sections:
+def whole_log(size: int) -> Sections:
     """Return the single range of a whole log."""
     made = Sections()
     made.add(0, size)
@@ -80,7 +80,7 @@ def _rows(text: bytes) -> Iterator[tuple[int, int]]:
         yield int(offset), int(length)
 
 
-def joined(ranges: Iterator[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+def group_ranges(ranges: Iterator[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
     """Yield groups of ranges that are read together. Except for the first range, they have at most MOST_READ bytes."""
     group: list[tuple[int, int]] = []
     read = 0

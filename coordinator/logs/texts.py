@@ -25,14 +25,14 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class LogFile:
     """File of an artifact."""
 
     sha: str
     size: int
 
 
-class _Kept:
+class _Cache:
     """Thread-safe cache of the most recently used values. One value is created at a time."""
 
     def __init__(self, most: int, size: Callable[[Any], int]) -> None:
@@ -73,8 +73,8 @@ class Texts:
     def __init__(self, trees: Trees, artifacts: Artifacts) -> None:
         self._trees = trees
         self._artifacts = artifacts
-        self._logs = _Kept(_REMEMBERED, lambda places: len(places) + 1)
-        self._divided = _Kept(_DIVIDED, lambda parts: len(parts[0]) + len(parts[1]) + 1)
+        self._logs = _Cache(_REMEMBERED, lambda places: len(places) + 1)
+        self._divided = _Cache(_DIVIDED, lambda parts: len(parts[0]) + len(parts[1]) + 1)
 
     def size(self, tenant: str, artifact: str, unit: int) -> int:
         """Return the size of a unit's log in bytes, or 0 if it wrote nothing."""
@@ -94,32 +94,32 @@ class Texts:
         if log is None:
             return None
         part = self._part(tenant, log, places.get(f"{unit}{LISTS}"), stream)
-        groups = sections.joined(part.within(start, limit))
+        groups = sections.group_ranges(part.within(start, limit))
         pieces = [data for group in groups for data in self._cut(tenant, log, group)]
         return b"".join(pieces), part.bytes
 
-    def _places(self, tenant: str, artifact: str) -> Mapping[str, Place]:
+    def _places(self, tenant: str, artifact: str) -> Mapping[str, LogFile]:
         """Return the logs and lists of stderr ranges of an artifact, by name."""
-        return self._logs.get((tenant, artifact), lambda: self._listed(tenant, artifact))
+        return self._logs.get((tenant, artifact), lambda: self._read_manifest(tenant, artifact))
 
-    def _listed(self, tenant: str, artifact: str) -> Mapping[str, Place]:
+    def _read_manifest(self, tenant: str, artifact: str) -> Mapping[str, LogFile]:
         [row] = self._artifacts.read(tenant, [artifact])
         if row is None:
             raise errors.NotFound(f"artifact {artifact}, which contains the log, does not exist", field="unit")
         lines = self._trees.manifest(tenant, row).decode().split("\n")[1:-1]
         beginning = (f'["f","{FOLDER}', f'["x","{FOLDER}')
         rows = (json.loads(line) for line in lines if line.startswith(beginning))
-        return {path.removeprefix(FOLDER): Place(sha=sha, size=size) for _, path, size, sha in rows}
+        return {path.removeprefix(FOLDER): LogFile(sha=sha, size=size) for _, path, size, sha in rows}
 
-    def _part(self, tenant: str, log: Place, listed: Place | None, stream: Stream) -> Sections:
+    def _part(self, tenant: str, log: LogFile, listed: LogFile | None, stream: Stream) -> Sections:
         if stream == "all":
-            return sections.whole(log.size)
+            return sections.whole_log(log.size)
         if listed is None:
-            return sections.whole(log.size if stream == "stdout" else 0)
+            return sections.whole_log(log.size if stream == "stdout" else 0)
         stdout, stderr = self._divided.get((tenant, log.sha, listed.sha), lambda: self._split(tenant, log, listed))
         return stdout if stream == "stdout" else stderr
 
-    def _split(self, tenant: str, log: Place, listed: Place) -> tuple[Sections, Sections]:
+    def _split(self, tenant: str, log: LogFile, listed: LogFile) -> tuple[Sections, Sections]:
         if listed.size > sections.MAX_LIST:
             detail = "this log switches between stdout and stderr too often to separate them; request stream=all"
             raise errors.TooLarge(detail, field="stream")
@@ -129,11 +129,11 @@ class Texts:
             detail = f"the list of stderr ranges of this log is invalid: {error}; request stream=all"
             raise errors.Broken(detail, field="stream") from None
 
-    def _cut(self, tenant: str, log: Place, group: list[tuple[int, int]]) -> list[bytes]:
+    def _cut(self, tenant: str, log: LogFile, group: list[tuple[int, int]]) -> list[bytes]:
         first = group[0][0]
         data = self._bytes(tenant, log, first, group[-1][1])
         return [data[lo - first : hi - first] for lo, hi in group]
 
-    def _bytes(self, tenant: str, place: Place, start: int, end: int) -> bytes:
+    def _bytes(self, tenant: str, place: LogFile, start: int, end: int) -> bytes:
         transfers = self._trees.transfers
         return b"".join(transfers.read(tenant, place.sha, transfers.find(tenant, place.sha), start, end))

@@ -36,7 +36,7 @@ class Keys:
         if any(len(text) < SHORTEST for text in texts):
             raise UnusableKey(f"SECRETS_KEY contains a key of fewer than {SHORTEST} characters; set {_MAKE_ONE}")
         #: Keys by id. The first one encrypts.
-        self._by_id = dict(map(with_id, texts))
+        self._by_id = dict(map(create_key, texts))
         self._roots = [_root(text) for text in texts]
 
     @property
@@ -54,7 +54,7 @@ class Keys:
         """Return True if values encrypted with this key can be decrypted."""
         return key_id in self._by_id
 
-    def derived(self, purpose: str, tenant: str) -> list[bytes]:
+    def derive(self, purpose: str, tenant: str) -> list[bytes]:
         """Return a tenant's keys for a purpose: 32 bytes derived from each key of SECRETS_KEY, in the same order."""
         context = json.dumps([purpose, tenant]).encode()
         return [HKDF(SHA256(), 32, None, context).derive(root) for root in self._roots]
@@ -77,7 +77,7 @@ class Keys:
             hint = "add that key after the first one, or set the secret again"
             raise errors.MissingSetting(f"{detail}; {hint}", field="SECRETS_KEY")
         try:
-            owner, value = _unpacked(self._by_id[sealed.key].decrypt(sealed.text).decode())
+            owner, value = _unpack(self._by_id[sealed.key].decrypt(sealed.text).decode())
         except (InvalidToken, ValueError):  # ValueError: the stored text is not ASCII
             owner, value = [], ""
         if owner != [tenant, name]:
@@ -90,7 +90,7 @@ def check(settings: Settings) -> None:
     Keys(settings.secrets_keys())
 
 
-def _unpacked(plain: str) -> tuple[list[str], str]:
+def _unpack(plain: str) -> tuple[list[str], str]:
     """Return the owner of a value, and the value. A single line is the older format [tenant, name, value]."""
     owner, line_end, value = plain.partition("\n")
     if line_end:
@@ -99,7 +99,7 @@ def _unpacked(plain: str) -> tuple[list[str], str]:
     return stored, str(last)
 
 
-def with_id(text: str) -> tuple[str, Fernet]:
+def create_key(text: str) -> tuple[str, Fernet]:
     """Return a key with its id. The key cannot be derived from the id."""
     key = _root(text)
     return hashlib.sha256(key).hexdigest()[:8], Fernet(base64.urlsafe_b64encode(key))

@@ -45,7 +45,7 @@ async def put_secret(
     request: Request, name: Name, tenant: http.Owner, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
     """Set the value of a secret for programs. It is stored encrypted, and no route returns it."""
-    value = value_of(await _body(request))
+    value = parse_value(await _body(request))
     await run_in_threadpool(cluster.secrets.put, tenant, name, value, principal.actor)
     return json_response(await run_in_threadpool(queries.get_secret, cluster.secrets, tenant, name))
 
@@ -77,7 +77,7 @@ async def _body(request: Request) -> Any:
         raise errors.MalformedBody('the body is not JSON; send {"value": TEXT}', field="body") from None
 
 
-def value_of(body: Any) -> str:
+def parse_value(body: Any) -> str:
     """Return the value in a body. If it is invalid, raise InvalidRequest without any part of the body."""
     if not isinstance(body, dict) or set(body) != {"value"}:
         raise errors.InvalidRequest('the body must be {"value": TEXT} without other fields', field="body")

@@ -155,17 +155,19 @@ class Watch:
 
     def round(self, known: Mapping[str, Alert], findings: Sequence[Finding], now: str) -> tuple[list[Alert], list[str]]:
         """Return new or changed alerts, and the IDs of alerts to delete. `now` is a timestamp in API format."""
-        beyond = {finding.id: finding for finding in findings if self._beyond(finding)}
+        beyond = {finding.id: finding for finding in findings if self._exceeds_threshold(finding)}
         self._streaks = {name: self._streaks.get(name, 0) + 1 for name in beyond}
-        changed = [alert for finding in beyond.values() if (alert := self._firing(known.get(finding.id), finding, now))]
+        changed = [
+            alert for finding in beyond.values() if (alert := self._update_alert(known.get(finding.id), finding, now))
+        ]
         over = [alert for name, alert in known.items() if alert["state"] == "firing" and name not in beyond]
         changed += [{**alert, "state": "resolved", "until": now} for alert in over]
-        return changed, _old({**known, **{alert["id"]: alert for alert in changed}}, now)
+        return changed, _expired_alerts({**known, **{alert["id"]: alert for alert in changed}}, now)
 
-    def _beyond(self, finding: Finding) -> bool:
+    def _exceeds_threshold(self, finding: Finding) -> bool:
         return finding.value > self._rules[finding.rule].threshold
 
-    def _firing(self, known: Alert | None, finding: Finding, now: str) -> Alert | None:
+    def _update_alert(self, known: Alert | None, finding: Finding, now: str) -> Alert | None:
         """Return the firing alert, or None if it has not changed or must not fire yet."""
         fires = known is not None and known["state"] == "firing"
         rule = self._rules[finding.rule]
@@ -187,15 +189,15 @@ class Watch:
         return None if alert == known else alert
 
 
-def _old(alerts: Mapping[str, Alert], now: str) -> list[str]:
+def _expired_alerts(alerts: Mapping[str, Alert], now: str) -> list[str]:
     """Return the IDs of resolved alerts that are too old or too many. Timestamps of equal length compare as text."""
     resolved = sorted((alert["until"] or "", name) for name, alert in alerts.items() if alert["state"] == "resolved")
-    limit = _earlier(now, KEPT_SECONDS)
+    limit = _subtract_seconds(now, KEPT_SECONDS)
     surplus = len(resolved) - MOST_KEPT
     return [name for place, (until, name) in enumerate(resolved) if until < limit or place < surplus]
 
 
-def _earlier(moment: str, seconds: float) -> str:
+def _subtract_seconds(moment: str, seconds: float) -> str:
     earlier = datetime.fromisoformat(moment) - timedelta(seconds=seconds)
     return earlier.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

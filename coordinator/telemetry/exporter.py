@@ -216,8 +216,8 @@ class ClusterCollector(Collector):
         infos = {(worker["id"], *(str(worker.get(label) or "") for label in labels)): 1.0 for worker in live}
         yield _fill_family(metrics.WORKER_INFO, infos)
         for figure in figures.HOST:
-            speakers = hosts.speakers(live, figure.metric.labels)
-            known = {place: float(row[figure.field]) for place, row in speakers.items() if figure.field in row}
+            reports = hosts.latest_workers(live, figure.metric.labels)
+            known = {place: float(row[figure.field]) for place, row in reports.items() if figure.field in row}
             yield _fill_family(figure.metric, known)
         yield from self._derive_host_metrics(live)
         yield _fill_family(

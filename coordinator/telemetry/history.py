@@ -51,7 +51,7 @@ class Block:
     columns: dict[str, list[float | None]]
 
 
-def _figure(value: object) -> float:
+def _check_number(value: object) -> float:
     if isinstance(value, int | float) and math.isfinite(value):
         return value
     raise ValueError("a value is not a finite number")
@@ -59,7 +59,7 @@ def _figure(value: object) -> float:
 
 def _sample(row: bytes) -> tuple[int, Sample]:
     moment, sample = json.loads(row)
-    return int(moment), {name: _figure(value) for name, value in sample.items()}
+    return int(moment), {name: _check_number(value) for name, value in sample.items()}
 
 
 def _samples(rows: Iterable[bytes]) -> list[tuple[int, Sample]]:
@@ -72,7 +72,9 @@ def unpack(stored: bytes) -> Block:
     try:
         stored_block = json.loads(zlib.decompress(stored))
         times, rows = list(map(int, stored_block["t"])), dict(stored_block["s"])
-        columns = {name: [None if one is None else _figure(one) for one in column] for name, column in rows.items()}
+        columns = {
+            name: [None if one is None else _check_number(one) for one in column] for name, column in rows.items()
+        }
         if any(len(column) != len(times) for column in columns.values()):
             raise ValueError("the columns differ in length")
     except (zlib.error, KeyError, TypeError, RecursionError, OverflowError) as error:
@@ -80,7 +82,7 @@ def unpack(stored: bytes) -> Block:
     return Block(times=times, columns=columns)
 
 
-def _loose(rows: Iterable[bytes]) -> Block:
+def _unfolded_block(rows: Iterable[bytes]) -> Block:
     """Return the samples that are not folded yet as a block."""
     samples = _samples(rows)
     names = dict.fromkeys(name for _, sample in samples for name in sample)
@@ -92,7 +94,7 @@ def read(store: Store, seconds: int) -> tuple[int, list[Block]]:
     """Return Redis time in seconds and the blocks of the last `seconds`. Both are read in one step."""
     now, stored, rows = store.telemetry.history(-(-seconds // BLOCK) + 1)
     blocks = skipped.readable("sample", enumerate(stored), lambda _, block: unpack(block))
-    return now, [*blocks, _loose(rows)]
+    return now, [*blocks, _unfolded_block(rows)]
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ class _Bins:
         self.sum[place] += sum(known)
         self.count[place] += len(known)
 
-    def shown(self) -> answers.Bins:
+    def serialize(self) -> answers.Bins:
         means = [
             round_digits(total / count) if count else None for total, count in zip(self.sum, self.count, strict=True)
         ]
@@ -187,7 +189,7 @@ def fill_bins(
         "to": now,
         "step_seconds": step,
         "times": [(first + n) * step for n in range(count)],
-        "series": {name: bins[name].shown() for name in sorted(bins)},
+        "series": {name: bins[name].serialize() for name in sorted(bins)},
         "names": sorted(known),
     }
 

@@ -109,7 +109,7 @@ def spans(job: EndedJob, lanes: Iterable[Span] = (), finishing: int | None = Non
     yield _child(trace, "queue", created, started, {"cluster.queue": row.get("queue", "")})
     if job.is_small and "started" in row:
         yield _child(trace, "compute", started, over, {})
-    for number, span in enumerate(_last(lanes)):
+    for number, span in enumerate(_last_spans(lanes)):
         yield _lane(trace, span, number)
     if finishing is not None:
         yield _child(trace, "result", finishing, over, {})
@@ -141,7 +141,7 @@ def _child(trace: TraceContext, name: str, start: int, end: int, attributes: Att
     )
 
 
-def _last(lanes: Iterable[Span]) -> Sequence[Span]:
+def _last_spans(lanes: Iterable[Span]) -> Sequence[Span]:
     return sorted(lanes, key=lambda span: (span.start, span.lane))[-MAX_LANE_SPANS:]
 
 

@@ -36,7 +36,7 @@ class Speeds:
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, float]] = {}
 
-    def of(self, name: str, count: float, now: float) -> float | None:
+    def rate(self, name: str, count: float, now: float) -> float | None:
         """Return the rate per second since the last call. Return None for the first call, after a gap, or after a
         reset.
         """
@@ -63,16 +63,16 @@ class Recorder:
         slow = self._rounds % _SLOW_EVERY == 0
         self._rounds += 1
         if slow:
-            self._tidy()
+            self._do_slow_work()
         workers, queues = self._queries.fleet.workers(), self._queries.fleet.queues()
         memory = self._store.telemetry.memory()
         now, units = self._store.telemetry.units()
         self._sample(workers, queues, units, memory.used, now)
-        self._judge(workers, queues, memory, now)
+        self._update_alerts(workers, queues, memory, now)
         if slow:
             self._scaler.round(workers)
 
-    def _tidy(self) -> None:
+    def _do_slow_work(self) -> None:
         self._store.telemetry.put_spans_away()
         self._failed = self._failures()
 
@@ -111,14 +111,14 @@ class Recorder:
         for field, count in units.items():
             totals[field.partition("|")[0]] += count
         for kind, total in totals.items():
-            speed = self._speeds.of(f"units.{kind}", total, now)
+            speed = self._speeds.rate(f"units.{kind}", total, now)
             if speed is not None:
                 yield f"units.{kind}", speed
 
     def _workers(self, live: Sequence[answers.Worker]) -> Figures:
         for worker in live:
             yield f"worker.{worker['id']}.busy_lanes", worker["busy_lanes"]
-            for gpu in map(serializers.by_name, worker.get("gpus", ())):
+            for gpu in map(serializers.as_mapping, worker.get("gpus", ())):
                 for figure in figures.GPU:
                     if figure.history and gpu.get(figure.field) is not None:
                         yield f"gpu.{gpu['uuid']}.{figure.history}", _encode_value(figure, gpu[figure.field])
@@ -126,16 +126,16 @@ class Recorder:
     def _hosts(self, live: Sequence[answers.Worker], now: float) -> Figures:
         named = [worker for worker in live if worker["host"]]
         for figure in figures.HOST:
-            speakers = hosts.speakers(named, figure.metric.labels) if figure.history else {}
-            known = {place: row[figure.field] for place, row in speakers.items() if figure.field in row}
-            for host, value in self._sums(figure, known, now) if figure.counts else _gauges(figure, known):
+            reports = hosts.latest_workers(named, figure.metric.labels) if figure.history else {}
+            known = {place: row[figure.field] for place, row in reports.items() if figure.field in row}
+            for host, value in self._host_rates(figure, known, now) if figure.counts else _gauges(figure, known):
                 yield f"host.{host}.{figure.history}", value
 
-    def _sums(self, figure: Figure, counts: Mapping[tuple[str, ...], float], now: float) -> Figures:
+    def _host_rates(self, figure: Figure, counts: Mapping[tuple[str, ...], float], now: float) -> Figures:
         """Yield the rates of a host's counters, summed over its networks."""
         totals: dict[str, float] = {}
         for place, count in counts.items():
-            speed = self._speeds.of(" ".join((figure.field, *place)), count, now)
+            speed = self._speeds.rate(" ".join((figure.field, *place)), count, now)
             if speed is not None:
                 totals[place[0]] = totals.get(place[0], 0.0) + speed
         yield from ((host, float(f"{total:.3g}")) for host, total in totals.items())
@@ -150,7 +150,7 @@ class Recorder:
         )
         return dict(Counter(kind for kind in kinds if kind))
 
-    def _judge(
+    def _update_alerts(
         self, workers: Sequence[answers.Worker], queues: Sequence[answers.Queue], memory: Memory, now: float
     ) -> None:
         facts = alerts.Facts(

@@ -62,12 +62,12 @@ class SpanSender:
     def run_once(self) -> None:
         """Send the queued spans."""
         while self.waiting_requests:
-            self._deliver(_take(self.waiting_requests, SPANS_AT_ONCE))
+            self._deliver(_pop(self.waiting_requests, SPANS_AT_ONCE))
         if not self._leads():
             self._forget_old()
             return
         for _ in range(len(self.waiting_jobs) // JOBS_AT_ONCE + 1):
-            found = list(self._of_jobs([job for _, job in _take(self.waiting_jobs, JOBS_AT_ONCE)]))
+            found = list(self._create_job_spans([job for _, job in _pop(self.waiting_jobs, JOBS_AT_ONCE)]))
             for first in range(0, len(found), SPANS_AT_ONCE):
                 self._deliver(found[first : first + SPANS_AT_ONCE])
 
@@ -82,11 +82,11 @@ class SpanSender:
             log.warning("OTEL_EXPORTER_OTLP_ENDPOINT rejected spans, which are lost; further spans will be sent")
         self._refused = refused
 
-    def _of_jobs(self, ids: Sequence[str]) -> Iterator[TraceSpan]:
+    def _create_job_spans(self, ids: Sequence[str]) -> Iterator[TraceSpan]:
         rows = self._store.job_reads.fields(ids, job_spans.FIELDS)
         jobs = skipped.readable("job", rows, job_spans.parse_ended)
         large = [job for job in jobs if job and not job.is_small]
-        lanes = spans.of_jobs(self._store, {job.job_id for job in large}, self._seconds(large)) if large else {}
+        lanes = spans.read_by_job(self._store, {job.job_id for job in large}, self._seconds(large)) if large else {}
         finishing = dict(
             zip((job.job_id for job in large), self._store.events.finishing([job.job_id for job in large]), strict=True)
         )
@@ -107,5 +107,5 @@ class SpanSender:
             self._receiver.close()
 
 
-def _take(queue: deque[_T], most: int) -> list[_T]:
+def _pop(queue: deque[_T], most: int) -> list[_T]:
     return [queue.popleft() for _ in range(min(most, len(queue)))]

@@ -70,7 +70,7 @@ def read(store: Store, seconds: int, most: int, hidden: Hidden | None = None) ->
     since = stored.now - seconds * 1000
     leased = list(_open(store, stored.running, stored.now))
     heard = store.fleet_reads.last_heard(_worker(span.lane) for span in leased)
-    computing = (_until(span, heard.get(_worker(span.lane))) for span in leased)
+    computing = (_end_at_loss(span, heard.get(_worker(span.lane))) for span in leased)
     spans = [span for span in chain(_read_ended(stored), computing) if span.end >= since]
     spans = _redact(spans, hidden) if hidden else spans
     complete = stored.now - MAX_SECONDS * 1000
@@ -87,7 +87,7 @@ def read(store: Store, seconds: int, most: int, hidden: Hidden | None = None) ->
     }
 
 
-def of_jobs(store: Store, jobs: Set[str], seconds: int) -> dict[str, list[Span]]:
+def read_by_job(store: Store, jobs: Set[str], seconds: int) -> dict[str, list[Span]]:
     """Return the spans of these jobs that ended within the last `seconds`. Small jobs have no spans."""
     found: dict[str, list[Span]] = {}
     for span in _read_ended(store.telemetry.spans(seconds)):
@@ -137,7 +137,7 @@ def _lane(lane: str, device: str | None, heard: LastHeard | None, now: int) -> a
     return {**row, "silent_since": heard.seen_ms / 1000}
 
 
-def _until(span: Span, heard: LastHeard | None) -> Span:
+def _end_at_loss(span: Span, heard: LastHeard | None) -> Span:
     """Return the span up to the last heartbeat if its worker was lost, because the worker may have stopped then."""
     if heard is None or not heard.lost:
         return span
@@ -155,7 +155,7 @@ def _open(store: Store, running: Sequence[str], now: int) -> Iterator[Span]:
     for is_small, span in chain.from_iterable(leased):
         if is_small:
             known = small.get((span.lane, span.kind or ""))
-            small[(span.lane, span.kind or "")] = _both(known, span) if known else span
+            small[(span.lane, span.kind or "")] = _join(known, span) if known else span
         else:
             yield span
     yield from small.values()
@@ -183,7 +183,7 @@ def _leases(job: str, facts: Sequence[Any], held: Sequence[bytes], now: int) -> 
     return spans
 
 
-def _both(left: Span, right: Span) -> Span:
+def _join(left: Span, right: Span) -> Span:
     """Join two spans of one lane. The result includes the time between them."""
     return replace(
         left,
@@ -208,14 +208,14 @@ def join_spans(spans: Sequence[Span], seconds: int, most: int) -> tuple[list[Spa
     resolution = 0
     while len(ordered) > most and resolution < seconds * 1000:
         resolution = resolution * 2 or max(100, seconds)
-        ordered = list(_coarser(ordered, resolution))
+        ordered = list(_join_within(ordered, resolution))
     return ordered, resolution
 
 
-def _coarser(spans: Iterable[Span], resolution: int) -> Iterator[Span]:
+def _join_within(spans: Iterable[Span], resolution: int) -> Iterator[Span]:
     """Join the spans of a lane that start within the same step of time."""
     for _, run in groupby(spans, key=lambda span: (span.lane, span.start // resolution)):
         first, *rest = run
         for span in rest:
-            first = _both(first, span)
+            first = _join(first, span)
         yield first

@@ -44,4 +44,4 @@ def headers(keys: Keys, tenant: str, delivery: str, seconds: int, body: bytes, g
 
 def _derive_keys(keys: Keys, tenant: str, generation: int) -> list[bytes]:
     """Return a tenant's keys. One of a name that others had before, `generation` of them, has keys of its own."""
-    return keys.derived(_PURPOSE, f"{tenant}/{generation}" if generation else tenant)
+    return keys.derive(_PURPOSE, f"{tenant}/{generation}" if generation else tenant)

@@ -112,7 +112,7 @@ async def write(
 ) -> Response:
     """Pass on what a shell wrote, from a place on; where its reader is slow, nothing is taken until it has read."""
     asked: WriteOutput = await _body(request, WriteOutput)
-    chunk, who = Chunk(asked.stream, attachment_calls.decoded(asked.data)), owned(worker, asked.lease)
+    chunk, who = Chunk(asked.stream, attachment_calls.decode_base64(asked.data)), owned(worker, asked.lease)
 
     def work() -> tuple[str, int]:
         done = cluster.store.attachments.write(attachment, "out", who, asked.offset, chunk)

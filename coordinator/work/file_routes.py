@@ -12,7 +12,7 @@ from fastapi import Depends, Query, Request, Response
 from coordinator.access.principal import Scope
 from coordinator.artifacts import answers, threads, upload_routes
 from coordinator.artifacts.answers import Hashes, Sha
-from coordinator.artifacts.routes import gives_octets, takes_octets
+from coordinator.artifacts.routes import binary_body, binary_response
 from coordinator.server import bodies, http
 from coordinator.server.http import json_response
 from coordinator.state import shared_state
@@ -35,7 +35,7 @@ Units = Annotated[
 ]
 
 
-@routes.get("/worker/jobs/{job}/manifest", **gives_octets("A manifest: docs/artifacts.md"))
+@routes.get("/worker/jobs/{job}/manifest", **binary_response("A manifest: docs/artifacts.md"))
 async def get_manifest(lease: LeasedDep, inputs: InputsDep, which: Which = "files") -> Response:
     """The manifest of the files that the job was given, or of its items. 404 where it was given none."""
     text = await threads.run(lambda: inputs.manifest(lease, which))
@@ -43,7 +43,7 @@ async def get_manifest(lease: LeasedDep, inputs: InputsDep, which: Which = "file
 
 
 @routes.post(
-    "/worker/jobs/{job}/file-bundle", openapi_extra=http.describe_body(Hashes), **gives_octets(upload_routes.BUNDLE)
+    "/worker/jobs/{job}/file-bundle", openapi_extra=http.describe_body(Hashes), **binary_response(upload_routes.BUNDLE)
 )
 async def get_bundle(request: Request, lease: LeasedDep, inputs: InputsDep, cluster: http.ClusterDep) -> Response:
     """Download files that the job was given: as many of the first as fit into a bundle. 403 for any other file."""
@@ -51,19 +51,19 @@ async def get_bundle(request: Request, lease: LeasedDep, inputs: InputsDep, clus
 
     def work() -> Response:
         inputs.check(lease, asked.hashes[: bundles.MAX_FILES], "hashes")
-        return answers.bundle(cluster.artifacts, lease.tenant, asked.hashes)
+        return answers.bundle_response(cluster.artifacts, lease.tenant, asked.hashes)
 
     return await threads.run(work)
 
 
-@routes.get("/worker/jobs/{job}/files/{sha256}", **gives_octets("The bytes of the file", 206))
+@routes.get("/worker/jobs/{job}/files/{sha256}", **binary_response("The bytes of the file", 206))
 async def get_file(
     request: Request, sha256: Sha, lease: LeasedDep, inputs: InputsDep, cluster: http.ClusterDep
 ) -> Response:
     """Download a file that the job was given, or one range of it. 403 for any other file."""
 
     await threads.run(lambda: inputs.check(lease, [sha256], "sha256"))
-    return await answers.file(request, cluster.artifacts, lease.tenant, sha256)
+    return await answers.file_response(request, cluster.artifacts, lease.tenant, sha256)
 
 
 async def _tenant(lease: LeasedDep) -> str:
@@ -75,7 +75,7 @@ upload_routes.add(routes, "/worker/jobs/{job}", "the job's tenant", Depends(_ten
 
 @routes.post(
     "/worker/jobs/{job}/artifacts",
-    openapi_extra=takes_octets("A manifest: docs/artifacts.md"),
+    openapi_extra=binary_body("A manifest: docs/artifacts.md"),
     **http.describe_response(schemas.Kept),
 )
 async def keep(request: Request, lease: LeasedDep, units: Units, cluster: http.ClusterDep) -> Response:

@@ -89,7 +89,7 @@ class PoolHost(ArtifactHost):
     def _source(self, given: Given) -> Given:
         """Return the source of a model: the action's source, or otherwise the registered one."""
         name = given["model_name"]
-        known = self._models.maybe(self._tenant, name)
+        known = self._models.get_or_none(self._tenant, name)
         source = given.get("source") or (known.source if known else "")
         if not source:
             detail = f"model {name} has no source; set it, or run: cluster model register {name} --source URL"
@@ -122,7 +122,7 @@ class PoolHost(ArtifactHost):
         return model
 
     def _leave(self, given: Given) -> Given:
-        model = self._models.maybe(self._tenant, given["model_name"])
+        model = self._models.get_or_none(self._tenant, given["model_name"])
         if model:
             place = locations.holder_name(_parse_location(given["source_device"]))
             self._artifacts.let_go(self._tenant, model.artifact.id, place)

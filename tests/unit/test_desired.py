@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.fleet.desired import RAISE_SECONDS, Limits, Scale, Work, Workers, count_needed_workers, follow
+from coordinator.fleet.desired import RAISE_SECONDS, Limits, Scale, Work, Workers, count_needed_workers, next_scale
 from jobs.models import Device
 
 CPU, GPU = Device.CPU, Device.GPU
@@ -78,7 +78,7 @@ def followed(needs: Sequence[int], step: float = 5.0, limits: Limits = TEN, star
     """Numbers that are desired, one every `step` seconds."""
     scale, now, desired = Scale(workers=start), 1e9, []
     for need in needs:
-        scale, now = follow(scale, now, need, limits, CALM), now + step
+        scale, now = next_scale(scale, now, need, limits, CALM), now + step
         desired.append(scale.workers)
     return desired
 
@@ -99,10 +99,10 @@ def test_limits_hold_at_once() -> None:
 
 
 def test_a_clock_that_steps_back_begins_the_calm_anew() -> None:
-    scale = follow(Scale(workers=8), 5000.0, 1, TEN, CALM)
-    back = follow(scale, 1000.0, 1, TEN, CALM)
+    scale = next_scale(Scale(workers=8), 5000.0, 1, TEN, CALM)
+    back = next_scale(scale, 1000.0, 1, TEN, CALM)
     assert (back.workers, back.calm_since) == (8, 1000.0)
-    assert follow(Scale(workers=1, raised_at=9000.0), 1000.0, 2, TEN, CALM).workers == 2
+    assert next_scale(Scale(workers=1, raised_at=9000.0), 1000.0, 2, TEN, CALM).workers == 2
 
 
 @settings(max_examples=200, deadline=None)
@@ -140,7 +140,7 @@ class Simulated:
 
     def round(self) -> None:
         need = count(*(on_cpu(left, most_lanes=1) for left in self.jobs))[CPU]
-        self.scale = follow(self.scale, self.now, need, TEN, CALM)
+        self.scale = next_scale(self.scale, self.now, need, TEN, CALM)
         self.desired.append(self.scale.workers)
         missing = self.scale.workers - len(self.ready_at)
         self.ready_at = self.ready_at[: self.scale.workers] + [self.now + self.STARTS] * missing

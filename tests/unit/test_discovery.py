@@ -109,7 +109,7 @@ def test_what_others_cannot_reach_is_not_announced(
 
     monkeypatch.setattr(announcing, "announce", note)
     asyncio.run(go())
-    assert announcing.is_wanted(of) is wanted and begun == [of] * wanted
+    assert announcing.is_enabled(of) is wanted and begun == [of] * wanted
 
 
 def test_nothing_that_is_announced_is_secret() -> None:

@@ -18,7 +18,7 @@ from coordinator.access.principal import ANYONE
 from coordinator.events import ends, frames, history, hub, reader, subscription
 from coordinator.events import event as events
 from coordinator.events import routes as event_routes
-from coordinator.events.event import START, Event, merged, position
+from coordinator.events.event import START, Event, merge_events, position
 from coordinator.events.hub import Hub
 from coordinator.events.reader import Reader
 from coordinator.events.subscription import Chunk, Subscription
@@ -67,7 +67,7 @@ def test_an_event_that_names_no_tenant_is_not_sent_to_one() -> None:
 
 def test_progress_that_is_replaced_is_left_out_and_order_is_that_of_ids() -> None:
     given = [event(1, "progress"), event(2, "progress", "k"), event(3), event(4, "progress"), event(5, "progress")]
-    assert [found.id for found in merged(given)] == ["2-0", "3-0", "5-0"]
+    assert [found.id for found in merge_events(given)] == ["2-0", "3-0", "5-0"]
 
 
 def test_an_event_is_encoded_once_for_all_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,10 +103,10 @@ class Stage:
         self.cluster: Any = SimpleNamespace(hub=self.hub, queries=queries)
 
     def job(self, job: str, since: str | None = None) -> AsyncIterator[bytes]:
-        return frames.of_job(self.cluster, job, since)
+        return frames.job_frames(self.cluster, job, since)
 
     def fleet(self, since: str | None = None, topics: str = "jobs,workers") -> AsyncIterator[bytes]:
-        return frames.of_fleet(self.cluster, frozenset(topics.split(",")), since)
+        return frames.fleet_frames(self.cluster, frozenset(topics.split(",")), since)
 
     def done(self, job: str) -> None:
         self.bench.work(want=2)
@@ -197,7 +197,7 @@ def test_a_reconnection_at_any_place_misses_nothing_and_repeats_nothing(stage: S
             if later:
                 of_fleet = await take(stage.fleet(place), "done")
                 assert [kind for _, kind, _ in of_fleet] == later
-        assert history.of_job(stage.hub.events, job, story[-1][0]) == [], "which is answered with 204"
+        assert history.job_events(stage.hub.events, job, story[-1][0]) == [], "which is answered with 204"
 
     play(stage, scene)
 
@@ -210,11 +210,13 @@ def test_a_small_job_that_was_told_done_is_not_told_again(stage: Stage) -> None:
     async def scene() -> None:
         heard = await whole(stage.job(job, middle))
         assert [kind for _, kind, _ in heard] == ["running", "done"]
-        assert history.of_job(stage.hub.events, job, heard[-1][0]) == []
+        assert history.job_events(stage.hub.events, job, heard[-1][0]) == []
         first = await whole(stage.job(job))
         assert first[0][2]["present"] == "true", "its id is a place, not the time at which it was done"
         assert not any("present" in data for _, _, data in heard)
-        assert [kind for _, kind, _ in first] == ["done"] and history.of_job(stage.hub.events, job, first[0][0]) == []
+        assert [kind for _, kind, _ in first] == ["done"] and history.job_events(
+            stage.hub.events, job, first[0][0]
+        ) == []
 
     play(stage, scene)
 
@@ -284,7 +286,7 @@ def test_listeners_look_again_when_a_replica_without_the_last_events_goes_on(sta
         stage.bench.client.xadd("ct:events", {"type": "worker"}, id=f"9{4:013}-0")
         assert (await listening)[-1][1] == "resync"
         stage.bench.client.xdel("ct:events", lost)
-        assert history.of_fleet(stage.hub.events, lost.decode()) is None
+        assert history.fleet_events(stage.hub.events, lost.decode()) is None
 
     play(stage, scene)
 
@@ -362,8 +364,8 @@ def test_a_stream_whose_redis_goes_away_ends_in_order_for_its_listener_to_come_a
         raise redis.exceptions.ConnectionError("refused")
 
     async def scene() -> list[list[bytes | str]]:
-        monkeypatch.setattr(history, "of_fleet", gone)
-        monkeypatch.setattr(history, "of_job", gone)
+        monkeypatch.setattr(history, "fleet_events", gone)
+        monkeypatch.setattr(history, "job_events", gone)
         job = stage.bench.submit(10)
         fleet: Any = await event_routes.fleet_events(stage.cluster, ANYONE, "jobs", "1-0")
         own: Any = await event_routes.job_events(job, stage.cluster, ANYONE, "1-0")

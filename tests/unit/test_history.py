@@ -148,11 +148,11 @@ def test_two_leaders_fold_once(client: connection.Client, at: Any, monkeypatch: 
 
 def test_a_speed_is_not_made_up() -> None:
     speeds = Speeds()
-    assert speeds.of("x", 100, 10.0) is None
-    assert speeds.of("x", 150, 12.0) == 25
-    assert speeds.of("x", 20, 13.0) is None, "the counter began anew"
-    assert speeds.of("x", 40, 14.0) == 20
-    assert speeds.of("x", 90, 30.0) is None, "nobody looked for long"
+    assert speeds.rate("x", 100, 10.0) is None
+    assert speeds.rate("x", 150, 12.0) == 25
+    assert speeds.rate("x", 20, 13.0) is None, "the counter began anew"
+    assert speeds.rate("x", 40, 14.0) == 20
+    assert speeds.rate("x", 90, 30.0) is None, "nobody looked for long"
 
 
 @pytest.mark.parametrize(

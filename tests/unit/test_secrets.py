@@ -272,7 +272,7 @@ def test_a_stored_value_takes_at_most_a_third_more_than_it_has_bytes() -> None:
 
 def test_a_value_that_was_stored_as_json_is_read() -> None:
     one = Keys([FIRST])
-    _, fernet = keys.with_id(FIRST)
+    _, fernet = keys.create_key(FIRST)
     before = Sealed(key=one.current or "", text=fernet.encrypt(json.dumps(["red", "KEY", "a\nb"]).encode()).decode())
     assert one.open("red", "KEY", before) == "a\nb"
     with pytest.raises(errors.Broken):
