@@ -1,4 +1,4 @@
-"""Run one coordinator: `python -m coordinator`. With `--sockets PATH`, receive the listening sockets from that Unix
+"""Run one coordinator: `python -m coordinator`. With `--sockets PATH`, receive its listening sockets over a Unix
 socket.
 """
 
@@ -29,8 +29,8 @@ log = logging.getLogger("coordinator")
 
 #: Maximum number of open files. An idle connection needs 20 KiB.
 _MAX_FILES = 16384
-#: mallopt(3) options, in bytes: return free memory above 4 MiB to the system, and map blocks above 1 MiB. Fixed values
-#: also disable glibc's dynamic thresholds, which keep up to 64 MiB after the first large body.
+#: mallopt(3) options: return free memory above 4 MiB to the system, and allocate blocks above 1 MiB with mmap.
+#: Otherwise, glibc's dynamic thresholds keep up to 64 MiB after the first large body.
 _M_TRIM_THRESHOLD, _TRIM_BYTES = -1, 4 << 20
 _M_MMAP_THRESHOLD, _MMAP_BYTES = -3, 1 << 20
 
@@ -87,14 +87,14 @@ def main(handed_over_at: str = "") -> int:
         else None,
     )
     server = uvicorn.Server(config)
-    gc.freeze()  # exclude 150,000 long-lived objects from collections, which stop all threads
+    gc.freeze()  # exclude 150,000 long-lived objects from garbage collection, which stops all threads
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=listeners.api or None)
     return 0 if server.started else 1
 
 
 def is_relevant(record: logging.LogRecord) -> bool:
-    """Return False for two frequent uvicorn messages that contain no useful information.
+    """Return False for two frequent log messages of uvicorn that contain no useful information.
 
     One message reports each accepted runner tunnel. The other reports an incomplete response, whose cause is logged
     separately.

@@ -24,7 +24,7 @@ def check(settings: Settings) -> None:
 
 
 def drop_unusable(settings: Settings) -> Settings:
-    """Return the settings. If the packages for span export are missing, disable the export and log a warning.
+    """Return the settings. If packages for span export are missing, log a warning and disable span export.
 
     This is not an error, because the environment variable may be meant for other programs, and no job needs spans.
     """

@@ -33,12 +33,12 @@ class State:
     file_body_memory: BodyMemory
     workflow_body_memory: BodyMemory
     worker_body_memory: BodyMemory
-    #: Addresses to which webhooks may be sent.
+    #: Addresses to which webhooks can be sent.
     guard: Guard
     #: Workflows and schedules.
     engine: Engine
     runs: Runs
-    #: Services.
+    #: Requests to services, tunnels to runners, and host names of service pages.
     gateway: Gateway
     tunnels: Tunnels
     page_names: PageNames

@@ -23,8 +23,8 @@ from jobs.store.tenancy.tokens import BrowserSession, Token, Tokens
 
 _MISSING = "the request has no token; log in, or send the header Authorization: Bearer TOKEN"
 _REFUSED = "this token is unknown, was revoked or has expired; log in again, or use another token"
-#: Maximum age in seconds of this replica's cached token set. Revoked tokens must be rejected within one second, so this
-#: value leaves time for slow reads.
+#: Maximum age in seconds of this replica's cached token set. Revoked tokens must be rejected within one second.
+#: The rest of that second is for slow reads.
 FRESH_SECONDS = 0.3
 #: Minimum interval in seconds between two writes of a token's last use.
 USED_SECONDS = 60.0

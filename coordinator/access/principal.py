@@ -69,7 +69,7 @@ class Principal:
 
     @property
     def only_tenant(self) -> str | None:
-        """Return the only tenant whose jobs the principal may access, or None if it may access all jobs."""
+        """Return the only tenant whose jobs the principal can access, or None if it can access all jobs."""
         return None if self.has(Scope.OPERATE) else self.tenant
 
 

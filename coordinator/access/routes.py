@@ -25,8 +25,7 @@ _ANY_SCOPE = [http.require_scope()]
 #: Scopes of users. A login requires one of these scopes. Tokens of workers and invitations have none.
 _USER_SCOPES = (Scope.READ, Scope.SUBMIT, Scope.RUN, Scope.INFER, Scope.OPERATE)
 
-#: Maximum size of a login body in bytes. Clients are not authenticated yet, so a login must not use the memory that is
-#: reserved for bodies.
+#: Maximum size of a login body in bytes. Logins must not use the memory budget for bodies.
 _MAX_LOGIN = 16 << 10
 
 

@@ -51,7 +51,7 @@ class Blobs:
             raise WrongStore(f"ARTIFACT_URL={url} cannot be used: {error}") from None
         #: Local folder, whose writes must be flushed to disk, or None if the store is remote.
         self._folder = Path(self._root) if local else None
-        #: Store ID that the last check found.
+        #: Store ID found by the last check.
         self._known = ""
 
     def write(self, tenant: str, objects: Mapping[str, bytes]) -> None:
@@ -60,7 +60,7 @@ class Blobs:
         try:
             with _convert_errors(missing=errors.Unavailable):
                 self._write(paths)
-            if self._folder is not None:  # the volume may be unmounted, so that the mount point received the files
+            if self._folder is not None:  # if a volume is not mounted, the files were written to its empty mount point
                 self._check_accessible()
         except Exception:
             for path in paths:
@@ -174,7 +174,7 @@ def _convert_errors(missing: type[Exception] = Lost) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise missing(str(error)) from None  # raised for a missing folder or bucket, too
+        raise missing(str(error)) from None  # also raised if the folder or bucket does not exist
     except OSError as error:
         if error.errno in _FULL:
             raise errors.StoreFull(
@@ -186,7 +186,7 @@ def _convert_errors(missing: type[Exception] = Lost) -> Iterator[None]:
     except Exception as error:
         if type(error).__module__ == "builtins":
             raise
-        # Storage drivers raise their own error classes, for example botocore's.
+        # Storage drivers raise errors of their own classes, such as botocore's.
         raise errors.Unavailable(f"the artifact store does not respond: {error}") from None
 
 

@@ -30,8 +30,7 @@ SCHEMES = ("https://", "http://", "hf://", "s3://")
 _MAX_ABOUT = 16 << 10
 #: Name prefixes of data chunks and running batches, which are not models.
 CHUNK, BATCH = "chunk-", "batch-"
-#: Maximum size in bytes of a manifest that is searched for weights; maximum number of cached models; maximum number of
-#: concurrent reads.
+#: Maximum size of a manifest to search for weights in bytes, of the cache in models, and of concurrent reads.
 _MAX_MANIFEST, _KEPT, _AT_ONCE = 256 << 10, 10_000, 8
 _MAX_SOURCE, _MAX_TYPE = 2048, 32
 _WITH_PASSWORD = re.compile(r"[a-z0-9]+://[^/]*@")
@@ -39,7 +38,7 @@ _WITH_PASSWORD = re.compile(r"[a-z0-9]+://[^/]*@")
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A tenant's model."""
+    """Model of a tenant: a named artifact with weights or with a source."""
 
     name: str
     artifact: Artifact
@@ -51,7 +50,7 @@ class Model:
 
     @property
     def places(self) -> list[str]:
-        """Return its locations other than the cluster's store."""
+        """Return the locations of this model other than the cluster's store."""
         return locations.list_locations(self.artifact.holders)
 
 
@@ -155,14 +154,14 @@ class Catalog:
     # -- changes ----------------------------------------------------------------------------------------------------
 
     def register(self, tenant: str, name: str, kind: str, source: str, actor: Actor) -> Model:
-        """Register a model with its source. Raise Conflict if an artifact without weights has this name."""
+        """Register a model with its source. Raise Conflict if an artifact without weights has the same name."""
         known = self.get_or_none(tenant, name)
         if known is None and self._store.named(tenant, name):
             detail = f"model_name: {name} is an artifact without weights; choose another name"
             raise errors.Conflict(detail, field="model_name")
         entries = self._trees.entries(tenant, known.artifact) if known else []
         made = self._commit(tenant, name, [*_without_about(entries), self._store_about(tenant, kind, source)], actor)
-        for place in known.places if known else ():  # the weight files are unchanged
+        for place in known.places if known else ():  # the weight files are unchanged, so the locations remain valid
             self._store.hold(tenant, made.id, f"{locations.HOLDER_PREFIX}{place}")
         return self.find(tenant, name)
 

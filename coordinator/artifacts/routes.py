@@ -16,7 +16,7 @@ from threads_protocol.answers import artifacts as answers
 
 routes = http.router(tag="artifacts")
 
-#: Cursor of a page: creation time and id of the last artifact of the previous page.
+#: Cursor of a page: creation time and ID of the last artifact on the previous page.
 _CURSOR = r"^[0-9]{1,16}-[0-9a-f]{64}$"
 _SUBMIT = [http.require_scope(Scope.SUBMIT)]
 #: OpenAPI description of binary request and response bodies.

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 def check(settings: Settings) -> None:
     """Raise WrongStore if ARTIFACT_URL is not this cluster's store.
 
-    If Redis is not reachable, the store is checked on first use instead.
+    If Redis is not reachable, the first use of the store checks it instead.
     """
     if not settings.artifact_url:
         return

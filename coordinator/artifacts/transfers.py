@@ -33,7 +33,7 @@ class MissingUploads:
 
 @dataclass(frozen=True, kw_only=True)
 class Download:
-    """File, or byte range of a file, to download."""
+    """File, or byte range of a file, that is ready to download."""
 
     size: int
     #: First byte and end (exclusive) of the requested range, or None for the whole file.
@@ -42,7 +42,7 @@ class Download:
 
 
 class Transfers:
-    """Transfers of tenants' files to and from an artifact store, with their index in Redis."""
+    """Uploads and downloads of tenants' files. The contents are in the artifact store, and the index is in Redis."""
 
     def __init__(self, index: Files, blobs: Blobs) -> None:
         self._index = index
@@ -86,7 +86,7 @@ class Transfers:
         return [each for each in range(_count(size)) if each not in there]
 
     def complete(self, tenant: str, sha: str) -> None:
-        """Verify the parts of a file and store them as the file. Do nothing if the file is already stored.
+        """Verify the uploaded parts of a file, and store them as one file. Do nothing if the file is already stored.
 
         Raise Conflict if parts are missing. If the SHA-256 does not match, delete the parts and raise InvalidRequest.
         """

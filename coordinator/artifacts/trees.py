@@ -75,7 +75,9 @@ class Trees:
         return row
 
     def _ids(self, tenant: str, digits: str) -> list[str]:
-        """Return the artifact IDs that start with these digits. Artifacts that only jobs hold need their full ID."""
+        """Return the artifact IDs that start with these digits. Artifacts held only by jobs must be requested by full
+        ID.
+        """
         if len(digits) == _WHOLE:
             return [digits]
         return [each for each in self._store.artifacts.ids(tenant) if each.startswith(digits)]
@@ -156,7 +158,7 @@ class Trees:
             raise errors.Conflict(f"artifact {row.id[:12]} is held by {rest[0]}; delete that first", field="artifact")
         try:
             self.collect(tenant, row.id)
-        except Exception as error:  # the leader will delete it
+        except Exception as error:  # the leader deletes the artifact later
             log.warning("the leader will delete the artifact later: %s", error)
 
     # -- the leader's -----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from jobs.store.work.outputs import UnitState
 
 
 def unit(store: Store, principal: Principal, job: str, number: int) -> UnitState:
-    """Return the state of a unit to which the principal can attach a shell.
+    """Return the state of a unit, if the principal can attach a shell to this unit.
 
     Raise NotFound if the unit does not exist, Forbidden if it belongs to another tenant, or Conflict if it has ended.
     """

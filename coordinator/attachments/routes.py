@@ -155,7 +155,7 @@ async def read(
 async def leave(
     job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
-    """Close a shell and end all processes that it started. A shell that has ended does not change."""
+    """Close a shell and end all processes that it started. If the shell has already ended, nothing happens."""
     if not await run_in_threadpool(cluster.store.attachments.end, attachment, principal.token, None, "left"):
         raise _missing(attachment)
     return Response(status_code=204)

@@ -112,7 +112,7 @@ class _Reader(RedisReader):
         self._position = ""
 
     def set_active(self, is_active: bool) -> None:
-        """Start reading, or stop after the read in progress."""
+        """Start reading, or stop after the current read."""
         if is_active != self._is_active:
             with self._changed:
                 self._is_active = is_active

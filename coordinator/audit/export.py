@@ -14,8 +14,8 @@ from jobs.store.tenancy.audit_log import AuditLog, Log, Position
 
 log = logging.getLogger(__name__)
 
-#: Number of entries that Redis keeps with and without AUDIT_FILE. Without AUDIT_FILE, entries are dropped in batches of
-#: SLACK, because each batch adds an entry.
+#: Number of entries to keep in Redis with and without AUDIT_FILE, and number of entries dropped at once without it.
+#: Each drop adds an entry to the log.
 KEPT_EXPORTED, KEPT, SLACK = 10_000, 100_000, 1000
 #: Number of entries per write, and maximum number of writes per export.
 BATCH, BATCHES = 1000, 50
@@ -54,7 +54,7 @@ def _append(audit_log: AuditLog, file: AuditFile) -> int | None:
         file.append(new.dropped if gap else None, new.entries)
         end = Position(new.entries[-1].seq, new.entries[-1].hash)
     elif new.exported != end.seq:
-        file.sync()  # the process that wrote the last lines may have been killed before they were on disk
+        file.sync()  # another process may have been killed before these lines were on disk
     if new.entries or new.exported != end.seq:
         audit_log.trim(KEPT_EXPORTED, exported=end.seq)
     return len(new.entries)

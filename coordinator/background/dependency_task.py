@@ -18,7 +18,7 @@ _MAX_CALLS = 400
 
 
 def has_failed(events: Sequence[Event]) -> bool:
-    """Return True if a job failed or was cancelled. A job that succeeds releases its dependents itself."""
+    """Return True if a job failed or was cancelled. Jobs that succeed need no run of this task."""
     return any(event.ends and event.fields["state"] != "done" for event in events)
 
 

@@ -50,7 +50,7 @@ class Leader:
         self._merged: dict[tuple[str, str], int] = {}
 
     def _try(self, failure: str, call: Callable[[], None]) -> bool:
-        """Call a function and return True if it succeeds. Log a failure, so that the next sweep is not prevented.
+        """Call a function and return True if it succeeds. Log a failure, so that the leader's next task still runs.
 
         For example, writes fail if Redis is full.
         """
@@ -135,7 +135,7 @@ class Leader:
                 self.merge_mark(kind, name, mark)
 
     def merge_mark(self, kind: str, name: str, mark: MarkKind) -> None:
-        """Merge the adjacent ranges of a mark if it has 1/8 and 64 ranges more than after the last merge.
+        """Merge the adjacent ranges of a mark if their number has grown by 1/8 and 64 since the last merge.
 
         The threshold grows with the number of remaining ranges, because reading ranges that cannot be merged is
         useless.

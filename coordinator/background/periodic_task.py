@@ -86,7 +86,7 @@ class PeriodicTask(threading.Thread):
         return None
 
     def _call(self, call: Callable[[], float | None]) -> float | None:
-        """Call the function. After a failure, log it and return None."""
+        """Call a function. If it fails, log the failure and return None."""
         try:
             wait = call()
         except connection.Unreachable as error:

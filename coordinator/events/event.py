@@ -27,7 +27,10 @@ def position(place: str) -> Position:
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Change of a job, workflow or worker, or a changed live record. Live records are not part of the stream."""
+    """Change of a job, workflow or worker, or a changed live record.
+
+    Live records are not part of the event stream.
+    """
 
     #: Stream ID, from which a client can resume at any replica. Empty for a live record.
     id: str

@@ -25,7 +25,7 @@ _RETRY, _RESYNC = b"retry: 2000\n\n", b"event: resync\ndata: {}\n\n"
 
 
 async def until_outage(frames: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-    """Yield frames until Redis is unreachable. Clients reconnect, because a started response cannot become a 503."""
+    """Yield frames until Redis is unreachable. Clients reconnect to receive the error as a 503."""
     async with aclosing(frames):
         try:
             async for frame in frames:

@@ -19,14 +19,13 @@ from jobs.store.events import NOWHERE, Events
 
 #: Interval in seconds between two pings. With RECHECK_SECONDS, a stream ends within 15 s after its token is revoked.
 PING_SECONDS = 12.0
-#: Seconds without a response from Redis after which streams end, so that clients notice the outage. A healthy Redis
-#: responds at least once per second.
+#: Seconds without a response from Redis after which streams end. A healthy Redis responds at least once per second.
 OUTAGE_SECONDS = 5.0
 #: Maximum delay in seconds of progress events and live records, so that they can be merged with later ones.
 MERGE_SECONDS = 0.25
 #: Number of listeners that are woken before other tasks of the event loop can run.
 _WOKEN = 25
-#: Pause after a delivery as a multiple of the delivery's duration, and maximum pause in seconds.
+#: Pause after a delivery, as a multiple of the duration of that delivery, and maximum pause in seconds.
 _REST, _LONGEST_REST = 3.0, 1.0
 
 

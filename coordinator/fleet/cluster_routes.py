@@ -91,5 +91,5 @@ def _command(workers: int, gpus: int) -> str:
 
 @routes.get("/cluster/status", **http.describe_response(answers.Status))
 def status(cluster: http.ClusterDep) -> Response:
-    """Return the same status as GET /api/status."""
+    """Return the status of the cluster, as GET /api/status does."""
     return json_response(cluster.queries.fleet.status())

@@ -1,7 +1,7 @@
 """Calculate the number of workers that the work needs. No I/O.
 
-`count_needed_workers` returns how many workers would finish the current work within `Limits.seconds`. `follow` raises
-the desired number at once, but lowers it only after a calm period, so that workers are not started and stopped
+`count_needed_workers` returns how many workers would finish the current work within `Limits.seconds`. `next_scale`
+raises the desired number at once, but lowers it only after a calm period, so that workers are not started and stopped
 repeatedly.
 """
 
@@ -64,9 +64,9 @@ class Scale:
     workers: int
     #: Time since which fewer workers have been enough, or None if fewer are not enough.
     calm_since: float | None = None
-    #: Maximum number of workers needed since then.
+    #: Maximum number of workers needed since `calm_since`.
     peak: int = 0
-    #: Time at which the number was last raised, or None.
+    #: Time at which the number was last raised, or None if it was never raised.
     raised_at: float | None = None
     #: Last known average number of lanes per worker.
     lanes: float = 1.0
@@ -80,7 +80,7 @@ def count_needed_workers(
 ) -> dict[Device, int]:
     """Return the number of workers per device that finish the work in the target time, at least one if there is work.
 
-    `max_lanes` contains the lane caps of tenants. The limits on the number of workers are applied by `follow`.
+    `max_lanes` contains the lane caps of tenants. `next_scale` applies the limits on the number of workers.
     """
     by_tenant: dict[str, dict[Device, float]] = {}
     potential = {device: max(limits[device].most, workers[device].live) * workers[device].lanes for device in DEVICES}

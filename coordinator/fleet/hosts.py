@@ -17,9 +17,9 @@ CPU_WEIGHT, GPU_WEIGHT = 1.0, 3.0
 def latest_workers(
     workers: Iterable[answers.Worker], fields: tuple[str, ...]
 ) -> dict[tuple[str, ...], Mapping[str, Any]]:
-    """Return the live worker seen last for each combination of these fields, such as host and network.
+    """Return the most recently seen live worker for each combination of these fields, such as host and network.
 
-    Reports of the last seen worker are used so that a host's counters never decrease when workers start or stop.
+    The most recent reports are used so that a host's counters never decrease when workers start or stop.
     """
     live = [worker for worker in workers if worker["live"]]
     oldest_first = sorted(live, key=lambda worker: (-worker["seen_seconds_ago"], worker["id"]))
@@ -36,7 +36,7 @@ def by_host(workers: Iterable[answers.Worker]) -> dict[str, list[answers.Worker]
 
 
 def _latest(live: Sequence[answers.Worker], field: str) -> Any:
-    """Return a field of the last seen worker that reports this field, or None if no worker does."""
+    """Return a field from the most recently seen worker that reports it, or None if no worker does."""
     known = [as_mapping(row) for row in live if field in row]
     return min(known, key=lambda row: (row["seen_seconds_ago"], row["id"]))[field] if known else None
 
@@ -64,7 +64,10 @@ def disks(live: Sequence[answers.Worker]) -> list[answers.Disk]:
 
 
 def score(live: Sequence[answers.Worker]) -> float | None:
-    """Return how busy a host is: 100 for a load of 1 per core, plus 3 per percent of GPU use. None if unknown."""
+    """Return how busy a host is, or None if that is unknown.
+
+    A load of 1 per core counts as 100, and each percent of GPU use counts as 3.
+    """
     load, cpus = load1(live), _latest(live, "cpus")
     if load is None or not cpus:
         return None

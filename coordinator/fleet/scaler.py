@@ -24,7 +24,7 @@ class Scaler:
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
         self._calm_seconds = settings.autoscale_calm_seconds
-        #: Labels of the workers that are started if the number rises.
+        #: Labels of the workers that would be started.
         self._labels = frozenset(settings.host_labels())
         seconds = settings.autoscale_seconds
         self._limits = {
@@ -57,7 +57,7 @@ class Scaler:
 
 
 def scales(store: Store) -> Mapping[Device, Scale]:
-    """Return the last scale of each device. Empty if no leader calculates it or the stored value is unreadable."""
+    """Return the last scale of each device. The result is empty if no leader calculates it or it cannot be read."""
     stored = store.demand.scales()
     read = skipped.readable("figure", [("desired", stored)] if stored else [], _scales)
     return read[0] if read else {}

@@ -102,7 +102,7 @@ def _clock_offset(row: Mapping[str, str]) -> float | None:
 
 
 def as_mapping(row: answers.Worker | answers.Gpu) -> Mapping[str, Any]:
-    """Return the record, typed for access by field names that are not known statically."""
+    """Return the same record with a type that allows access by dynamic field names."""
     return row
 
 

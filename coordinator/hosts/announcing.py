@@ -38,7 +38,7 @@ def is_enabled(settings: Settings) -> bool:
 
 
 async def begin(settings: Settings, interfaces: Sequence[str] = ()) -> Stop:
-    """Announce the API if enabled, and return the function that stops it. Failures do not stop the coordinator.
+    """Announce the API if enabled, and return a function that stops the announcement. Failures are only logged.
 
     `interfaces` are addresses of this machine to use instead of those on which the coordinator listens.
     """

@@ -13,8 +13,7 @@ from jobs.store.tenancy.tokens import Credential, Tokens
 from threads_protocol.answers import fleet as fleet_answers
 from threads_protocol.answers import hosts as host_answers
 
-#: Age in milliseconds at which an unused token counts as left over from a failed join. Hosts that join use their tokens
-#: at once.
+#: Age in milliseconds at which an unused token counts as left over from a failed join.
 BROKEN_MS = 60_000
 
 

@@ -16,8 +16,7 @@ from jobs import VERSION, errors
 from threads_protocol.answers import hosts as answers
 
 routes = http.router(tag="cluster")
-#: Routes without authentication. A joining machine knows only the fingerprint of the authority, and trusts no
-#: certificate yet.
+#: Routes without authentication. A joining machine does not trust the cluster's certificate yet.
 open_routes = http.open_router()
 
 _PEM = "application/x-pem-file"

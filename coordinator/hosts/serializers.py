@@ -87,7 +87,7 @@ def _labels(live: Iterable[fleet_answers.Worker]) -> list[str]:
 
 
 def _cards(latest_first: Iterable[fleet_answers.Worker]) -> list[fleet_answers.Card]:
-    """Return the GPUs that no worker uses, as reported by the live worker that was seen last."""
+    """Return the GPUs that no worker uses, as reported by the most recently seen live worker."""
     return next((row["cards"] for row in latest_first if row["live"] and "cards" in row), [])
 
 

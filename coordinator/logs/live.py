@@ -43,7 +43,7 @@ _BLOCK_MS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class UnitEnd:
-    """Reports to a follower that the unit has ended."""
+    """End of a unit, as reported to its followers."""
 
     row: answers.End
 
@@ -202,7 +202,7 @@ class Live:
             await asyncio.sleep(_SOONEST_SECONDS)
             await self._hub.ends.wait([job], lambda: [None], rest, just_seen=True)
             began = time.monotonic()
-        if self.channels.get((job, unit)) is channel:  # the job may be retried, which needs a new channel
+        if self.channels.get((job, unit)) is channel:  # the job may be retried, so new followers need a new channel
             del self.channels[job, unit]
             self._update_reader()
         for listener in channel.listeners:

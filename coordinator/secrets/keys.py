@@ -35,7 +35,7 @@ class Keys:
     def __init__(self, texts: Sequence[str]) -> None:
         if any(len(text) < SHORTEST for text in texts):
             raise UnusableKey(f"SECRETS_KEY contains a key of fewer than {SHORTEST} characters; set {_MAKE_ONE}")
-        #: Keys by id. The first one encrypts.
+        #: Keys by ID. The first key encrypts new values.
         self._by_id = dict(map(create_key, texts))
         self._roots = [_root(text) for text in texts]
 
@@ -62,8 +62,7 @@ class Keys:
     def seal(self, tenant: str, name: str, value: str) -> Sealed:
         """Encrypt a value. Raise MissingSetting if there is no key."""
         key_id = self.require()
-        # The owner is on the first line. The value is not encoded as JSON, because each control character would take
-        # six bytes.
+        # Do not encode the value as JSON, in which each control character would need six bytes.
         plain = f"{json.dumps([tenant, name])}\n{value}".encode()
         return Sealed(key=key_id, text=self._by_id[key_id].encrypt(plain).decode())
 
@@ -100,7 +99,7 @@ def _unpack(plain: str) -> tuple[list[str], str]:
 
 
 def create_key(text: str) -> tuple[str, Fernet]:
-    """Return a key with its id. The key cannot be derived from the id."""
+    """Return a key with its ID. The key cannot be derived from the ID."""
     key = _root(text)
     return hashlib.sha256(key).hexdigest()[:8], Fernet(base64.urlsafe_b64encode(key))
 

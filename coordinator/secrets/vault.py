@@ -22,7 +22,7 @@ class Rotation:
 
 
 class Vault:
-    """Secrets in one store. No route may return the result of `values`, which is for running programs."""
+    """Secrets in one store. No route may return the result of `values`, which is only for running programs."""
 
     def __init__(self, store: Secrets, keys: Keys) -> None:
         self._store = store

@@ -25,11 +25,10 @@ MAX_BATCH_BODY = 16 << 20
 #: Maximum number of JSON values in a single submission and in a batch.
 MAX_VALUES = 20_000
 MAX_BATCH_VALUES = 150_000
-#: Limits for large bodies: bytes outside strings, because parsing digits is slow, and number of backslashes.
+#: Maximum number of bytes outside strings, which are slow to parse, and of backslashes in large bodies.
 _MAX_PLAIN = MAX_BATCH_BODY
 _MAX_ESCAPES = 4 << 20
-#: Memory budget in bytes for all bodies that are being read or processed. Larger bodies than _SMALL bytes wait until
-#: the budget has enough free memory.
+#: Memory budget in bytes for all bodies that are being read or processed. Only bodies over _SMALL bytes use it.
 _MEMORY = 24 << 20
 _SMALL = 1 << 16
 #: Size in bytes above which bodies are processed one at a time, because parsing needs several times their size.
@@ -90,7 +89,7 @@ async def open_json(
                 value = await run_in_threadpool(parse_json, text, values)
             else:
                 value = parse_json(text, values)
-            del text  # free the text, which may be as large as the value
+            del text  # free the text, which can be as large as the value
             yield value
 
 

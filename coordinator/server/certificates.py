@@ -19,7 +19,7 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE--
 
 
 class UnusableCertificate(ValueError):
-    """TLS_CERTIFICATE or TLS_KEY cannot be used. The message gives the reason."""
+    """TLS_CERTIFICATE or TLS_KEY cannot be used. The message contains the reason."""
 
 
 def check(settings: Settings) -> None:

@@ -27,8 +27,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-#: Content types, the same as in web/nginx.conf. The system's types are not used, because browsers reject modules with a
-#: wrong type.
+#: Content types, the same as in web/nginx.conf. System types can be wrong, and browsers then reject modules.
 TYPES = {
     ".html": "text/html",
     ".css": "text/css",

@@ -1,4 +1,4 @@
-"""Patterns of names and ids in requests, and the messages that describe them to users."""
+"""Patterns of names and IDs in requests, and messages that describe these patterns to users."""
 
 from __future__ import annotations
 

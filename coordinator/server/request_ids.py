@@ -1,4 +1,4 @@
-"""IDs of requests under /v1. The response and the log contain them, so that users can report a failed request."""
+"""Assign IDs to requests under /v1, so that users can report failed requests. Responses and logs contain the ID."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class Watch:
 
     def __init__(self, rules: Mapping[str, Rule]) -> None:
         self._rules = rules
-        #: Number of consecutive rounds in which a value exceeded its threshold.
+        #: Number of consecutive rounds in which each value exceeded its threshold.
         self._streaks: dict[str, int] = {}
 
     def round(self, known: Mapping[str, Alert], findings: Sequence[Finding], now: str) -> tuple[list[Alert], list[str]]:

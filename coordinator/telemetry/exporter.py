@@ -1,4 +1,4 @@
-"""Export Prometheus metrics: of the cluster, read from Redis for each scrape, and of this replica, from memory."""
+"""Export Prometheus metrics of the cluster, read from Redis for each scrape, and of this replica."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ClusterCollector(Collector):
         yield states
 
     def _counters(self) -> Iterator[Metric]:
-        """Yield counters, which start at zero: rate() would miss the first count of a counter that starts with it."""
+        """Yield counters, including those that are zero: rate() would miss the first count of a new counter."""
         kinds = registry.names()
         zeros: tuple[tuple[metrics.Metric, str, Iterable[tuple[str, ...]]], ...] = (
             (metrics.SUBMITTED, keys.SUBMITTED, ((kind,) for kind in kinds)),

@@ -31,7 +31,7 @@ _HOUR = 3600.0
 
 
 class Speeds:
-    """Rates of counters."""
+    """Calculates the rates of counters."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, float]] = {}

@@ -64,7 +64,7 @@ def read_stream(
         ),
     ] = 5000,
 ) -> Response:
-    """Return spans of work in the last hour: which lane computed which job, and when.
+    """Return spans of work: which lane computed which job, and when.
 
     For jobs of other tenants, only the times are returned, unless the token has the scope operate.
     """

@@ -20,14 +20,13 @@ log = logging.getLogger(__name__)
 
 #: Seconds for which a coordinator that is not the leader remembers ended jobs. Electing a leader can take over 3 s.
 LEADERLESS_SECONDS = 10.0
-#: Maximum number of waiting jobs and of waiting request spans, after which the oldest are dropped; of jobs read at
-#: once; and of spans sent at once.
+#: Maximum number of queued jobs and of queued request spans, of jobs read at once, and of spans sent at once.
 MAX_WAITING, JOBS_AT_ONCE, SPANS_AT_ONCE = 20_000, 500, 2000
 _T = TypeVar("_T")
 
 
 class Receiver(Protocol):
-    """Receiver of spans."""
+    """Receives spans, for example an OTLP collector."""
 
     def send(self, spans: Sequence[TraceSpan]) -> bool:
         """Send spans. Return False if the receiver rejected them, so that they are lost."""

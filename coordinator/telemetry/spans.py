@@ -105,7 +105,7 @@ def _read_ended(stored: StoredSpans) -> Iterator[Span]:
 
 
 def _redact(spans: Sequence[Span], hidden: Hidden) -> list[Span]:
-    """Return the spans without the jobs and kinds of hidden ones."""
+    """Return the spans, with jobs and kinds removed from hidden ones."""
     veiled = {None, *hidden(sorted({span.job for span in spans if span.job}))}
     return [replace(span, job=None, kind=None, untold=True) if span.job in veiled else span for span in spans]
 

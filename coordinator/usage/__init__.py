@@ -1,1 +1,1 @@
-"""Daily usage of tenants."""
+"""Usage of tenants by day."""
