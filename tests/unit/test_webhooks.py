@@ -207,10 +207,10 @@ def test_no_spelling_of_this_machine_is_reached(url: str) -> None:
         ("https://host/\x00", "characters"),
         ("https://[fe80::1%25eth0]/", "interface"),
         ("https://[::1/", "not a URL"),
-        ("https://-host/", "neither a name"),
-        ("https://a..b" + "c" * 300 + "/", "neither a name"),
+        ("https://-host/", "neither a host name"),
+        ("https://a..b" + "c" * 300 + "/", "neither a host name"),
         ("https://host\\@evil/", "characters"),
-        ("https://host/" + "x" * 2048, "at most 2048"),
+        ("https://host/" + "x" * 2048, "the maximum is 2048"),
         ("javascript:alert(1)", "https://HOST"),
     ],
 )
