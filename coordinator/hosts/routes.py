@@ -74,7 +74,7 @@ async def join(request: Request, cluster: http.ClusterDep, principal: http.Princ
     """
     if principal.scopes != {Scope.JOIN}:
         raise errors.Forbidden(
-            "this request needs an invitation, which is a token with only the scope join", field="Authorization"
+            "this needs an invitation, which is a token with only the scope join", field="Authorization"
         )
     asked: NewHost = http.parse(NewHost, await bodies.read_json(request))
     names = asked.names()

@@ -103,7 +103,7 @@ def test_what_comes_becomes_an_artifact_that_can_be_analysed(bench: Bench, tmp_p
     bench.client.profiles.delete("night")
     with pytest.raises(ApiError, match="no profile night"):
         bench.client.profiles.get("night")
-    with pytest.raises(ApiError, match="no artifact"):
+    with pytest.raises(ApiError, match="artifact profile-night does not exist"):
         bench.client.artifacts.info("profile-night")
 
 
