@@ -27,15 +27,15 @@ def unpack(body: bytes) -> dict[str, bytes]:
     line, _, rest = body.partition(b"\n")
     rows = _parse_index(line)
     if len(rows) > MAX_FILES:
-        raise TooLarge(f"the bundle has over {MAX_FILES} files; send several")
+        raise TooLarge(f"the bundle has over {MAX_FILES} files; send several bundles")
     if sum(size for _, size in rows) != len(rest):
-        detail = f"the bundle names {sum(size for _, size in rows)} bytes and has {len(rest)}; send it again"
+        detail = f"the bundle names {sum(size for _, size in rows)} bytes but contains {len(rest)}; send it again"
         raise MalformedText(detail)
     files, at = dict[str, bytes](), 0
     for sha, size in rows:
         data = rest[at : at + size]
         if hashlib.sha256(data).hexdigest() != sha:
-            raise MalformedText(f"the file {sha} of the bundle has another SHA-256; send it again")
+            raise MalformedText(f"the bundle's file {sha} has a different SHA-256; send it again")
         files[sha], at = data, at + size
     return files
 
@@ -53,7 +53,7 @@ def _parse_index(line: bytes) -> list[tuple[str, int]]:
     except (ValueError, RecursionError):
         sound = False
     if not sound:
-        raise MalformedText('the bundle must begin with a line [["SHA-256", bytes], ...]')
+        raise MalformedText('the bundle must start with a line [["SHA-256", bytes], ...]')
     return [(sha, size) for sha, size in rows]
 
 

@@ -57,7 +57,7 @@ def open_file(root: Path, path: str) -> BinaryIO:
     if stat.S_ISREG(os.fstat(number).st_mode):
         return os.fdopen(number, "rb")
     os.close(number)
-    raise OSError(errno.EINVAL, "it is not a file any more", path)
+    raise OSError(errno.EINVAL, "not a regular file", path)
 
 
 @contextmanager

@@ -107,9 +107,9 @@ def _build_entry(kind: str, path: str, *rest: Any) -> Entry:
 def _split_fields(text: bytes) -> list[list[Any]]:
     """Return the fields of each line except the first. Raises the same errors as `parse`."""
     if len(text) > MAX_BYTES:
-        raise TooLarge(f"the manifest has over {MAX_BYTES} bytes; divide the folder")
+        raise TooLarge(f"the manifest has over {MAX_BYTES} bytes; split the folder")
     if text.count(b"\n") - 1 > MAX_ENTRIES:
-        raise TooLarge(f"the manifest has over {MAX_ENTRIES} paths; divide the folder, or pack it")
+        raise TooLarge(f"the manifest has over {MAX_ENTRIES} paths; split the folder, or pack it into an archive")
     lines = _split_lines(text)
     tree, rows = _Tree(), list[list[Any]]()
     for number, line in enumerate(lines[1:], 2):
@@ -137,9 +137,9 @@ def _split_lines(text: bytes) -> list[str]:
     try:
         lines = text.decode().split("\n")
     except UnicodeDecodeError:
-        raise MalformedText("the manifest is no UTF-8 text") from None
+        raise MalformedText("the manifest is not UTF-8 text") from None
     if lines[0] != HEAD or lines[-1] != "":
-        raise MalformedText(f"the manifest must begin with the line {HEAD} and end a line")
+        raise MalformedText(f"the manifest must start with the line {HEAD} and end with a newline")
     return lines[:-1]
 
 
@@ -150,13 +150,13 @@ def _entry(line: str) -> list[Any]:
     except (ValueError, RecursionError):
         raise ValueError(f"{short(line, 80)} is not JSON") from None
     if not isinstance(row, list) or not row or len(row) != _FIELDS.get(row[0] if isinstance(row[0], str) else "", 0):
-        raise ValueError(f"{short(line, 80)} is no entry; see docs/artifacts.md")
+        raise ValueError(f"{short(line, 80)} is not an entry; see docs/artifacts.md")
     if not all(isinstance(field, str) for at, field in enumerate(row) if at != 2 or row[0] == "l"):
         raise ValueError(f"{short(line, 80)} has a field of the wrong type")
     if row[0] in "fx":
         _check_file(*row[1:])
     if json.dumps(row, ensure_ascii=False, separators=(",", ":")) != line:
-        raise ValueError(f"{short(line, 80)} is not written as JSON without spaces and escapes")
+        raise ValueError(f"{short(line, 80)} must be JSON without spaces and escapes")
     return row
 
 
@@ -164,7 +164,7 @@ def _check_file(path: str, size: Any, sha: str) -> None:
     if type(size) is not int or not 0 <= size <= MAX_FILE:
         raise ValueError(f"{short(path)} has the size {short(size)}; a file has 0 to {MAX_FILE} bytes")
     if not _SHA.fullmatch(sha):
-        raise ValueError(f"{short(path)} has no SHA-256 of 64 hexadecimal digits")
+        raise ValueError(f"{short(path)} needs a SHA-256 of 64 hexadecimal digits")
 
 
 class _Tree:
@@ -184,33 +184,35 @@ class _Tree:
         check_path(path)
         encoded = path.encode()
         if encoded <= self._last:
-            raise ValueError(f"{short(path)} comes twice, or not in the order of its bytes")
+            raise ValueError(f"{short(path)} is repeated, or not sorted by its bytes")
         self._last = encoded
         self._paths.append(path)
         if kind == "l":
             check_target(path, rest[0])
             self._links[path] = rest[0]
         elif kind in "fx" and self._sizes.setdefault(rest[1], rest[0]) != rest[0]:
-            raise ValueError(f"{short(path)} has another size than a file with the same hash")
+            raise ValueError(f"{short(path)} has a different size than another file with the same hash")
 
     def check(self) -> None:
         """Raise MalformedText if an entry is below a file or link, or if a link's target is not in the tree."""
         # Replacing "/" by NUL sorts each path directly before the paths below it.
         for path, after in pairwise(sorted(self._paths, key=lambda each: each.replace("/", "\0"))):
             if after.startswith(f"{path}/"):
-                detail = f"the manifest has {short(after)} below {short(path)}, which is an entry itself"
+                detail = (
+                    f"the manifest has {short(after)} below {short(path)}, which is a file, a link or an empty folder"
+                )
                 raise MalformedText(detail)
         links = Links(self._links, self._paths)
         for path, target in self._links.items():
             if links.end(path) is None:
-                detail = f"the link {short(path)} leads to {short(target)}, which is no path of this artifact"
+                detail = f"the link {short(path)} points to {short(target)}, which is not in this artifact"
                 raise MalformedText(detail)
 
 
 def check_target(path: str, target: str) -> None:
     """Raise ValueError if a link target is empty, too long or contains NUL."""
     if not target or "\0" in target or len(target.encode()) >= MAX_PATH:
-        raise ValueError(f"the link {short(path, 200)} has a target that is empty, too long or has a NUL")
+        raise ValueError(f"the link {short(path, 200)} has a target that is empty, is too long or contains NUL")
 
 
 def check_path(path: str) -> None:
@@ -218,10 +220,12 @@ def check_path(path: str) -> None:
     try:
         encoded = path.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{short(path, 200)} is no Unicode text") from None
+        raise ValueError(f"{short(path, 200)} is not Unicode text") from None
     if not path or path.startswith("/") or "\0" in path or "\\" in path or len(encoded) > MAX_PATH:
-        rule = f"a path is relative, of at most {MAX_PATH} bytes, without NUL and backslash"
+        rule = f"a path must be relative, at most {MAX_PATH} bytes long, and without NUL and backslash"
         raise ValueError(f"{short(path, 200)}: {rule}")
     for name in path.split("/"):
         if name in ("", ".", "..") or len(name.encode()) > MAX_NAME:
-            raise ValueError(f"{short(path, 200)}: parts of a path are names of 1 to {MAX_NAME} bytes, not . and ..")
+            raise ValueError(
+                f"{short(path, 200)}: each part of a path must have 1 to {MAX_NAME} bytes and must not be . or .."
+            )

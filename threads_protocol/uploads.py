@@ -94,8 +94,8 @@ def _read(tree: Tree, entry: Entry, start: int, size: int) -> bytes:
             file.seek(start)
             return file.read(size)
     except OSError as error:
-        raise Unsendable(f"{entry.path} cannot be read: {error.strerror}") from None
+        raise Unsendable(f"cannot read {entry.path}: {error.strerror}") from None
 
 
 def _changed_error(entry: Entry) -> Unsendable:
-    return Unsendable(f"{entry.path} changed while it was put; run the same command again")
+    return Unsendable(f"{entry.path} changed during the upload; run the command again")

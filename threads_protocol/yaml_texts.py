@@ -144,17 +144,17 @@ def parse(
     If `typed` is false, non-empty scalars remain strings.
     """
     if len(text) > max_bytes:
-        raise Unreadable(START, f"the text has over {max_bytes} bytes; it may have at most so many")
+        raise Unreadable(START, f"the text has over {max_bytes} bytes, which is the maximum")
     try:
         decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
-        raise Unreadable(Place(line, 1), "the text is no UTF-8") from None
+        raise Unreadable(Place(line, 1), "the text is not UTF-8") from None
     try:
         return _Reader(_events(_without_pairs(decoded)), max_depth, typed).value()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = ", ".join(filter(None, (error.context, error.problem))) or "it is no YAML"
+        what = ", ".join(filter(None, (error.context, error.problem))) or "invalid YAML"
         raise Unreadable(_to_position(mark) if mark else START, what) from None
     except yaml.YAMLError as error:
         raise Unreadable(START, str(error).splitlines()[0]) from None
@@ -245,7 +245,9 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise Unreadable(_to_position(event.start_mark), "a second document begins; there is one in a text")
+                    raise Unreadable(
+                        _to_position(event.start_mark), "a second document starts here; only one is allowed"
+                    )
             elif isinstance(event, yaml.NodeEvent):
                 self._take(event)
             elif isinstance(event, yaml.CollectionEndEvent):
@@ -257,23 +259,23 @@ class _Reader:
         place = _to_position(event.start_mark)
         self._left -= 1
         if self._left < 0:
-            raise Unreadable(place, f"the text has over {MAX_VALUES} keys and values up to here; divide it")
+            raise Unreadable(place, f"the text has over {MAX_VALUES} keys and values up to here; split it")
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             name = short_name(event.anchor)
-            raise Unreadable(place, f"&{name} and *{name} are not used here; write it out")
+            raise Unreadable(place, f"anchors and aliases (&{name}, *{name}) are not allowed; repeat the value")
         if event.tag is not None and event.tag != "!":
-            raise Unreadable(place, f"the tag {short(event.tag)} is not used here; quote a text that looks otherwise")
+            raise Unreadable(place, f"the tag {short(event.tag)} is not allowed; to write a string, use quotes")
         if isinstance(event, yaml.ScalarEvent):
             self._put(self._key(event) if self._wants_key() else self._scalar(event, place), place, is_text=True)
             return
         node: Node = Mapping(place) if isinstance(event, yaml.MappingStartEvent) else Sequence(place)
         if self._wants_key():
-            raise Unreadable(place, "a key must be a text")
+            raise Unreadable(place, "a key must be a string")
         self._put(node, place)
         self._open.append(node)
         self._keys.append(None)
         if len(self._open) > self._max_depth:
-            raise Unreadable(place, f"lists and mappings are nested over {self._max_depth} deep")
+            raise Unreadable(place, f"lists and mappings are nested more than {self._max_depth} levels deep")
 
     def _wants_key(self) -> bool:
         return bool(self._open) and isinstance(self._open[-1], Mapping) and self._keys[-1] is None
@@ -294,7 +296,7 @@ class _Reader:
     def _begin(self, parent: Mapping, key: str, place: Place) -> None:
         if key in parent.keys_at:
             first = parent.keys_at[key].line
-            words = f"{short(key)} is given twice, first in line {first}"
+            words = f"duplicate key {short(key)}, first used in line {first}"
             self._complaints.add(Complaint(place=place, field=short_name(key), text=words))
         parent.keys_at[key] = place
         self._keys[-1] = key
@@ -320,15 +322,15 @@ def _number(text: str, place: Place) -> Any:
     if _INTEGER.fullmatch(text) or _OTHER_BASE.fullmatch(text):
         # In decimal, a hexadecimal integer can have a sixth more digits.
         if len(text) > _MAX_DIGITS:
-            raise Unreadable(place, f"an integer of over {_MAX_DIGITS} digits; quote it")
+            raise Unreadable(place, f"integer with over {_MAX_DIGITS} digits; quote it")
         return int(text) if _INTEGER.fullmatch(text) else int(text, 0)
     if _DECIMAL.fullmatch(text):
         number = float(text)
         if abs(number) == float("inf"):
-            raise Unreadable(place, f"{short(text)} is beyond the numbers that there are")
+            raise Unreadable(place, f"{short(text)} is out of range")
         return number
     if _NO_NUMBER.fullmatch(text):
-        raise Unreadable(place, f"{text} is no number that a job takes")
+        raise Unreadable(place, f"{text} is not a supported number")
     return text
 
 

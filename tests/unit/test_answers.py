@@ -73,7 +73,7 @@ def refusal(shape: Any, answer: Any) -> str:
         ("done", 1.5, "done"),
         ("done", "9" * 41, "done"),
         ("state", None, "state"),
-        ("created", "2026-01-02T03:04:05", "a moment has a time zone"),
+        ("created", "2026-01-02T03:04:05", "a timestamp must have a time zone"),
         ("created", "yesterday", "created"),
         ("job_id", "../../etc", "job_id"),
         ("rate", float("nan"), "rate"),

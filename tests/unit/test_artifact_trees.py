@@ -229,7 +229,7 @@ def test_a_large_file_of_another_size_than_the_manifest_says_is_refused_by_name(
 
 def test_a_manifest_with_two_sizes_of_one_file_is_refused_by_name(target: Path) -> None:
     rows = ["f", "a", *FILE], ["f", "b", FILE[0] + 1, FILE[1]]
-    with pytest.raises(UnsafeArtifact, match="'b' has another size than a file with the same hash"):
+    with pytest.raises(UnsafeArtifact, match="'b' has a different size than another file with the same hash"):
         Served(manifest_of(*rows), {FILE[1]: DATA}).fetch(target)
     assert not target.exists()
 

@@ -175,47 +175,47 @@ def test_ranges_are_those_of_the_file(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("rows", "part"),
     [
-        ([["f", "../x", *FILE[2:]]], "not . and .."),
-        ([["f", "a/../../x", *FILE[2:]]], "not . and .."),
+        ([["f", "../x", *FILE[2:]]], "not be . or .."),
+        ([["f", "a/../../x", *FILE[2:]]], "not be . or .."),
         ([["f", "/etc/passwd", *FILE[2:]]], "relative"),
         ([["f", "a\\b", *FILE[2:]]], "backslash"),
         ([["f", "a\0b", *FILE[2:]]], "without NUL"),
         ([["f", "", *FILE[2:]]], "relative"),
-        ([["f", "a//b", *FILE[2:]]], "names of 1"),
-        ([["f", "a/", *FILE[2:]]], "names of 1"),
+        ([["f", "a//b", *FILE[2:]]], "have 1 to"),
+        ([["f", "a/", *FILE[2:]]], "have 1 to"),
         ([["f", "n" * 256, *FILE[2:]]], "255 bytes"),
         ([["f", "n/" * 2100 + "n", *FILE[2:]]], "4096 bytes"),
-        ([FILE, FILE], "comes twice"),
-        ([["f", "b", *FILE[2:]], FILE], "not in the order"),
-        ([["f", "a", *FILE[2:]], ["f", "a/b", *FILE[2:]]], "is an entry itself"),
-        ([["d", "a"], ["f", "a/b", *FILE[2:]]], "is an entry itself"),
-        ([["l", "a", "../../etc/passwd"]], "no path of this artifact"),
-        ([["l", "a", "/etc/passwd"]], "no path of this artifact"),
-        ([["l", "a", "b"]], "no path of this artifact"),
-        ([["l", "a", "a"], ["f", "a/b", *FILE[2:]]], "is an entry itself"),
-        ([["f", "a", *FILE[2:]], ["f", "a-b", *FILE[2:]], ["f", "a/b", *FILE[2:]]], "is an entry itself"),
+        ([FILE, FILE], "is repeated"),
+        ([["f", "b", *FILE[2:]], FILE], "not sorted"),
+        ([["f", "a", *FILE[2:]], ["f", "a/b", *FILE[2:]]], "is a file, a link"),
+        ([["d", "a"], ["f", "a/b", *FILE[2:]]], "is a file, a link"),
+        ([["l", "a", "../../etc/passwd"]], "not in this artifact"),
+        ([["l", "a", "/etc/passwd"]], "not in this artifact"),
+        ([["l", "a", "b"]], "not in this artifact"),
+        ([["l", "a", "a"], ["f", "a/b", *FILE[2:]]], "is a file, a link"),
+        ([["f", "a", *FILE[2:]], ["f", "a-b", *FILE[2:]], ["f", "a/b", *FILE[2:]]], "is a file, a link"),
         ([["f", "a", *FILE[2:]], ["l", "b", ""]], "a target that is empty"),
-        ([["f", "a", *FILE[2:]], ["l", "b", "a\0"]], "has a NUL"),
+        ([["f", "a", *FILE[2:]], ["l", "b", "a\0"]], "contains NUL"),
         ([["f", "a", *FILE[2:]], ["l", "b", "./" * 2100 + "a"]], "too long"),
-        ([["l", "a", "b"], ["l", "b", "a"]], "no path of this artifact"),
+        ([["l", "a", "b"], ["l", "b", "a"]], "not in this artifact"),
         # What `up/..` is: beside the tree, though p/q/x is in it.
         (
             [["l", "p/q/evil", "up/../x"], ["l", "p/q/up", "../.."], ["f", "p/q/x", *FILE[2:]]],
-            "no path of this artifact",
+            "not in this artifact",
         ),
-        ([["l", "e", "f/g/h"], ["l", "f/g", "../.."], ["f", "h", *FILE[2:]]], "no path of this artifact"),
-        ([["f", "a", *FILE[2:]], ["l", "b", "none/../a"]], "no path of this artifact"),
+        ([["l", "e", "f/g/h"], ["l", "f/g", "../.."], ["f", "h", *FILE[2:]]], "not in this artifact"),
+        ([["f", "a", *FILE[2:]], ["l", "b", "none/../a"]], "not in this artifact"),
         ([["f", "a", -1, FILE[3]]], "has the size"),
         ([["f", "a", 2**60, FILE[3]]], "has the size"),
         ([["f", "a", True, FILE[3]]], "has the size"),
         ([["f", "a", 1.0, FILE[3]]], "has the size"),
-        ([["f", "a", 1, "A" * 64]], "no SHA-256"),
-        ([["f", "a", 1, FILE[3] + "\n"]], "no SHA-256"),
+        ([["f", "a", 1, "A" * 64]], "needs a SHA-256"),
+        ([["f", "a", 1, FILE[3] + "\n"]], "needs a SHA-256"),
         ([["f", "a", 1, 7]], "wrong type"),
-        ([["q", "a"]], "no entry"),
-        ([["f", "a"]], "no entry"),
-        ([[], []], "no entry"),
-        ([["f", "a", 1, FILE[3]], ["f", "b", 2, FILE[3]]], "another size"),
+        ([["q", "a"]], "not an entry"),
+        ([["f", "a"]], "not an entry"),
+        ([[], []], "not an entry"),
+        ([["f", "a", 1, FILE[3]], ["f", "b", 2, FILE[3]]], "a different size"),
     ],
 )
 def test_a_manifest_that_leads_elsewhere_or_is_none_is_refused(rows: list[list[Any]], part: str) -> None:
@@ -308,17 +308,17 @@ def test_a_file_that_is_not_what_it_is_called_is_refused(bench: Bench) -> None:
     refused(bench.ask("PUT", f"{place}/0?size={2 * PART_BYTES}", octets=DATA), 422, f"must have {PART_BYTES} bytes")
     refused(bench.ask("PUT", f"{place}/0?size=9", octets=b"x" * (PART_BYTES + 1)), 413, "over 8388608 bytes")
     for body, part in (
-        (b"", "must begin"),
-        (b'[["x",1]]\na', "must begin"),
-        (b'[["%b",3]]\nab' % sha.encode(), "names 3 bytes and has 2"),
-        (b'[["%b",2]]\nab' % sha.encode(), "has another SHA-256"),
-        (b"[[" * 9999, "must begin"),
+        (b"", "must start"),
+        (b'[["x",1]]\na', "must start"),
+        (b'[["%b",3]]\nab' % sha.encode(), "names 3 bytes but contains 2"),
+        (b'[["%b",2]]\nab' % sha.encode(), "has a different SHA-256"),
+        (b"[[" * 9999, "must start"),
     ):
         refused(bench.ask("PUT", "/api/file-bundle", octets=body), 422, part)
     rows = [[sha_of(b"%d" % number), 0] for number in range(bundles.MAX_FILES + 1)]
     refused(bench.ask("PUT", "/api/file-bundle", octets=json.dumps(rows).encode() + b"\n"), 413, "over 1000 files")
     assert bench.missing(sha) == [sha] and bench.sums() == (0, 0, 0, 0) and bench.objects() == 0
-    refused(bench.ask("PUT", "/api/file-bundle", body={}), 422, "must begin")
+    refused(bench.ask("PUT", "/api/file-bundle", body={}), 422, "must start")
     assert bench.ask("PUT", "/api/file-bundle", octets=b"x", **{"Content-Type": "text/plain"}).status_code == 415
 
 

@@ -8,42 +8,43 @@ from threads_protocol.answers.fields import Answer, Count, Many, Moment, describ
 
 
 class Artifact(Answer):
-    artifact_id: Annotated[str, describe("SHA-256 of its manifest.")]
+    artifact_id: Annotated[str, describe("SHA-256 of the artifact's manifest.")]
     tenant: str
-    names: Annotated[Many[str], describe("Names that point to it, and keep it.")]
-    files: Annotated[Count, describe("Its files, each path counted.")]
-    bytes: Annotated[Count, describe("Bytes of its files, each path counted.")]
+    names: Annotated[Many[str], describe("Names of the artifact. A named artifact is not garbage-collected.")]
+    files: Annotated[Count, describe("Number of files. A file counts once for each path.")]
+    bytes: Annotated[Count, describe("Size of the files in bytes. A file counts once for each path.")]
     manifest_bytes: Count
-    created: Annotated[Moment, describe("RFC 3339, UTC.")]
+    created: Annotated[Moment, describe("Time of creation, in RFC 3339 and UTC.")]
     held_by: Annotated[
-        Many[str], describe("What else keeps it, such as job:ID; it cannot be deleted until that is gone.")
+        Many[str], describe("Other references, such as job:ID. The artifact cannot be deleted while it has any.")
     ]
 
 
 class ArtifactList(Answer):
-    artifacts: Annotated[Many[Artifact], describe("Newest first.")]
-    cursor: NotRequired[Annotated[str, describe("Where the next page begins; left out on the last.")]]
+    artifacts: Annotated[Many[Artifact], describe("Artifacts, newest first.")]
+    cursor: NotRequired[Annotated[str, describe("Cursor of the next page; omitted on the last page.")]]
 
 
 class Committed(Answer):
     artifact: Artifact
-    new: Annotated[bool, describe("False where it was there.")]
+    new: Annotated[bool, describe("False if the artifact already existed.")]
 
 
 class MissingFiles(Answer):
     missing: Annotated[
-        Many[str], describe("Those of the files that are to be uploaded; the others stay for a day at least.")
+        Many[str],
+        describe("Requested files that need to be uploaded. The cluster keeps the others for at least a day."),
     ]
-    parts: Annotated[dict[str, Many[Count]], describe("Numbers of the parts that are there, of files that were begun.")]
-    part_bytes: Annotated[Count, describe("Bytes of every part but the last.")]
-    bundle_files: Annotated[Count, describe("Most files of a bundle.")]
-    bundle_bytes: Annotated[Count, describe("Most bytes of a bundle's files.")]
+    parts: Annotated[dict[str, Many[Count]], describe("Numbers of the existing parts of partially uploaded files.")]
+    part_bytes: Annotated[Count, describe("Size in bytes of every part except the last.")]
+    bundle_files: Annotated[Count, describe("Maximum number of files in a bundle.")]
+    bundle_bytes: Annotated[Count, describe("Maximum total size in bytes of a bundle's files.")]
 
 
 class StoredFiles(Answer):
-    files: Annotated[Count, describe("Files that were not there.")]
-    bytes: Annotated[Count, describe("Their bytes.")]
+    files: Annotated[Count, describe("Number of new files.")]
+    bytes: Annotated[Count, describe("Size of the new files in bytes.")]
 
 
 class StoredPart(Answer):
-    missing: Annotated[Many[Count], describe("Numbers of the first parts that are missing still, at most 1,000.")]
+    missing: Annotated[Many[Count], describe("Numbers of the first missing parts, up to 1,000.")]

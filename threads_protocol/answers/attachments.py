@@ -16,7 +16,10 @@ class Attachment(Answer):
     job_id: str
     unit: Count
     unit_state: Annotated[
-        str, describe("running: it begins within about a second; waiting, retrying: once the unit runs.")
+        str,
+        describe(
+            "State of the unit. If it is running, the shell starts within about a second; otherwise when the unit runs."
+        ),
     ]
 
 
@@ -24,20 +27,25 @@ class Input(Answer):
     """Input that the cluster accepted."""
 
     state: ShellState
-    upto: Annotated[Count, describe("Bytes of input that were taken in all: go on there, also after a lost answer.")]
+    upto: Annotated[
+        Count, describe("Total bytes of input accepted. Continue at this offset, also after a lost response.")
+    ]
 
 
 class Output(Answer):
     """Output of a shell."""
 
     state: ShellState
-    exit: Annotated[int | None, describe("Its exit code; null while it runs, and where it did not end by itself.")]
-    reason: Annotated[str, describe("Why it ended, where not by itself: docs/attach.md lists them.")]
-    worker: Annotated[str, describe("The runner that has begun it; empty: none has.")]
-    unit_state: Annotated[str, describe("State of the unit while it is asked for; else empty.")]
+    exit: Annotated[
+        int | None, describe("Exit code of the shell; null while it is running, and if the cluster ended it.")
+    ]
+    reason: Annotated[str, describe("Why the cluster ended the shell, as listed in docs/attach.md; else empty.")]
+    worker: Annotated[str, describe("Runner that started the shell; empty if none has.")]
+    unit_state: Annotated[str, describe("State of the unit while the shell has not started; else empty.")]
     upto: Annotated[
-        Count, describe("Place behind these bytes: ask for what comes after it, which lets go of what is before.")
+        Count, describe("Offset after these bytes. A request for this offset discards all output before it.")
     ]
     chunks: Annotated[
-        Many[Many[str]], describe('["o", bytes of stdout or of the terminal in base64] and ["e", ... of stderr].')
+        Many[Many[str]],
+        describe('Output chunks: ["o", base64 of stdout or of the terminal] and ["e", base64 of stderr].'),
     ]

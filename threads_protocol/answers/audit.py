@@ -8,7 +8,7 @@ from threads_protocol.answers.fields import Answer, Count, Many, describe
 
 
 class AuditPosition(Answer):
-    seq: Annotated[Count, describe("Number of an entry; 0 before the first.")]
+    seq: Annotated[Count, describe("Number of an entry; 0 before the first entry.")]
     hash: str
 
 
@@ -16,12 +16,12 @@ class AuditPart(Answer):
     lines: Annotated[
         Many[str],
         describe(
-            "Entries, oldest first, each as the text of a JSON object that its hash covers. Where the "
-            'entries before are not in the answer, the first line is {"after": N, "hash": H}, the last of them.'
+            "Entries, oldest first, each as the JSON text covered by its hash. If earlier entries are "
+            'omitted, the first line is {"after": N, "hash": H} and describes the last omitted entry.'
         ),
     ]
     head: Annotated[AuditPosition, describe("The last entry of the log.")]
     dropped: Annotated[
-        AuditPosition, describe("The last entry that Redis no longer keeps; AUDIT_FILE has it and those before.")
+        AuditPosition, describe("The last entry deleted from Redis. AUDIT_FILE contains it and all earlier entries.")
     ]
-    exported: Annotated[Count, describe("The number of the last entry in AUDIT_FILE; 0 without one.")]
+    exported: Annotated[Count, describe("Number of the last entry in AUDIT_FILE; 0 without AUDIT_FILE.")]

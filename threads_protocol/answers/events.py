@@ -13,8 +13,10 @@ from threads_protocol.answers.telemetry import Alert
 class Snapshot(Jobs):
     """The fleet at one time, with the newest 100 jobs."""
 
-    stream: Annotated[str, describe("Last-Event-ID from which /api/events goes on without a gap.")]
-    time: Annotated[float, describe("Seconds since 1970 by the clock of which all times of jobs are.")]
+    stream: Annotated[str, describe("Last-Event-ID with which /api/events continues without a gap.")]
+    time: Annotated[
+        float, describe("Current Unix time in seconds on Redis's clock, which also provides all times of jobs.")
+    ]
     status: Status
     queues: Many[Queue]
     workers: Many[Worker]

@@ -30,7 +30,7 @@ def one_of(words: Any) -> PlainSerializer:
 
 def _require_time_zone(text: str) -> str:
     if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("a moment has a time zone")
+        raise ValueError("a timestamp must have a time zone")
     return text
 
 

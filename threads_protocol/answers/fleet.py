@@ -15,8 +15,8 @@ class Gpu(TypedDict):
     """A GPU as reported by its worker. Fields that the worker does not know are omitted."""
 
     uuid: str
-    index: NotRequired[Annotated[Count, describe("On its host.")]]
-    name: NotRequired[Annotated[str, describe("The model's.")]]
+    index: NotRequired[Annotated[Count, describe("Index of the GPU on its host.")]]
+    name: NotRequired[Annotated[str, describe("Model name.")]]
     utilization_ratio: NotRequired[Annotated[float, describe("0..1")]]
     sm_active_ratio: NotRequired[Annotated[float, describe("0..1")]]
     memory_used_bytes: NotRequired[Count]
@@ -33,9 +33,9 @@ class Gpu(TypedDict):
 
 class FleetGpu(Gpu):
     worker: str
-    live: Annotated[bool, describe("Whether its worker lives.")]
+    live: Annotated[bool, describe("True if the GPU's worker is live.")]
     job: Annotated[
-        str | None, describe("The job that its worker holds: null and utilization 0 is a GPU allocated and idle.")
+        str | None, describe("Job whose leases the worker holds. If it is null at utilization 0, the GPU is idle.")
     ]
 
 
@@ -55,14 +55,14 @@ class Offer(Answer):
 
 
 class Disk(Answer):
-    disk: Annotated[str, describe("Its number, as 8:1.")]
-    places: Annotated[Many[str], describe("What it is used for: data (.cluster), temporary, runner (RUNNER_DIR).")]
+    disk: Annotated[str, describe("Device number of the disk, such as 8:1.")]
+    places: Annotated[Many[str], describe("Uses of the disk: data (.cluster), temporary, runner (RUNNER_DIR).")]
     free_bytes: Count
     total_bytes: Count
 
 
 class Card(Answer):
-    card: Annotated[str, describe("As the kernel names it, such as card0.")]
+    card: Annotated[str, describe("Kernel name of the card, such as card0.")]
     name: str
     utilization_ratio: NotRequired[Annotated[float, describe("0..1")]]
     memory_used_bytes: NotRequired[Count]
@@ -76,20 +76,21 @@ class Worker(Answer):
     id: str
     device: str | None
     state: Annotated[
-        str, describe("starting, parked (programs have its GPU), idle, busy, draining, drained, stopped or lost.")
+        str, describe("starting, parked (programs use its GPU), idle, busy, draining, drained, stopped or lost.")
     ]
     live: bool
     lanes: Count
     busy_lanes: Count
-    job: Annotated[str | None, describe("The job whose ranges it leases.")]
-    host: Annotated[str | None, describe("The machine that it runs on: HOST_ID.")]
+    job: Annotated[str | None, describe("Job whose leases the worker holds.")]
+    host: Annotated[str | None, describe("HOST_ID of the machine.")]
     network: Annotated[
-        str, describe("Number of the network that it sees, one a host and one a container; 0: not known.")
+        str,
+        describe("Number of the worker's network namespace, shared by workers of one host or container; 0: unknown."),
     ]
     draining: bool
     seen_seconds_ago: float
-    cpu_ratio: Annotated[float, describe("0..1, of the whole host.")]
-    rates: Annotated[dict[str, float], describe("Units/s of a lane, by kind.")]
+    cpu_ratio: Annotated[float, describe("CPU utilization of the whole host, 0..1.")]
+    rates: Annotated[dict[str, float], describe("Units per second of one lane, by kind.")]
     cpus: NotRequired[Count]
     memory_used_bytes: NotRequired[Count]
     memory_total_bytes: NotRequired[Count]
@@ -98,53 +99,58 @@ class Worker(Answer):
     network_receive_bytes_per_second: NotRequired[float]
     network_transmit_bytes_per_second: NotRequired[float]
     load1: NotRequired[
-        Annotated[float, describe("Of the host: processes that run or wait to, averaged over a minute.")]
+        Annotated[float, describe("Load of the host: running and waiting processes, averaged over a minute.")]
     ]
-    disks: NotRequired[Annotated[Many[Disk], describe("Room on the disks that it fills.")]]
+    disks: NotRequired[Annotated[Many[Disk], describe("Disks that the worker writes to, with their free space.")]]
     versions: NotRequired[
-        Annotated[dict[str, str], describe("threads_cluster, python, numba, driver: what there is of them.")]
+        Annotated[dict[str, str], describe("Versions of threads_cluster, python, numba and driver, if present.")]
     ]
     clock_offset_seconds: NotRequired[
         Annotated[
-            float, describe("By how much its clock is ahead of Redis', give or take half of a heartbeat's round trip.")
+            float,
+            describe(
+                "Seconds by which the host's clock is ahead of Redis's, accurate to half of a heartbeat's round trip."
+            ),
         ]
     ]
     pid: NotRequired[Count]
     gpus: NotRequired[Many[Gpu]]
-    retired: NotRequired[Annotated[str, describe("Why a worker ended whose device failed.")]]
+    retired: NotRequired[Annotated[str, describe("Why the worker retired after its device failed.")]]
     refused: NotRequired[
         Annotated[
             str,
             describe(
-                "Kinds that a worker computes no more, each with the reason: its kernel did not know a known answer."
+                "Kinds that the worker no longer computes because its kernel failed a known-answer test, with reasons."
             ),
         ]
     ]
     cpu_energy_joules_total: NotRequired[
-        Annotated[float, describe("Of the CPU packages since the worker began, where it may be read.")]
+        Annotated[float, describe("Energy of the CPU packages since the worker started, if readable.")]
     ]
     cpu_level: NotRequired[
-        Annotated[str, describe("Of a CPU worker: instructions that its kernels use: v2, avx2, avx512 or aarch64.")]
+        Annotated[str, describe("Instruction set of a CPU worker's kernels: v2, avx2, avx512 or aarch64.")]
     ]
-    offer: NotRequired[Annotated[Offer, describe("Of a runner: what it has in all.")]]
-    isolation: NotRequired[Annotated[str, describe("Of a runner: uid if each slot has its own user, else shared.")]]
+    offer: NotRequired[Annotated[Offer, describe("Total resources of a runner.")]]
+    isolation: NotRequired[
+        Annotated[str, describe("Isolation of a runner's slots: uid if each slot has its own user, else shared.")]
+    ]
     running: NotRequired[
         Annotated[
             Many[Annotated[tuple[str, Count], Field(strict=False)]],
-            describe("Of a runner: job and unit of programs that run, at most 64."),
+            describe("Job and unit of the programs running on a runner, up to 64."),
         ]
     ]
-    cordoned: NotRequired[
-        Annotated[str, describe("Why a runner, or a worker whose GPU is sick, takes no work by itself.")]
-    ]
+    cordoned: NotRequired[Annotated[str, describe("Why a runner, or a worker with a faulty GPU, accepts no work.")]]
     reserved_for: NotRequired[
-        Annotated[str, describe("Of a runner: the job that it is kept for, which needs more than is free.")]
+        Annotated[
+            str, describe("Job for which a runner is reserved because the job needs more resources than are free.")
+        ]
     ]
     labels: NotRequired[
-        Annotated[Many[str], describe("Labels that the operator gave its host, which tenants may require.")]
+        Annotated[Many[str], describe("Labels that the operator assigned to the host. Tenants can require them.")]
     ]
     cards: NotRequired[
-        Annotated[Many[Card], describe("GPUs of AMD and Intel on its host, on which no worker computes.")]
+        Annotated[Many[Card], describe("AMD and Intel GPUs of the host. Workers do not compute on them.")]
     ]
 
 
@@ -160,23 +166,23 @@ class Drained(Answer):
 class WorkerCounts(Answer):
     live: Count
     ready: Count
-    cpu: Annotated[dict[str, Count], describe("Live ones by state.")]
+    cpu: Annotated[dict[str, Count], describe("Live CPU workers by state.")]
     gpu: dict[str, Count]
     runner: dict[str, Count]
 
 
 class Status(Answer):
     version: str
-    cluster_size: Annotated[Count | None, describe("Workers wanted.")]
+    cluster_size: Annotated[Count | None, describe("Desired number of workers.")]
     desired_workers: Annotated[
-        dict[str, Count], describe("Workers that the work needs, by device; empty if autoscaling is off.")
+        dict[str, Count], describe("Workers needed for the current work, by device; empty if autoscaling is off.")
     ]
     workers: WorkerCounts
     lanes: Count
     jobs: dict[State, Count]
-    queues: Annotated[dict[str, Count], describe("Jobs that wait, by queue; empty ones are left out.")]
+    queues: Annotated[dict[str, Count], describe("Waiting jobs by queue, without empty queues.")]
     oldest_wait_seconds: float
-    units_per_second: Annotated[dict[str, float], describe("By kind, over the jobs that run.")]
+    units_per_second: Annotated[dict[str, float], describe("Units per second by kind, summed over running jobs.")]
 
 
 class Queue(Answer):

@@ -10,64 +10,68 @@ from threads_protocol.answers.fleet import Card, Disk, Worker
 
 class Device(Answer):
     uuid: str
-    index: Annotated[Count | None, describe("On its host.")]
-    name: Annotated[str, describe("The model's.")]
-    worker: Annotated[str, describe("The worker that has it.")]
-    job: Annotated[str | None, describe("The job that the worker holds.")]
-    idle: Annotated[bool, describe("True if neither the worker nor any other process computes on it.")]
-    utilization_ratio: Annotated[float | None, describe("0..1; null, here and below: not known.")]
+    index: Annotated[Count | None, describe("Index of the GPU on its host.")]
+    name: Annotated[str, describe("Model name.")]
+    worker: Annotated[str, describe("Worker that uses the GPU.")]
+    job: Annotated[str | None, describe("Job whose leases the worker holds.")]
+    idle: Annotated[bool, describe("True if neither the worker nor another process computes on the GPU.")]
+    utilization_ratio: Annotated[float | None, describe("Utilization, 0..1. In this object, null means unknown.")]
     memory_used_bytes: Count | None
     memory_total_bytes: Count | None
     temperature_celsius: float | None
     power_watts: float | None
-    cordoned: Annotated[str | None, describe("Why its worker gives it no work; null: it does.")]
+    cordoned: Annotated[str | None, describe("Why the worker starts no work on the GPU; null if it does.")]
 
 
 class Host(Answer):
     host: str
-    live: Annotated[bool, describe("Whether one of its workers lives.")]
-    workers: Annotated[Many[str], describe("Names of its workers, those that live first.")]
-    lanes: Annotated[Count, describe("Of its live workers.")]
+    live: Annotated[bool, describe("True if at least one of the host's workers is live.")]
+    workers: Annotated[Many[str], describe("Names of the host's workers, live workers first.")]
+    lanes: Annotated[Count, describe("Number of lanes of the live workers.")]
     busy_lanes: Count
-    draining: Annotated[bool, describe("Whether all of its live workers are being drained.")]
+    draining: Annotated[bool, describe("True if all live workers are draining.")]
     seen_seconds_ago: float
-    cpus: Annotated[Count | None, describe("null if no worker reported it.")]
-    cpu_ratio: Annotated[float | None, describe("Processors in use: 1 is all of them.")]
-    load1: Annotated[float | None, describe("Processes that run or wait to, averaged over a minute; null: not known.")]
+    cpus: Annotated[Count | None, describe("Number of CPUs; null if no worker reported it.")]
+    cpu_ratio: Annotated[float | None, describe("CPU utilization, where 1 is all processors.")]
+    load1: Annotated[float | None, describe("Running and waiting processes, averaged over a minute; null: unknown.")]
     memory_used_bytes: Count | None
     memory_total_bytes: Count | None
-    network_receive_bytes_per_second: Annotated[float | None, describe("Of all networks that its live workers see.")]
+    network_receive_bytes_per_second: Annotated[
+        float | None, describe("Bytes per second of all networks visible to the live workers.")
+    ]
     network_transmit_bytes_per_second: float | None
-    disks: Annotated[Many[Disk], describe("Disks that its live workers fill.")]
-    gpus: Annotated[Many[str], describe("Models of its GPUs.")]
-    devices: Annotated[Many[Device], describe("Its GPUs that a worker has.")]
-    labels: Annotated[Many[str], describe("Labels that its runners say of themselves or were given.")]
+    disks: Annotated[Many[Disk], describe("Disks that the live workers write to.")]
+    gpus: Annotated[Many[str], describe("Model names of the host's GPUs.")]
+    devices: Annotated[Many[Device], describe("GPUs that a worker uses.")]
+    labels: Annotated[Many[str], describe("Labels that the host's runners reported or that the operator assigned.")]
     given_labels: Annotated[
-        Many[str], describe("Labels that the operator gave all of its live workers: tenants may require them.")
+        Many[str], describe("Labels that the operator assigned to all live workers. Tenants can require them.")
     ]
     cards: Annotated[
-        Many[Card], describe("GPUs of AMD and Intel as the kernel shows them: no worker computes on them.")
+        Many[Card], describe("AMD and Intel GPUs that the kernel reports. Workers do not compute on them.")
     ]
     versions: Annotated[
         dict[str, Many[str]],
         describe(
-            "Of threads_cluster, python, numba and driver, as its live workers name them; several during an update."
+            "Versions of threads_cluster, python, numba and driver on the live workers. Several versions "
+            "are possible during an update."
         ),
     ]
     clock_offset_seconds: Annotated[
         float | None,
         describe(
-            "By how much its clock is ahead of Redis', give or take half of a heartbeat's round trip; null: not known."
+            "Seconds by which the host's clock is ahead of Redis's, accurate to half of a heartbeat's "
+            "round trip; null: unknown."
         ),
     ]
     score: Annotated[
         float | None,
-        describe("How busy it is: 100 * load1 / cpus + 300 * mean utilization of its GPUs; null: not known."),
+        describe("Load score: 100 * load1 / cpus + 300 * mean GPU utilization; null: unknown."),
     ]
 
 
 class HostDetail(Host):
-    worker_rows: Annotated[Many[Worker], describe("Its workers, those that live first.")]
+    worker_rows: Annotated[Many[Worker], describe("The host's workers, live workers first.")]
 
 
 class HostList(Answer):
@@ -75,8 +79,8 @@ class HostList(Answer):
 
 
 class JoinedWorker(Answer):
-    worker: Annotated[str, describe("Name of the worker, and of its token.")]
-    token: Annotated[str, describe("Its token. It is shown in this answer and never again.")]
+    worker: Annotated[str, describe("Name of the worker and of its token.")]
+    token: Annotated[str, describe("The worker's token. Only this response contains it.")]
 
 
 class Joined(Answer):

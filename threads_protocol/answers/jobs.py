@@ -16,10 +16,14 @@ class Submitted(Answer):
     job_id: Id
     status: State
     estimated_wait_seconds: Annotated[
-        float | None, describe("null: no live worker serves the job's queue, or it comes after other jobs.")
+        float | None,
+        describe(
+            "Estimated seconds until the job starts; null if no live worker serves its queue, or if it "
+            "depends on other jobs."
+        ),
     ]
     notes: Many[str]
-    result: NotRequired[Annotated[Any, describe("Of a job that was done within wait_seconds.")]]
+    result: NotRequired[Annotated[Any, describe("Result of a job that finished within wait_seconds.")]]
 
 
 class Refused(Answer):
@@ -27,7 +31,7 @@ class Refused(Answer):
 
 
 class SubmittedBatch(Answer):
-    answers: Annotated[Many[Submitted | Refused], describe("One for each submission, in their order.")]
+    answers: Annotated[Many[Submitted | Refused], describe("One response for each submission, in the same order.")]
 
 
 class Share(Answer):
@@ -35,18 +39,27 @@ class Share(Answer):
 
     device: str
     units: Count
-    seconds: Annotated[float, describe("Of its lanes.")]
+    seconds: Annotated[float, describe("Total time of the worker's lanes in seconds.")]
     leases: Count
-    device_seconds: NotRequired[Annotated[float, describe("Of a GPU, shared by the leases that ran at once.")]]
+    device_seconds: NotRequired[
+        Annotated[float, describe("GPU time in seconds, divided among leases that ran at the same time.")]
+    ]
     joules: NotRequired[
-        Annotated[float, describe("Energy while its leases ran, shared by them: of the GPU, or of the CPU packages.")]
+        Annotated[
+            float,
+            describe(
+                "Energy of the GPU or of the CPU packages in joules, divided among leases that ran at the same time."
+            ),
+        ]
     ]
 
 
 class Usage(Answer):
     lane_seconds: float
-    device_seconds: NotRequired[Annotated[float, describe("Of GPUs.")]]
-    joules: NotRequired[Annotated[float, describe("Of the devices that tell; small jobs are not counted.")]]
+    device_seconds: NotRequired[Annotated[float, describe("GPU time in seconds.")]]
+    joules: NotRequired[
+        Annotated[float, describe("Energy in joules of devices that report it. Small jobs are not counted.")]
+    ]
     leases: Count
     expired_leases: Count
     workers: dict[str, Share]
@@ -54,40 +67,43 @@ class Usage(Answer):
 
 class Job(Answer):
     job_id: Id
-    tenant: Annotated[str, describe("Whose job it is.")]
+    tenant: Annotated[str, describe("Tenant that owns the job.")]
     type: str
-    title: Annotated[str, describe("Its name for people, made from its parameters; at most 80 characters.")]
+    title: Annotated[str, describe("Display name of up to 80 characters, derived from the parameters.")]
     state: State
     priority: str
     device: str
     queue: str
     parameters: dict[str, Any]
     notes: Many[str]
-    created: Annotated[Moment, describe("RFC 3339, UTC.")]
+    created: Annotated[Moment, describe("Time of submission, in RFC 3339 and UTC.")]
     started: Moment | None
     ended: Moment | None
-    seconds: Annotated[float | None, describe("Since it started, or until it ended.")]
+    seconds: Annotated[float | None, describe("Running time in seconds, until now or until the job ended.")]
     progress: Annotated[float, describe("0..1")]
     done: Whole
     total: Whole
-    rate: Annotated[float | None, describe("Units/s now.")]
+    rate: Annotated[float | None, describe("Current units per second.")]
     eta_seconds: float | None
-    waiting_because: Annotated[str | None, describe("Why it does not run now.")]
+    waiting_because: Annotated[str | None, describe("Why the job is not running now.")]
     error: str | None
     root: NotRequired[
         Annotated[
-            str, describe("Of a skipped job: the job that failed or was cancelled; retry of that brings it back.")
+            str,
+            describe(
+                "For a skipped job: the failed or cancelled job that caused it. Retrying that job restores this one."
+            ),
         ]
     ]
-    in_backlog: NotRequired[Annotated[bool, describe("True: it is queued until a cap of its tenant admits it.")]]
-    max_running: NotRequired[Annotated[Count, describe("Most lanes that compute it at once, where that is limited.")]]
-    timeout_seconds: NotRequired[
-        Annotated[float, describe("It fails this long after it started, where that is limited.")]
+    in_backlog: NotRequired[
+        Annotated[bool, describe("True if the job is queued until a cap of its tenant allows it to run.")]
     ]
-    notify: NotRequired[
-        Annotated[str, describe("Where a webhook goes at its end; of its path no more than that there is one.")]
+    max_running: NotRequired[
+        Annotated[Count, describe("Maximum number of lanes that compute the job at once, if limited.")]
     ]
-    trace_id: NotRequired[Annotated[str, describe("Of the trace in which it was submitted, if any: docs/tracing.md.")]]
+    timeout_seconds: NotRequired[Annotated[float, describe("Seconds after its start when the job fails, if limited.")]]
+    notify: NotRequired[Annotated[str, describe("Webhook URL for the end of the job. Its path is hidden.")]]
+    trace_id: NotRequired[Annotated[str, describe("Trace in which the job was submitted, if any: docs/tracing.md.")]]
     usage: Usage
 
 
@@ -95,30 +111,34 @@ class Related(Answer):
     """A job that another job depends on, or that depends on it."""
 
     job_id: Id
-    state: Annotated[State | None, describe("null: it is gone.")]
+    state: Annotated[State | None, describe("State of the job; null if it was deleted.")]
 
 
 class Parent(Related):
-    needed: Annotated[str, one_of(Literal["done", "ended"]), describe("What the job needs of it: after or after_any.")]
-    met: Annotated[bool, describe("The job waits for it no longer.")]
+    needed: Annotated[
+        str,
+        one_of(Literal["done", "ended"]),
+        describe("Required state of the parent: done (after) or ended (after_any)."),
+    ]
+    met: Annotated[bool, describe("True if the job no longer waits for this parent.")]
 
 
 class Relations(Answer):
     """Dependencies and dependents of a job."""
 
     job_id: Id
-    parents: Annotated[Many[Parent], describe("In the order of its submission.")]
-    children: Annotated[Many[Related], describe("Blocked jobs that come after it: the first 1,000.")]
+    parents: Annotated[Many[Parent], describe("Parents in the order of the submission.")]
+    children: Annotated[Many[Related], describe("Blocked jobs that depend on this one, up to 1,000.")]
     children_count: Count
     skipped: Annotated[
-        Many[Related], describe("Jobs that were skipped because of it, also through others: 1,000 of them.")
+        Many[Related], describe("Jobs skipped because of this job, directly or indirectly, up to 1,000.")
     ]
     skipped_count: Count
-    root: NotRequired[Annotated[str, describe("Of a skipped job: the job because of which it was.")]]
+    root: NotRequired[Annotated[str, describe("For a skipped job: the job that caused it.")]]
 
 
 class Task(Job):
-    task_id: Annotated[Id, describe("The same as job_id.")]
+    task_id: Annotated[Id, describe("Same as job_id.")]
 
 
 class Tasks(Answer):
@@ -126,7 +146,7 @@ class Tasks(Answer):
 
 
 class QueueCounts(Answer):
-    tasks: Annotated[dict[str, Count], describe("Jobs that are kept, by state.")]
+    tasks: Annotated[dict[str, Count], describe("Stored jobs by state.")]
 
 
 class DeadRange(Answer):
@@ -134,9 +154,9 @@ class DeadRange(Answer):
 
     first: Whole
     last: Whole
-    deaths: Annotated[Count, describe("Lanes that died on them.")]
-    errors: Annotated[Count, describe("Times that the kernel raised.")]
-    error: Annotated[str, describe("The last error; empty where none is known.")]
+    deaths: Annotated[Count, describe("Number of lanes that died while computing the units.")]
+    errors: Annotated[Count, describe("Number of exceptions that the kernel raised.")]
+    error: Annotated[str, describe("Last error; empty if unknown.")]
 
 
 class Dead(Answer):
@@ -147,7 +167,7 @@ class Dead(Answer):
     state: State
     tenant: str
     ranges: Many[DeadRange]
-    more_ranges: NotRequired[Annotated[Count, describe("Number of further ranges, which this answer omits.")]]
+    more_ranges: NotRequired[Annotated[Count, describe("Number of further ranges, which this response omits.")]]
 
 
 class DeadJobs(Answer):
@@ -159,23 +179,30 @@ class Unit(Answer):
 
     unit: Count
     state: UnitState
-    exit: Annotated[int | None, describe("Exit code of the last attempt that ended, 128+n where signal n ended it.")]
+    exit: Annotated[int | None, describe("Exit code of the last finished attempt, 128+n if signal n killed it.")]
     reason: Annotated[
-        str, describe("Why it failed, where that is not its exit code: timeout, memory, lost ...; else empty.")
+        str, describe("Why the unit failed, other than by its exit code: timeout, memory, lost ...; else empty.")
     ]
-    seconds: Annotated[float | None, describe("Of that attempt; of a unit that runs, since it was leased.")]
-    attempts: Annotated[Count, describe("Attempts, the one that runs too.")]
+    seconds: Annotated[
+        float | None, describe("Duration of the last attempt in seconds. For a running unit, time since it was leased.")
+    ]
+    attempts: Annotated[Count, describe("Number of attempts, including the running one.")]
     worker: str | None
-    value: Annotated[Any, describe('What it wrote to CLUSTER_RESULT; {"artifact": true}: that is in its artifact.')]
+    value: Annotated[
+        Any,
+        describe(
+            'Value that the unit wrote to CLUSTER_RESULT; {"artifact": true} if the unit\'s artifact contains it.'
+        ),
+    ]
     error: str | None
-    artifact: Annotated[str | None, describe("Id of the artifact that has its log and its outputs.")]
+    artifact: Annotated[str | None, describe("ID of the artifact with the unit's log and output files.")]
 
 
 class Units(Answer):
     """Units of a program, in numeric order."""
 
     total: Count
-    counts: Annotated[dict[UnitState, Count], describe("Units by state.")]
+    counts: Annotated[dict[UnitState, Count], describe("Number of units by state.")]
     units: Many[Unit]
 
 
@@ -185,14 +212,14 @@ UnitRun: TypeAlias = Annotated[tuple[Count, Count, UnitState], Field(strict=Fals
 
 class UnitStates(Answer):
     total: Count
-    runs: Annotated[Many[UnitRun], describe("[lo, hi, state] of the units lo..hi-1, all units.")]
+    runs: Annotated[Many[UnitRun], describe("Runs [lo, hi, state] of units lo to hi-1, which cover all units.")]
 
 
 class Jobs(Answer):
     """Jobs, newest first."""
 
     jobs: Many[Job]
-    cursor: Annotated[str | None, describe("Asks for the next page; null on the last.")]
+    cursor: Annotated[str | None, describe("Cursor of the next page; null on the last page.")]
 
 
 class ResultHead(Answer):
@@ -201,22 +228,22 @@ class ResultHead(Answer):
     job_id: Id
     type: str
     partial: bool
-    units: Annotated[Whole, describe("Units that the result covers.")]
+    units: Annotated[Whole, describe("Number of units that the result covers.")]
     total: Whole
 
 
 class Result(ResultHead):
-    result: Annotated[Any, describe("As the kind's README says.")]
+    result: Annotated[Any, describe("Result in the format described by the kind's README.")]
 
 
 class One(Answer):
     job_id: str
     state: State | None
-    type: NotRequired[Annotated[str | None, describe("Of a job that exists.")]]
-    result: NotRequired[Annotated[Any, describe("Once it is done.")]]
-    result_at: NotRequired[Annotated[str, describe("Where to ask for a result that did not fit into this answer.")]]
-    result_bytes: NotRequired[Annotated[Count, describe("How long that result is.")]]
-    error: NotRequired[Annotated[str, describe("When it failed, or does not exist.")]]
+    type: NotRequired[Annotated[str | None, describe("Kind of the job, if it exists.")]]
+    result: NotRequired[Annotated[Any, describe("Result of the job, once it is done.")]]
+    result_at: NotRequired[Annotated[str, describe("URL of a result that is too large for this response.")]]
+    result_bytes: NotRequired[Annotated[Count, describe("Size of that result in bytes.")]]
+    error: NotRequired[Annotated[str, describe("Error of a failed or nonexistent job.")]]
 
 
 class ManyResults(Answer):
@@ -242,7 +269,7 @@ class Mark(Answer):
     mark: str
     summary: str
     origin: Whole
-    up_to: Annotated[Whole | None, describe("Everything from the origin to here.")]
+    up_to: Annotated[Whole | None, describe("Largest integer up to which everything from the origin is covered.")]
     ranges: Many[MarkRange]
     more_ranges: Count
 
@@ -251,16 +278,17 @@ class Kind(Answer):
     type: str
     summary: str
     model_version: Count
-    devices: Annotated[Many[str], describe("Devices whose workers compute it: cpu and gpu, or runner.")]
+    devices: Annotated[Many[str], describe("Devices whose workers compute the kind: cpu and gpu, or runner.")]
     schema: Annotated[dict[str, Any], describe("JSON Schema of the parameters.")]
-    result_schema: NotRequired[
-        Annotated[dict[str, Any], describe("JSON Schema of the result, where the kind has one.")]
-    ]
+    result_schema: NotRequired[Annotated[dict[str, Any], describe("JSON Schema of the result, if the kind has one.")]]
     example: dict[str, Any]
     questions: Annotated[
-        dict[str, str], describe("What GET /api/jobs/{id}/NAME.json answers about a job of this kind.")
+        dict[str, str],
+        describe("Questions that GET /api/jobs/{id}/NAME.json answers for jobs of this kind, with descriptions."),
     ]
-    binaries: Annotated[dict[str, str], describe("What GET /api/jobs/{id}/NAME.bin holds, and its columns.")]
+    binaries: Annotated[
+        dict[str, str], describe("Binary files that GET /api/jobs/{id}/NAME.bin returns, with their columns.")
+    ]
 
 
 class Kinds(Answer):

@@ -11,16 +11,14 @@ class Output(Answer):
     """Consecutive bytes of a unit's output."""
 
     unit: Count
-    attempt: Annotated[Count, describe("From 1 on; a unit that failed may be tried again.")]
+    attempt: Annotated[Count, describe("Number of the attempt, from 1. A failed unit can be retried.")]
     run: Annotated[
         str,
-        describe(
-            "Changes when the program is started again, for example after its worker died. Offsets then start at 0."
-        ),
+        describe("Changes when the program is restarted, for example after its worker died. Offsets then start at 0."),
     ]
-    offset: Annotated[Count, describe("Place of the first byte in all that this run of the program has written.")]
+    offset: Annotated[Count, describe("Offset of the first byte in the output of this run of the program.")]
     stream: Literal["stdout", "stderr"]
-    text: Annotated[str, describe("The bytes as UTF-8, with replacements.")]
+    text: Annotated[str, describe("The bytes decoded as UTF-8, with replacement characters.")]
     data: Annotated[str, describe("The bytes in base64.")]
 
 
@@ -34,7 +32,7 @@ class End(Answer):
     """The unit has finished."""
 
     state: Annotated[
-        str, describe("done or dead; failed or cancelled where its job has ended before it; deleted with its job.")
+        str, describe("done or dead; failed or cancelled if the job ended first; deleted if the job was deleted.")
     ]
-    exit: Annotated[int | None, describe("Exit code; null where it did not run.")]
-    bytes: Annotated[Count, describe("Bytes of its log; 0 where it wrote nothing.")]
+    exit: Annotated[int | None, describe("Exit code; null if the unit did not run.")]
+    bytes: Annotated[Count, describe("Size of the unit's log in bytes; 0 if it has none.")]

@@ -9,33 +9,39 @@ from threads_protocol.answers.fields import Answer, Count, Many, Moment, describ
 
 class Schedule(Answer):
     name: str
-    id: Annotated[str, describe("Part of the ids of its jobs: s-ID-SECONDS.")]
+    id: Annotated[str, describe("ID of the schedule. IDs of its jobs are s-ID-SECONDS.")]
     tenant: str
-    type: Annotated[str, describe("The kind of its job, or workflow.")]
+    type: Annotated[str, describe("Kind of the scheduled job, or workflow.")]
     every_seconds: Count | None
     cron: str | None
-    timezone: Annotated[str, describe("In which cron is read.")]
-    overlap: Annotated[bool, describe("Whether a run begins while the job of the run before goes on.")]
-    catch_up: Annotated[str, describe("last: of runs that were missed, the last is made up for; none: no run is.")]
-    state: Annotated[str, describe("active, paused, or ended: it has no further time.")]
+    timezone: Annotated[str, describe("Time zone of cron.")]
+    overlap: Annotated[bool, describe("True if a run can start while the job of the previous run is unfinished.")]
+    catch_up: Annotated[
+        str, describe("last: after a downtime, the last missed run is submitted; none: no missed run is.")
+    ]
+    state: Annotated[str, describe("active, paused, or ended if there are no further runs.")]
     created: Moment
     next_run: Moment | None
-    last_run: Annotated[Moment | None, describe("The time of the last run, whatever became of it.")]
-    last_job_id: Annotated[str | None, describe("The last job that it submitted.")]
-    last_workflow_id: Annotated[str | None, describe("The last workflow that it submitted, where it submits one.")]
-    last_workflow_state: Annotated[str | None, describe("The state that this has now; null once it is deleted.")]
-    last_outcome: Annotated[str | None, describe("What became of the last run.")]
+    last_run: Annotated[Moment | None, describe("Time of the last run, regardless of its outcome.")]
+    last_job_id: Annotated[str | None, describe("Last job that the schedule submitted.")]
+    last_workflow_id: Annotated[str | None, describe("Last workflow that the schedule submitted, if any.")]
+    last_workflow_state: Annotated[str | None, describe("Current state of the last workflow; null if it was deleted.")]
+    last_outcome: Annotated[str | None, describe("Outcome of the last run.")]
     submitted: Count
-    skipped: Annotated[Count, describe("Runs that were left out, as what the run before submitted went on.")]
-    missed: Annotated[Count, describe("Runs whose time passed while no coordinator led.")]
-    failed: Annotated[Count, describe("Runs whose job or workflow was refused.")]
-    next_runs: NotRequired[Annotated[Many[Moment], describe("The next five times; of one schedule alone.")]]
-    job: NotRequired[Annotated[dict[str, Any], describe("What it submits; of one schedule alone.")]]
-    workflow: NotRequired[Annotated[str, describe("The text of the workflow that it submits; of one schedule alone.")]]
+    skipped: Annotated[Count, describe("Number of runs skipped because the previous run was unfinished.")]
+    missed: Annotated[Count, describe("Number of runs missed because no coordinator was leading.")]
+    failed: Annotated[Count, describe("Number of runs whose job or workflow was rejected.")]
+    next_runs: NotRequired[
+        Annotated[Many[Moment], describe("Times of the next five runs; only for a single schedule.")]
+    ]
+    job: NotRequired[Annotated[dict[str, Any], describe("Job that the schedule submits; only for a single schedule.")]]
+    workflow: NotRequired[
+        Annotated[str, describe("Text of the workflow that the schedule submits; only for a single schedule.")]
+    ]
 
 
 class ScheduleList(Answer):
-    schedules: Annotated[Many[Schedule], describe("By name.")]
+    schedules: Annotated[Many[Schedule], describe("Schedules, sorted by name.")]
 
 
 class Started(Answer):

@@ -10,19 +10,17 @@ from threads_protocol.answers.fields import Answer, Count, Many, Moment, describ
 class Secret(Answer):
     tenant: str
     name: str
-    changed: Annotated[Moment, describe("When its value was set; RFC 3339, UTC.")]
-    key: Annotated[str, describe("Id of the key of SECRETS_KEY that opens it.")]
-    readable: Annotated[bool, describe("False where the coordinator that answers lacks that key.")]
+    changed: Annotated[Moment, describe("Time when the value was set, in RFC 3339 and UTC.")]
+    key: Annotated[str, describe("ID of the key in SECRETS_KEY that encrypted the value.")]
+    readable: Annotated[bool, describe("False if the responding coordinator lacks that key.")]
 
 
 class SecretList(Answer):
-    secrets: Annotated[Many[Secret], describe("By name.")]
-    key: Annotated[str | None, describe("Id of the key that encrypts; null: SECRETS_KEY is not set.")]
+    secrets: Annotated[Many[Secret], describe("Secrets, sorted by name.")]
+    key: Annotated[str | None, describe("ID of the encryption key; null if SECRETS_KEY is not set.")]
 
 
 class Rotated(Answer):
-    key: Annotated[str, describe("Id of the key that encrypts.")]
-    rotated: Annotated[Count, describe("Secrets that are under this key now and were not before.")]
-    unreadable: Annotated[
-        Many[str], describe("Secrets that stay as they are, since no key opens them, as TENANT/NAME.")
-    ]
+    key: Annotated[str, describe("ID of the encryption key.")]
+    rotated: Annotated[Count, describe("Number of secrets that were re-encrypted with this key.")]
+    unreadable: Annotated[Many[str], describe("Secrets, as TENANT/NAME, that no key decrypts and that stay unchanged.")]

@@ -14,16 +14,16 @@ _FromMoment = TypedDict("_FromMoment", {"from": float})
 
 
 class Alert(Answer):
-    id: Annotated[str, describe("rule/subject")]
+    id: Annotated[str, describe("ID of the alert, as rule/subject.")]
     rule: str
-    subject: Annotated[str, describe("What it is about: a queue, a worker, a kind; empty for the cluster.")]
+    subject: Annotated[str, describe("Affected queue, worker or kind; empty for the cluster.")]
     severity: Annotated[str, one_of(Literal["warning", "critical"])]
     state: Annotated[str, one_of(Literal["firing", "resolved"])]
     since: Moment
-    until: Annotated[Moment | None, describe("When it was over.")]
-    value: Annotated[float, describe("The latest while firing, the last before it was over.")]
+    until: Annotated[Moment | None, describe("Time when the alert was resolved.")]
+    value: Annotated[float, describe("Latest value while firing, else the last value before it was resolved.")]
     threshold: float
-    unit: Annotated[str, describe("Of both.")]
+    unit: Annotated[str, describe("Unit of value and threshold.")]
     text: str
 
 
@@ -45,7 +45,7 @@ class History(Answer, _FromSecond):
     step_seconds: Count
     times: Many[Count]
     series: dict[str, Bins]
-    names: Annotated[Many[str], describe("Every figure that there is.")]
+    names: Annotated[Many[str], describe("Names of all available series.")]
 
 
 class SpanLane(Answer):
@@ -56,8 +56,8 @@ class SpanLane(Answer):
         Annotated[
             float,
             describe(
-                "Last heartbeat, in seconds since 1970, of a worker that beats no more and is not yet taken for lost: "
-                "what its open spans did after that is not known."
+                "Unix time in seconds of the last heartbeat of a worker that is silent but not yet lost. "
+                "Later activity of its open spans is unknown."
             ),
         ]
     ]
@@ -66,25 +66,25 @@ class SpanLane(Answer):
 class Span(Answer):
     """Consecutive leases of one lane, for one job or for several small jobs of one kind."""
 
-    lane: Annotated[Count, describe("Its number in lanes.")]
-    job_id: Annotated[str | None, describe("null: several jobs, or untold.")]
-    type: Annotated[str | None, describe("null: of several kinds, or untold.")]
-    jobs: Annotated[Count, describe("One that came again is counted again.")]
-    start: Annotated[Seconds, describe("Seconds since 1970.")]
+    lane: Annotated[Count, describe("Index of the lane in lanes.")]
+    job_id: Annotated[str | None, describe("Job of the span; null if it covers several jobs or is private.")]
+    type: Annotated[str | None, describe("Kind of the jobs; null if there are several kinds or the span is private.")]
+    jobs: Annotated[Count, describe("Number of jobs. A job that returns to the lane counts again.")]
+    start: Annotated[Seconds, describe("Start in Unix seconds.")]
     end: Seconds
-    busy_seconds: Annotated[Seconds, describe("Computing, as the lane measured it; unknown while open.")]
-    units: Annotated[Whole | None, describe("null: untold.")]
+    busy_seconds: Annotated[Seconds, describe("Computing time that the lane measured; unknown for an open span.")]
+    units: Annotated[Whole | None, describe("Number of units; null if the span is private.")]
     leases: Count
-    open: Annotated[bool, describe("Being computed: it ends now.")]
+    open: Annotated[bool, describe("True if the span is still running.")]
     lost: NotRequired[
-        Annotated[bool, describe("true: its worker was lost meanwhile; it ends at the worker's last heartbeat.")]
+        Annotated[bool, describe("True if the worker was lost. The span ends at the worker's last heartbeat.")]
     ]
     untold: NotRequired[
         Annotated[
             bool,
             describe(
-                "true: of another tenant, or of several small jobs whose tenants are not kept; told to tokens with "
-                "operate."
+                "True if the span is private: it belongs to another tenant, or to small jobs of unknown "
+                "tenants. Only tokens with the scope operate see its details."
             ),
         ]
     ]
@@ -94,9 +94,9 @@ class Spans(Answer, _FromMoment):
     """Spans of work by lane. If there are too many, neighboring spans are merged and none is dropped."""
 
     to: float
-    complete_since: Annotated[float, describe("Spans that ended before this moment are no longer kept.")]
+    complete_since: Annotated[float, describe("Unix time before which ended spans are no longer stored.")]
     resolution_seconds: Annotated[
-        Seconds, describe("0: every span by itself; else spans of a lane within this time are joined.")
+        Seconds, describe("Resolution in seconds: spans of a lane within this time are merged; 0: none are merged.")
     ]
     lanes: Many[SpanLane]
     spans: Many[Span]
@@ -105,12 +105,12 @@ class Spans(Answer, _FromMoment):
 class GpuFigures(Answer):
     """Metrics of a GPU; null means unknown."""
 
-    id: Annotated[Count, describe("Its number among the GPUs of this answer.")]
-    memory_total: Annotated[float | None, describe("GiB.")]
-    memory_used: Annotated[float | None, describe("GiB.")]
-    utilization: Annotated[float | None, describe("Percent.")]
-    temperature: Annotated[float | None, describe("Degrees Celsius.")]
-    power_usage: Annotated[float | None, describe("Watts.")]
+    id: Annotated[Count, describe("Index of the GPU in this response.")]
+    memory_total: Annotated[float | None, describe("Total memory in GiB.")]
+    memory_used: Annotated[float | None, describe("Used memory in GiB.")]
+    utilization: Annotated[float | None, describe("Utilization in percent.")]
+    temperature: Annotated[float | None, describe("Temperature in degrees Celsius.")]
+    power_usage: Annotated[float | None, describe("Power in watts.")]
 
 
 class GpuNow(GpuFigures):
@@ -118,7 +118,7 @@ class GpuNow(GpuFigures):
 
 
 class GpuThen(GpuFigures):
-    timestamp: Annotated[Count, describe("Seconds since 1970.")]
+    timestamp: Annotated[Count, describe("Unix time in seconds.")]
 
 
 class GpuSummary(Answer):
@@ -135,7 +135,9 @@ class GpuStatus(Answer):
 
 
 class Sample(Answer):
-    name: Annotated[str, describe("The metric's, of a histogram with _bucket, _sum or _count behind it.")]
+    name: Annotated[
+        str, describe("Name of the sample: the metric's name, for histograms with _bucket, _sum or _count appended.")
+    ]
     labels: dict[str, str]
     value: float
 

@@ -11,27 +11,23 @@ class Tenant(Answer):
     """A tenant's weight, its caps, and its usage against the caps. Usage is counted while tenants are registered."""
 
     tenant: str
-    weight: Annotated[Count, describe("Its share of the lanes relative to the weights of other tenants.")]
-    max_lanes: Annotated[Count | None, describe("Most lanes that compute its jobs at once; null: any number.")]
-    max_jobs: Annotated[Count | None, describe("Most of its jobs that wait or run at once; null: any number.")]
-    lanes: Annotated[Count, describe("Lanes that compute its jobs now.")]
-    jobs: Annotated[Count, describe("Its jobs that wait or run, without its backlog.")]
-    backlog: Annotated[Count, describe("Its held jobs, which are queued until max_jobs admits them.")]
-    max_units: Annotated[
-        dict[str, Count], describe("Most units a day, by kind; of kinds that are not named any number.")
+    weight: Annotated[Count, describe("Share of the lanes relative to other tenants' weights.")]
+    max_lanes: Annotated[
+        Count | None, describe("Maximum number of lanes that compute the tenant's jobs at once; null: no limit.")
     ]
-    units_today: Annotated[dict[str, Whole], describe("Units committed today (UTC), of the kinds in max_units.")]
-    max_gpu_seconds: Annotated[Count | None, describe("Most seconds of GPUs a day; null: any number.")]
-    gpu_seconds_today: Annotated[
-        float, describe("Seconds of GPUs used today, where max_gpu_seconds caps them; else 0.")
+    max_jobs: Annotated[Count | None, describe("Maximum number of waiting and running jobs; null: no limit.")]
+    lanes: Annotated[Count, describe("Lanes that are computing the tenant's jobs.")]
+    jobs: Annotated[Count, describe("Waiting and running jobs, without the backlog.")]
+    backlog: Annotated[Count, describe("Held jobs, which stay queued until max_jobs allows them.")]
+    max_units: Annotated[dict[str, Count], describe("Maximum units per day, by kind. Other kinds have no limit.")]
+    units_today: Annotated[dict[str, Whole], describe("Units committed today (UTC) of the kinds in max_units.")]
+    max_gpu_seconds: Annotated[Count | None, describe("Maximum GPU seconds per day; null: no limit.")]
+    gpu_seconds_today: Annotated[float, describe("GPU seconds used today if max_gpu_seconds is set, else 0.")]
+    max_stored_bytes: Annotated[Count | None, describe("Maximum stored bytes of jobs and artifacts; null: no limit.")]
+    stored_bytes: Annotated[Count, describe("Stored bytes of jobs and artifacts if max_stored_bytes is set, else 0.")]
+    requires: Annotated[
+        Many[str], describe("Labels that a host needs to compute the tenant's jobs; empty: no requirement.")
     ]
-    max_stored_bytes: Annotated[
-        Count | None, describe("Most bytes stored of its jobs and artifacts; null: any number.")
-    ]
-    stored_bytes: Annotated[
-        Count, describe("Bytes stored of its jobs and artifacts, where max_stored_bytes caps them; else 0.")
-    ]
-    requires: Annotated[Many[str], describe("Labels that hosts need to compute its jobs; empty: any host may.")]
 
 
 class Tenants(Answer):

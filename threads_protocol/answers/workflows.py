@@ -19,28 +19,26 @@ class Workflow(Answer):
     name: str
     description: str
     state: Annotated[str, describe(_STATES)]
-    attempt: Annotated[Count, describe("1, and one more for each retry.")]
-    created: Annotated[Moment, describe("RFC 3339, UTC.")]
+    attempt: Annotated[Count, describe("Number of the attempt, which is 1 plus the number of retries.")]
+    created: Annotated[Moment, describe("Time of submission, in RFC 3339 and UTC.")]
     ended: Moment | None
-    total: Annotated[Count, describe("Actions.")]
-    counts: Annotated[dict[str, Count], describe("Actions by state.")]
-    waiting_because: Annotated[str | None, describe("Why its next job is not submitted; null: for no reason.")]
+    total: Annotated[Count, describe("Number of actions.")]
+    counts: Annotated[dict[str, Count], describe("Number of actions by state.")]
+    waiting_because: Annotated[str | None, describe("Why the next job is not submitted; null: no reason.")]
     error: Annotated[
-        str | None, describe("Its first action that failed, and why; what it leaves, where it was cancelled.")
+        str | None, describe("First failed action and its error. For a cancelled workflow, the services that remain.")
     ]
-    notify: Annotated[
-        str | None, describe("Where a webhook goes at its end; of its path no more than that there is one.")
-    ]
+    notify: Annotated[str | None, describe("Webhook URL for the end of the workflow. Its path is hidden.")]
 
 
 class Retried(Workflow):
-    notes: Annotated[Many[str], describe("Actions that start from the beginning, and why; at most 20.")]
+    notes: Annotated[Many[str], describe("Actions that start from the beginning, with reasons, up to 20.")]
 
 
 class Items(Answer):
     """Progress of an action with `foreach`."""
 
-    done: Annotated[Count, describe("Items whose job has ended.")]
+    done: Annotated[Count, describe("Number of items whose job has ended.")]
     total: Count
 
 
@@ -49,18 +47,18 @@ class Action(Answer):
     action_type: str
     state: Annotated[str, describe(_OF_ACTIONS)]
     dependencies: Annotated[
-        Many[str], describe("Actions that must be done before it, those that it refers to among them.")
+        Many[str], describe("Actions that must be done first, including actions referred to in parameters.")
     ]
-    after_any: Annotated[Many[str], describe("Actions that must have ended before it.")]
-    job_id: Annotated[str | None, describe("Its job; null: it has none, or not yet.")]
+    after_any: Annotated[Many[str], describe("Actions that must have ended first.")]
+    job_id: Annotated[str | None, describe("Job of the action; null if it has none yet.")]
     waiting_because: Annotated[
-        str | None, describe("Why its job does not run now; of the first 20 actions that wait for a job.")
+        str | None, describe("Why the job is not running now. Given for the first 20 actions that wait for a job.")
     ]
     error: str | None
     started: Moment | None
     ended: Moment | None
-    progress: Annotated[float | None, describe("Part of its job's units that is done, 0..1.")]
-    items: Annotated[Items | None, describe("Of an action with foreach.")]
+    progress: Annotated[float | None, describe("Fraction of the job's units that are done, 0..1.")]
+    items: Annotated[Items | None, describe("Progress of an action with foreach.")]
 
 
 class Item(Answer):
@@ -73,33 +71,34 @@ class Item(Answer):
 
 
 class ActionDetail(Action):
-    parameters: Annotated[dict[str, Any], describe("As they are written.")]
-    foreach: Annotated[Any, describe("As it is written; null: it is carried out once.")]
-    item_jobs: Annotated[Many[Item], describe("Of a foreach, the first 1,000.")]
-    result: Annotated[Any, describe("What it gave, of an action that is no job.")]
+    parameters: Annotated[dict[str, Any], describe("Parameters as written in the file.")]
+    foreach: Annotated[Any, describe("The foreach expression as written in the file; null: the action runs once.")]
+    item_jobs: Annotated[Many[Item], describe("Jobs of a foreach, up to 1,000.")]
+    result: Annotated[Any, describe("Result of an action that is not a job.")]
 
 
 class Course(Workflow):
-    actions: Annotated[Many[Action], describe("Each comes after those that it waits for.")]
+    actions: Annotated[Many[Action], describe("Actions in topological order.")]
     services: Annotated[
         Many[str],
         describe(
-            "Services that it alone began and that are there. Those of one that failed stay: DELETE /api/services/NAME."
+            "Running services that only this workflow started. After a failure, they keep running until "
+            "DELETE /api/services/NAME."
         ),
     ]
 
 
 class Workflows(Answer):
-    workflows: Annotated[Many[Workflow], describe("Newest first.")]
-    cursor: Annotated[str | None, describe("Where the next page begins; null: there is none.")]
+    workflows: Annotated[Many[Workflow], describe("Workflows, newest first.")]
+    cursor: Annotated[str | None, describe("Cursor of the next page; null on the last page.")]
 
 
 class Complaint(Answer):
     """A problem in a workflow file, with its position."""
 
-    line: Annotated[Count, describe("From 1.")]
-    column: Annotated[Count, describe("From 1.")]
-    action: Annotated[str, describe("Empty: it is about the whole.")]
+    line: Annotated[Count, describe("Line number, from 1.")]
+    column: Annotated[Count, describe("Column number, from 1.")]
+    action: Annotated[str, describe("Affected action; empty: the whole workflow.")]
     field: Annotated[str, describe("Dotted path within the action, or within the workflow.")]
     detail: str
 
@@ -108,10 +107,10 @@ class Validation(Answer):
     valid: bool
     name: str | None
     actions: Count
-    edges: Annotated[Count, describe("Dependencies of all actions.")]
-    layers: Annotated[Count, describe("Actions of the longest path.")]
-    problems: Annotated[Many[Complaint], describe("At most the first 100.")]
-    notes: Annotated[Many[Complaint], describe("Actions that this cluster cannot carry out, at most the first 100.")]
+    edges: Annotated[Count, describe("Number of dependencies of all actions.")]
+    layers: Annotated[Count, describe("Number of actions on the longest path.")]
+    problems: Annotated[Many[Complaint], describe("The first 100 problems.")]
+    notes: Annotated[Many[Complaint], describe("Actions that this cluster cannot execute, up to 100.")]
     more: Annotated[Count, describe("Number of further problems or notes.")]
 
 
@@ -119,6 +118,6 @@ class Refused(Problem):
     """Error response for a workflow file, with all its problems, or for its inputs."""
 
     problems: NotRequired[
-        Annotated[Many[dict[str, Any]], describe("Those of the text, as of a validation; the first 100.")]
+        Annotated[Many[dict[str, Any]], describe("Problems of the file as in a validation, up to 100.")]
     ]
     more: NotRequired[Annotated[Count, describe("Number of further problems.")]]
