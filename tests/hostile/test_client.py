@@ -651,7 +651,7 @@ ARGUMENTS: list[tuple[list[str], dict[str, str], int, str]] = [
     (["status"], {"CLUSTER_URL": "http://" + "a" * 300}, 2, "not an address of a cluster"),
     (["status"], {"CLUSTER_URL": "http://xn--/"}, 2, "not an address of a cluster"),
     (["status"], {"CLUSTER_URL": "http://127.0.0.1:1/?token=1"}, 2, "not an address of a cluster"),
-    (["--url", "", "status"], {}, 2, "--url is empty"),
+    (["--url", "", "status"], {}, 2, "--url must not be empty"),
     (["status"], {"CLUSTER_TOKEN": f"{TOKEN}é"}, 2, "CLUSTER_TOKEN cannot be sent"),
     (["status"], {"CLUSTER_TOKEN": f"{TOKEN}\n"}, 2, "CLUSTER_TOKEN cannot be sent"),
     (["status"], {"CLUSTER_TOKEN": f"a\r\nX-Y: {TOKEN}"}, 2, "CLUSTER_TOKEN cannot be sent"),
@@ -768,7 +768,7 @@ def test_ctrl_c_is_exit_code_130(arguments: list[str]) -> None:
         out, err = (text.decode() for text in running.communicate(timeout=60))
     assert (running.returncode, out) == (130, "")
     assert "Traceback" not in err and err.splitlines()[-1].isprintable()
-    assert ("interrupted" if arguments == ["status"] else "goes on") in err
+    assert ("interrupted" if arguments == ["status"] else "keep") in err
 
 
 def test_a_fault_of_the_command_names_its_place_and_no_more(
@@ -780,7 +780,7 @@ def test_a_fault_of_the_command_names_its_place_and_no_more(
     monkeypatch.setattr(show, "status", fails)
     ran = run("http://cluster.test", ["status"], answering(ANSWERS["GET", "/api/status"]))
     assert (ran.code, ran.out) == (70, "")
-    assert ran.err.startswith("error: a fault of this command: KeyError at ") and TOKEN not in ran.err
+    assert ran.err.startswith("error: internal error of this command: KeyError at ") and TOKEN not in ran.err
 
 
 def test_an_ascii_terminal_takes_any_text(run: Callable[..., Ran]) -> None:

@@ -95,10 +95,10 @@ def test_run_sends_three_thousand_files_within_twenty_seconds_and_then_the_one_t
         return ran.stderr
 
     began, size = time.monotonic(), sum(path.stat().st_size for path in work.rglob("*.bin"))
-    assert f"sent 3,000 files, {size:,} bytes of 3,000 files\n" in run()
+    assert f"uploaded 3,000 files, {size:,} bytes of 3,000 files\n" in run()
     assert time.monotonic() - began <= 20
     (work / "07" / "7.bin").write_bytes(b"altered")
-    assert "sent 1 file, 7 bytes of 3,000 files\n" in run()
+    assert "uploaded 1 file, 7 bytes of 3,000 files\n" in run()
 
 
 def test_a_large_file_survives_the_death_of_a_coordinator_between_its_parts(

@@ -219,7 +219,7 @@ def test_it_ends_with_the_program_and_nothing_survives_however_it_hides(programs
     [unit] = programs.get(f"/api/jobs/{job}/units")["units"]
     assert (unit["exit"], unit["attempts"]) == (3, 1)
     _, err = shell.communicate(timeout=60)
-    assert shell.returncode == 125 and b"the program has ended, and its shell with it" in err
+    assert shell.returncode == 125 and b"the program exited, which ended its shell" in err
     assert b"unit 0 is dead" in attached(user, job).stderr
 
 
@@ -242,7 +242,7 @@ def test_who_leaves_takes_what_the_shell_started_along(programs: Live, program: 
         until(lambda: len(alive("sleep 4343.3")) >= 2)
         typist.type("\r~.")
         code, err = typist.ended()
-        assert code == 0 and b"left; the program goes on" in err
+        assert code == 0 and b"detached; the program keeps running" in err
     until(lambda: not alive("sleep 4343.3"))
     with typing(user, program) as typist:
         typist.sees(r"[$#] $")
@@ -264,7 +264,7 @@ def test_a_shell_of_a_unit_that_waits_begins_when_it_runs(programs: Live, user: 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert waiting.stderr and b"unit 0 is waiting; the shell begins when it runs" in waiting.stderr.readline()
+    assert waiting.stderr and b"unit 0 is waiting; the shell starts when the unit runs" in waiting.stderr.readline()
     for other in blocking:
         programs.post(f"/api/jobs/{other}/cancel")
     out, err = waiting.communicate(timeout=60)

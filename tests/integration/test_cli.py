@@ -26,7 +26,7 @@ def start(cluster: Live, *arguments: str) -> subprocess.Popen[str]:
 
 def patient(err: str) -> str:
     """Leave out the lines about a cluster that has not answered for three seconds, as after a restart."""
-    return re.sub(r".*(; still trying|; waiting for up to [0-9]+ s more)\n", "", err)
+    return re.sub(r".*(; retrying|; waiting for up to [0-9]+ s more)\n", "", err)
 
 
 def ran(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -76,7 +76,7 @@ def test_the_trace_of_a_job_has_all_its_units_within_its_time(cluster: Live) -> 
     runs = next(event for event in json.loads(out)["traceEvents"] if event["name"] == "runs")
     ends = runs["ts"] + runs["dur"]
     assert all(runs["ts"] <= each["ts"] + 2000 and each["ts"] + each["dur"] <= ends + 2000 for each in slices)
-    assert "open it in https://ui.perfetto.dev" in err
+    assert "open this file in https://ui.perfetto.dev" in err
 
 
 def test_a_failed_job_is_exit_code_1_with_its_reason(cluster: Live) -> None:

@@ -89,7 +89,7 @@ def ran(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
 
 def own(err: bytes) -> bytes:
     """Leave out what the command says itself."""
-    return b"".join(line for line in err.splitlines(keepends=True) if not line.startswith((b"cluster: ", b"sent ")))
+    return b"".join(line for line in err.splitlines(keepends=True) if not line.startswith((b"cluster: ", b"uploaded ")))
 
 
 def alive(part: str) -> list[int]:
@@ -103,7 +103,7 @@ def test_output_and_exit_code_are_those_of_the_same_command_here(user: dict[str,
     assert (code, out, own(err)) == (here.returncode, here.stdout, here.stderr) and code == 7
     code, out, err = ran(start(user, work, "run", "--", "python3", "none.py"))
     assert code == 2 and not out and b"No such file" in own(err)
-    assert b"sent 0 files, 0 bytes of 2 files" in err
+    assert b"uploaded 0 files, 0 bytes of 2 files" in err
     assert ran(start(user, work, "run", "--no-files", "--", "no-such-program"))[0] == 127
     assert ran(start(user, work, "run", "--no-files", "--shell", "kill -9 $$"))[0] == 137
 
@@ -148,7 +148,7 @@ def test_ctrl_c_ends_it_and_nothing_of_it_runs_afterwards(user: dict[str, str], 
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     code, out, err = ran(process)
-    assert (code, out) == (130, b"asked to end\n") and b"nothing of it runs any more" in err
+    assert (code, out) == (130, b"asked to end\n") and b"no process of it is running" in err
     assert not [pid for pid in alive(on_runner) if pid != process.pid]
     assert time.monotonic() - began < 60
 

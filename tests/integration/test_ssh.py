@@ -104,7 +104,8 @@ def test_health_says_how_each_host_is_and_which_is_best(hosts: Hosts) -> None:
     assert sum(line.endswith("  best") for line in (one, two)) == 1
     assert gone.split()[:3] == ["gone", "✗", "UNHEALTHY"] and "connection refused" in gone
     assert (
-        "only hosts of cluster.yaml are known" in done.stderr and "next: gone: see whether this works:" in done.stderr
+        "showing only the hosts of cluster.yaml" in done.stderr
+        and "next: gone: check whether this works:" in done.stderr
     )
     rows = [json.loads(line) for line in ran(path.parent, "health", "--json").stdout.splitlines()]
     assert [row["name"] for row in rows] == ["gpu1", "gpu2", "gone"]
@@ -200,7 +201,7 @@ def test_a_key_that_is_not_known_is_refused_with_what_to_do(hosts: Hosts, tmp_pa
     path = hosts.config(hosts.one.node("gpu1"))
     path.write_text(path.read_text().replace(str(hosts.known), str(tmp_path / "none")))
     trouble = refused(path)
-    assert "its key is not known: ssh-ed25519 SHA256:" in str(trouble)
+    assert "unknown host key: ssh-ed25519 SHA256:" in str(trouble)
     assert f"ssh-keyscan -p {hosts.one.port} 127.0.0.1 >> {tmp_path}/none" in trouble.next
     assert f"ssh -p {hosts.one.port} -i {hosts.one.key} " in trouble.next
 
@@ -211,7 +212,7 @@ def test_a_changed_key_is_refused(hosts: Hosts, tmp_path: Path) -> None:
     changed.write_text(hosts.one.known.replace(hosts.one.public.split()[1], keygen(tmp_path / "key").split()[1]))
     path.write_text(path.read_text().replace(str(hosts.known), str(changed)))
     trouble = refused(path)
-    assert "its key has CHANGED" in str(trouble) and "nothing was sent" in trouble.next
+    assert "the host key has CHANGED" in str(trouble) and "nothing was sent" in trouble.next
     assert f"ssh-keygen -R '[127.0.0.1]:{hosts.one.port}' -f {changed}" in trouble.next
 
 
@@ -219,7 +220,7 @@ def test_a_key_that_it_does_not_know_opens_nothing(hosts: Hosts, tmp_path: Path)
     keygen(tmp_path / "other")
     path = hosts.config(hosts.one.node("gpu1", key_file=str(tmp_path / "other")))
     trouble = refused(path)
-    assert "refuses every key of" in str(trouble) and "ssh-copy-id" in trouble.next and not trouble.passing
+    assert "rejected every key of" in str(trouble) and "ssh-copy-id" in trouble.next and not trouble.passing
     path = hosts.config(hosts.one.node("gpu1", key_file=str(tmp_path / "missing")))
     assert "no such file" in str(refused(path))
 
@@ -262,19 +263,19 @@ def test_nine_dead_hosts_of_ten_hide_none(hosts: Hosts) -> None:
     dead = (f"  - {{name: dead{number}, host: 127.0.0.{number + 1}, port: 1}}\n" for number in range(9))
     found = asked(hosts.config(*dead, hosts.two.node("alive")))
     assert [each.name for each in found if each.reachable] == ["alive"] == [health.chosen(found).name]
-    with pytest.raises(Exception, match="no host is reached: dead0 is not reached: connection refused"):
+    with pytest.raises(Exception, match="no host is reachable: dead0 not reachable: connection refused"):
         health.chosen(found[:9])
 
 
 @pytest.mark.parametrize(
     ("forced", "words"),
     [
-        ("echo hello", "does not say how it is"),
-        ("yes", "does not say how it is"),
-        ("false", "does not say how it is"),
-        ("printf 'load nan\\ncpus 0\\nend\\n'", "does not say its load"),
-        ("printf 'load 1e9\\ncpus 99999999999999999999\\nend\\n'", "does not say its load"),
-        ("sleep 600", "does not answer within"),
+        ("echo hello", "unexpected output of the health check"),
+        ("yes", "unexpected output of the health check"),
+        ("false", "unexpected output of the health check"),
+        ("printf 'load nan\\ncpus 0\\nend\\n'", "reported no load"),
+        ("printf 'load 1e9\\ncpus 99999999999999999999\\nend\\n'", "reported no load"),
+        ("sleep 600", "no response within"),
     ],
 )
 def test_a_host_that_lies_is_not_believed(tmp_path: Path, forced: str, words: str) -> None:

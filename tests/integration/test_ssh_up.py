@@ -136,7 +136,7 @@ def test_a_host_that_fails_leaves_the_others_alone(
     try:
         code, rows = command("down", "--host", "dead", "--host", "gpu1")
         assert code == 1 and rows["gpu1"]["state"] == "not joined"
-        assert (rows["dead"]["state"], rows["dead"]["detail"]) == ("failed", "is not reached: connection refused")
+        assert (rows["dead"]["state"], rows["dead"]["detail"]) == ("failed", "not reachable: connection refused")
         wrong = str(door.invited()).replace("tc_", "tc_a", 1)[:-1]
         monkeypatch.setattr(up, "invitation", lambda _address, _labels: wrong)
         code, rows = command("up", "--host", "gpu1")

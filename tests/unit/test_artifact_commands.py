@@ -36,23 +36,25 @@ def test_a_folder_is_put_listed_shown_fetched_and_deleted(run: Run, tmp_path: Pa
         (work / f"{number:02}.txt").write_text("x" * number)
     (work / "run.sh").touch(mode=0o755)
     (work / "latest").symlink_to("57.txt")
-    assert run("list") == (0, "", "no artifacts; put one with: cluster artifact put DIR\n")
+    assert run("list") == (0, "", "No artifacts. Upload one with: cluster artifact put DIR\n")
     code, out, err = run("put", work, "--name", "results", "--exclude", "0*.txt")
     artifact_id = out.strip()
     assert code == 0 and re.fullmatch(r"[0-9a-f]{64}", artifact_id)
-    assert re.fullmatch(r"49 files, 1\.57 KiB; sent 49 files, 1608 bytes, and a list of [0-9.]+ KiB\n", err), err
+    assert re.fullmatch(r"49 files, 1\.57 KiB; uploaded 49 files, 1608 bytes, and a manifest of [0-9.]+ KiB\n", err), (
+        err
+    )
     (work / "57.txt").write_text("y" * 57)
     _, out, err = run("put", work, "--name", "results", "--exclude", "0*.txt")
-    assert "sent 1 files, 57 bytes" in err and out.strip() != artifact_id
+    assert "uploaded 1 files, 57 bytes" in err and out.strip() != artifact_id
     code, listed, _ = run("list")
     assert [line.split()[:3] for line in listed.splitlines()] == [["id", "name", "files"], [out[:12], "results", "49"]]
     _, info, _ = run("info", "results")
-    assert "  empty/\n" in info and "  latest -> 57.txt\n" in info and "and 1 more; all of them with --json\n" in info
+    assert "  empty/\n" in info and "  latest -> 57.txt\n" in info and "and 1 more; print all with --json\n" in info
     assert "57 B  57.txt\n" in info
     paths = json.loads(run("info", "results", "--json")[1])["paths"]
     assert len(paths) == 51 and {"path": "run.sh", "bytes": 0} in paths
     got = tmp_path / "got"
-    assert run("fetch", out[:8], got)[1] == f"{got}: 49 files; fetched 49, 1.57 KiB\n"
+    assert run("fetch", out[:8], got)[1] == f"{got}: 49 files; downloaded 49, 1.57 KiB\n"
     assert (got / "latest").read_text() == "y" * 57 and (got / "empty").is_dir()
     assert json.loads(run("fetch", "results", got, "--json")[1])["fetched_files"] == 0
     assert run("delete", "results") == (0, "results deleted\n", "")
@@ -63,7 +65,7 @@ def test_a_folder_is_put_listed_shown_fetched_and_deleted(run: Run, tmp_path: Pa
 def test_an_empty_folder_is_put_and_fetched(run: Run, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     code, out, err = run("put", tmp_path / "work", "--name", "nothing")
-    assert code == 0 and err.startswith("0 files, 0 B; sent 0 files, 0 bytes")
+    assert code == 0 and err.startswith("0 files, 0 B; uploaded 0 files, 0 bytes")
     assert run("fetch", out.strip(), tmp_path / "got")[0] == 0
     assert list((tmp_path / "got").iterdir()) == []
 

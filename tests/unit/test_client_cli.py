@@ -308,7 +308,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(fake: Fake, run: Run, command
     fake.on("GET", "/api/jobs/j1/events", interrupt)
     ran = run(*command)
     assert (ran.code, ran.out) == (130, "")
-    assert "the job goes on" in ran.err
+    assert "the job keeps running" in ran.err
     assert "cluster watch j1" in ran.err
     assert "cluster cancel j1" in ran.err
     assert not [one for one in fake.asked if one.url.path.endswith("cancel")]
@@ -321,7 +321,7 @@ def test_ctrl_c_says_that_something_goes_on_only_where_something_was_submitted(f
     fake.on("GET", "/api/schedules", interrupt)
     fake.on("POST", "/api/submit", interrupt)
     submitting = run("submit", "sums", "--start", "1")
-    assert (submitting.code, submitting.err) == (130, "interrupted; what was submitted goes on\n")
+    assert (submitting.code, submitting.err) == (130, "interrupted; submitted jobs keep running\n")
     reading = run("schedule", "list")
     assert (reading.code, reading.err) == (130, "interrupted\n"), "nothing of the command before is left"
 
@@ -446,7 +446,7 @@ def test_watch_with_json_prints_events(fake: Fake, run: Run) -> None:
 def test_empty_clusters_say_what_to_do_next(fake: Fake, run: Run) -> None:
     fake.on("GET", "/api/jobs", {"jobs": [], "cursor": None})
     assert "cluster submit collatz" in run("jobs").err
-    assert "all: cluster jobs" in run("jobs", "--state", "failed").err
+    assert "List all with: cluster jobs" in run("jobs", "--state", "failed").err
     fake.on("GET", "/api/workers", {"workers": []})
     assert "./deploy-cluster.sh local" in run("workers").err
 
@@ -466,7 +466,7 @@ def test_status_for_people(fake: Fake, run: Run) -> None:
     fake.on("GET", "/api/status", found)
     assert run("status").out.splitlines() == [
         "cluster  http://cluster.test, version 1.2",
-        "workers  2 (2 cpu, 0 gpu, 0 runner, 3 wanted), lanes: 8",
+        "workers  2 (2 cpu, 0 gpu, 0 runner, 3 desired), lanes: 8",
         "desired  4 cpu, 0 gpu",
         "jobs     1 running, 2 queued",
         "waiting  cpu.normal 2; the longest for 1 min 1 s",
@@ -501,10 +501,10 @@ def test_one_job_and_the_workers_for_people(fake: Fake, run: Run) -> None:
     assert run("workers").out.splitlines()[1] == "desk    cpu     draining      2  j1   50.0 %  3 GiB   h     now"
     refuses = complete(fleet.Worker, id="odd", live=True, refused="thread: units 0..9 of {}: wrong cells")
     fake.on("GET", "/api/workers", {"workers": [node, refuses, refuses | {"id": "gone", "live": False}]})
-    assert run("workers").out.splitlines()[4:] == ["odd takes no work of thread: units 0..9 of {}: wrong cells"]
+    assert run("workers").out.splitlines()[4:] == ["odd does not compute thread: units 0..9 of {}: wrong cells"]
     full = complete(fleet.Worker, id="runner-1", live=True, cordoned="its disk is full")
     fake.on("GET", "/api/workers", {"workers": [full, full | {"id": "gone", "live": False}]})
-    assert run("workers").out.splitlines()[3:] == ["runner-1 takes no work: its disk is full"]
+    assert run("workers").out.splitlines()[3:] == ["runner-1 accepts no work: its disk is full"]
 
 
 def test_several_jobs_are_steered_and_the_first_refusal_counts(fake: Fake, run: Run) -> None:
@@ -591,7 +591,7 @@ def test_csv_prints_one_table_and_names_the_others(run: Run) -> None:
     ran = run("result", "j1", "--csv")
     assert ran.out.splitlines()[:3] == ["delay,count", "0,0", "1,1"]
     assert len(ran.out.splitlines()) == 31
-    assert ran.err == "that was delay.histogram; with --table: records.delay, cells\n"
+    assert ran.err == "Printed delay.histogram. Other tables for --table: records.delay, cells\n"
     assert run("result", "j1", "--table", "cells").out == "cores,metrics.a.mean\n8,1.0\n16,2.0\n"
     assert run("result", "j1", "--csv", "--table", "nope").code == 2
 
@@ -696,7 +696,7 @@ def test_audit_verifies_the_cluster_and_a_file(fake: Fake, run: Run, tmp_path: P
     fake.on("GET", "/api/audit", part(lines))
     ran = run("audit", "--verify")
     head = json.loads(lines[-1])["hash"]
-    assert (ran.code, ran.out) == (0, f"entries 1 to 3 are as they were written\nhead {head}\n")
+    assert (ran.code, ran.out) == (0, f"entries 1 to 3 are unchanged\nhead {head}\n")
     file = tmp_path / "audit.jsonl"
     file.write_text("\n".join(lines) + "\n")
     assert run("audit", str(file), "--json").lines() == [{"entries": [1, 3], "head": head}]
@@ -710,10 +710,10 @@ def test_audit_verifies_the_cluster_and_a_file(fake: Fake, run: Run, tmp_path: P
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (lambda lines: [lines[0], lines[2]], "line 2: entry 3 stands where entry 2 should be"),
-        (lambda lines: [lines[0], lines[1].replace("::1", "::2"), lines[2]], "line 2: entry 2, or the one before it"),
-        (lambda lines: [lines[1], lines[0], lines[2]], "line 1: entry 2 stands where entry 1 should be"),
-        (lambda lines: [lines[0], "text", lines[2]], "line 2: it is not a line of an audit log"),
+        (lambda lines: [lines[0], lines[2]], "line 2: expected entry 2, got entry 3"),
+        (lambda lines: [lines[0], lines[1].replace("::1", "::2"), lines[2]], "line 2: entry 2 or the previous entry"),
+        (lambda lines: [lines[1], lines[0], lines[2]], "line 1: expected entry 1, got entry 2"),
+        (lambda lines: [lines[0], "text", lines[2]], "line 2: this is not a line of an audit log"),
     ],
 )
 def test_audit_names_the_first_line_that_is_not_what_was_written(
@@ -737,11 +737,11 @@ def test_audit_misses_the_end_that_a_kept_head_names(run: Run, tmp_path: Path) -
 def test_the_head_of_a_file_is_no_alarm_about_the_cluster(fake: Fake, run: Run, tmp_path: Path) -> None:
     lines = chained(SUBMITTED, DENIED, SUBMITTED)
     ran = run("audit", "--verify", "--head", "0" * 64)
-    assert ran.code == 2 and "verify that: cluster audit FILE" in ran.err and not fake.asked
+    assert ran.code == 2 and "verify the file with: cluster audit FILE" in ran.err and not fake.asked
     before = json.dumps({"after": 1, "hash": json.loads(lines[0])["hash"]}, separators=(",", ":"))
     fake.on("GET", "/api/audit", part([before, *lines[1:]]))
     ran = run("audit", "--verify", "--head", "0" * 40)
-    assert ran.code == 1 and "or it is older than entry 2, the first one here" in ran.err
+    assert ran.code == 1 and "or the line is older than entry 2, the first entry here" in ran.err
 
 
 def test_usage_shows_a_line_a_tenant_and_day(fake: Fake, run: Run) -> None:
@@ -873,7 +873,7 @@ def test_a_secret_is_read_from_stdin_or_a_file_and_never_printed(
 def test_a_value_among_the_arguments_is_refused_and_not_repeated(fake: Fake, run: Run) -> None:
     for words in (["hunter2"], ["hunter2", "more"]):
         ran = run("secret", "set", "KEY", *words)
-        assert ran.code == 2 and "a value is no argument" in ran.err and "hunter2" not in ran.err + ran.out
+        assert ran.code == 2 and "a value cannot be an argument" in ran.err and "hunter2" not in ran.err + ran.out
     assert fake.asked == [] and "VALUE" not in run("secret", "set", "--help").out
 
 
@@ -891,23 +891,23 @@ def test_a_value_that_cannot_be_one_is_refused_before_it_is_sent(
 def test_a_value_in_the_place_of_a_name_is_not_sent(fake: Fake, run: Run) -> None:
     for word in ("KEY=VALUE", "1KEY", "K" * 65):
         ran = run("secret", "set", word)
-        assert ran.code == 2 and "a name has letters" in ran.err and "VALUE" not in ran.err
+        assert ran.code == 2 and "a name must have 1 to 64 letters" in ran.err and "VALUE" not in ran.err
     assert fake.asked == []
 
 
 def test_secrets_are_listed_deleted_and_rotated(fake: Fake, run: Run) -> None:
     lost = SECRET | {"name": "LOST", "readable": False}
     fake.on("GET", "/api/secrets", {"secrets": [], "key": None}, {"secrets": [SECRET, lost], "key": "9f0c51ab"})
-    assert run("secret", "list").err == "no secrets; set one with: cluster secret set NAME\n"
+    assert run("secret", "list").err == "No secrets. Set one with: cluster secret set NAME\n"
     ran = run("secret", "list")
     assert [line.split()[1] for line in ran.out.splitlines()] == ["name", "KEY", "LOST"]
-    assert "no key of SECRETS_KEY opens LOST" in ran.err
+    assert "No key in SECRETS_KEY decrypts LOST" in ran.err
     assert run("secret", "list", "--json").lines() == [SECRET, lost]
     fake.on("DELETE", "/api/secrets/KEY", httpx.Response(204))
     assert run("secret", "delete", "KEY").out == "KEY deleted\n"
     fake.on("POST", "/api/rotate-secrets", {"key": "9f0c51ab", "rotated": 3, "unreadable": ["red/LOST"]})
     ran = run("secret", "rotate")
-    assert ran.out == "3 secrets are under key 9f0c51ab now\n" and "red/LOST" in ran.err
+    assert ran.out == "3 secrets are now encrypted with key 9f0c51ab\n" and "red/LOST" in ran.err
 
 
 # -- schedules and webhooks -----------------------------------------------------------------------------------------
@@ -998,12 +998,12 @@ def test_a_workflow_is_scheduled_and_what_is_wrong_with_it_is_said_by_line(
 
 def test_words_that_schedule_nothing_are_refused_before_anything_is_sent(fake: Fake, run: Run) -> None:
     for words, why in (
-        (("--every", "1h", "--", "jobs"), "must begin with submit"),
+        (("--every", "1h", "--", "jobs"), "must start with submit"),
         (("--every", "soon", "--", "submit"), "15m"),
-        (("--", "submit", "sums"), "one of both"),
-        (("--every", "1h", "--cron", "x", "--", "submit"), "one of both"),
+        (("--", "submit", "sums"), "give either"),
+        (("--every", "1h", "--cron", "x", "--", "submit"), "give either"),
         (("--every", "1h", "--timezone", "UTC", "--", "submit"), "--cron"),
-        (("--every", "1h", "--", "submit", "sums", "--first", "1", "--count", "2", "--wait"), "nobody waits"),
+        (("--every", "1h", "--", "submit", "sums", "--first", "1", "--count", "2", "--wait"), "does not apply"),
         (("--every", "1h", "--", "submit", "sums", "--first", "x"), "--first"),
     ):
         ran = run("schedule", "add", "sweep", *words)
@@ -1130,7 +1130,7 @@ def test_workers_of_dask_are_served_by_their_name_and_it_is_said_how_they_are_as
     assert fake.bodies("/api/services") == [
         {"name": "dask", "engine": "dask", "replicas": 4, "parameters": {"threads": 2}, "requirements": {}}
     ]
-    assert "leave it out" in run("serve", "--engine", "dask", "tiny.gguf").err
+    assert "remove it" in run("serve", "--engine", "dask", "tiny.gguf").err
 
 
 def test_a_model_is_served_in_the_words_of_the_command_and_waited_for(fake: Fake, run: Run) -> None:
@@ -1160,9 +1160,9 @@ def test_a_service_that_sleeps_or_scales_is_asked_for_and_shown(fake: Fake, run:
     for words in (("--autoscale", "4"), ("--autoscale", "a:b"), ("--target", "2")):
         assert run("serve", "tiny", *words).code == 2
     fake.on("GET", "/api/services", {"services": [SERVICE | {"state": "asleep", "replicas": 0, "running": []}]})
-    assert "the next request to it starts one" in run("services").out
+    assert "the next request starts a replica" in run("services").out
     fake.on("POST", "/api/services/chat/scale", READY | {"replicas": 0})
-    assert run("service", "scale", "chat", "0").out == "chat ready, 1 ready and 0 wanted\n"
+    assert run("service", "scale", "chat", "0").out == "chat ready, 1 ready, 0 desired\n"
 
 
 def test_a_program_is_served_behind_two_dashes(fake: Fake, run: Run) -> None:
@@ -1177,14 +1177,14 @@ def test_a_program_is_served_behind_two_dashes(fake: Fake, run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "one is needed: an artifact, or a file"),
-        (("a", "b"), "one is needed"),
-        (("./nosuch.gguf",), "there is no file ./nosuch.gguf; to fetch a model: cluster model download"),
-        (("./nosuch",), "there is no file ./nosuch; artifacts: cluster artifact list"),
-        (("--engine", "http"), "a program is needed, behind --"),
+        ((), "must be one artifact, or one file"),
+        (("a", "b"), "must be one artifact"),
+        (("./nosuch.gguf",), "file ./nosuch.gguf does not exist; download a model with: cluster model download"),
+        (("./nosuch",), "file ./nosuch does not exist; list artifacts with: cluster artifact list"),
+        (("--engine", "http"), "needs a program after --"),
         (("tiny", "-p", "threads"), "must be NAME=VALUE"),
-        (("tiny", "--files", "x"), "is for --engine http"),
-        (("___",), "gives none"),
+        (("tiny", "--files", "x"), "applies only to --engine http"),
+        (("___",), "no name can be derived"),
     ],
 )
 def test_what_cannot_be_served_is_refused_before_anything_is_sent(
@@ -1201,7 +1201,7 @@ def test_a_file_that_is_no_model_is_refused_before_it_is_sent(
     file = tmp_path / "model.gguf"
     file.write_bytes(begins)
     ran = run("serve", str(file))
-    assert ran.code == 2 and f"no model in GGUF: it begins with {begins[:4]!r} instead of" in ran.err
+    assert ran.code == 2 and f"not a GGUF model: it starts with {begins[:4]!r} instead of" in ran.err
     assert fake.asked == []
 
 
@@ -1218,7 +1218,7 @@ def test_a_file_that_may_not_be_read_is_named_and_is_no_matter_of_the_output(
     assert (ran.code, fake.asked) == (2, []) and f"{file} cannot be read: Permission denied" in ran.err
     monkeypatch.setattr(Path, "exists", closed)
     ran = run("serve", str(file))
-    assert (ran.code, fake.asked) == (2, []) and f"{file} cannot be used: Permission denied" in ran.err
+    assert (ran.code, fake.asked) == (2, []) and f"cannot open {file}: Permission denied" in ran.err
 
 
 def test_a_folder_that_is_gone_is_not_sent(fake: Fake, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1228,7 +1228,7 @@ def test_a_folder_that_is_gone_is_not_sent(fake: Fake, run: Run, monkeypatch: py
     monkeypatch.setattr(Path, "cwd", gone)
     ran = run("run", "--", "true")
     assert (ran.code, fake.asked) == (125, [])
-    assert "is not there any more" in ran.err and "--files DIR" in ran.err
+    assert "does not exist any more" in ran.err and "--files DIR" in ran.err
 
 
 ENGINES = {
@@ -1274,7 +1274,7 @@ def test_engines_are_listed_and_one_without_packages_needs_no_installation(fake:
     fake.on("GET", "/api/engines", ENGINES)
     assert [line.split()[0] for line in run("engine", "list").out.splitlines()] == ["engine", "http", "transformers"]
     ran = run("engine", "install", "nosuch")
-    assert ran.code == 2 and "there are http, transformers" in ran.err
+    assert ran.code == 2 and "the engines are http, transformers" in ran.err
     assert "needs no packages" in run("engine", "install", "http").err
 
 
@@ -1325,7 +1325,7 @@ def test_services_are_listed_with_their_replicas_and_changed(fake: Fake, run: Ru
         "/health",
         *["does", "not", "answer"],
     ]
-    assert "the last one died: exit code 3; the next one begins at 2026" in lines[2]
+    assert "the last replica died: exit code 3; the next replica starts at 2026" in lines[2]
     assert lines[2].endswith("; see: cluster service logs gone")
     fake.on("GET", "/api/services/gone", gone)
     assert "exit code 3; see: cluster service logs gone\n" in run("service", "show", "gone").out

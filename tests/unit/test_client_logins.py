@@ -117,8 +117,8 @@ def test_login_keeps_a_token_from_stdin_once_the_cluster_knows_it(
     code, out, err = run(capsys, "login", URL)
     assert (code, out) == (0, f"{URL}: read for tenant default\n") and "tokens.json" in err and "secret" not in err
     assert fake.asked[-1].headers["Authorization"] == "Bearer secret" and known() == "secret"
-    assert run(capsys, "logout", URL)[:2] == (0, f"{URL}: forgotten\n") and known() == ""
-    assert run(capsys, "logout", URL)[:2] == (0, f"{URL}: no token is kept\n")
+    assert run(capsys, "logout", URL)[:2] == (0, f"{URL}: token removed\n") and known() == ""
+    assert run(capsys, "logout", URL)[:2] == (0, f"{URL}: no token is stored\n")
 
 
 def test_login_keeps_nothing_that_the_cluster_refuses(
@@ -139,7 +139,7 @@ def test_ctrl_d_at_the_prompt_of_login_is_no_token(
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("getpass.getpass", ended)
     code, out, err = run(capsys, "login", URL)
-    assert (code, out) == (2, "") and "error: no token was given; type it at the prompt" in err and not fake.asked
+    assert (code, out) == (2, "") and "error: no token was entered; type it at the prompt" in err and not fake.asked
 
 
 def test_a_created_token_is_printed_alone_on_stdout(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:

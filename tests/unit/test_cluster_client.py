@@ -74,17 +74,17 @@ def test_a_job_that_fails_or_is_cancelled_says_so(pool: Pool, client: ClusterCli
 @pytest.mark.parametrize(
     ("data", "gpus", "words"),
     [
-        ({}, None, "prompt must be a text, or a list of texts"),
-        ({"prompt": ""}, None, "none of them empty"),
-        ({"prompt": []}, None, "none of them empty"),
-        ({"prompt": ["a", 1]}, None, "none of them empty"),
+        ({}, None, "prompt must be a non-empty text"),
+        ({"prompt": ""}, None, "list of non-empty texts"),
+        ({"prompt": []}, None, "list of non-empty texts"),
+        ({"prompt": ["a", 1]}, None, "list of non-empty texts"),
         (
             {"prompt": "a", "top_p": 1},
             None,
-            "input_data: top_p is not known; there are prompt, max_tokens, temperature",
+            "input_data: unknown field top_p; the fields are prompt, max_tokens, temperature",
         ),
         ("a", None, "input_data: must be a dictionary"),
-        ({"prompt": "a"}, {"memory": 1}, "gpu_requirements: memory is not known"),
+        ({"prompt": "a"}, {"memory": 1}, "gpu_requirements: unknown field memory"),
         ({"prompt": "a"}, {"memory_gb": "16"}, "memory_gb must be a number of GiB above 0"),
         ({"prompt": "a"}, {"memory_gb": float("nan")}, "memory_gb must be a number"),
         ({"prompt": "a"}, {"memory_gb": True}, "memory_gb must be a number"),

@@ -357,7 +357,10 @@ def test_a_workflow_that_fails_leaves_its_services_and_names_them(
     row = pool.row(workflow)
     assert (row["state"], row["services"]) == ("failed", ["tiny"])
     monkeypatch.setattr(session.Session, "cluster", pool.client)
-    run, stays = command_runs.runner(capsys, "workflow"), "service tiny stays; to end it: cluster service delete tiny"
+    run, stays = (
+        command_runs.runner(capsys, "workflow"),
+        "service tiny is still running; delete it with: cluster service delete tiny",
+    )
     assert stays in run("status", workflow)[2].splitlines()
     code, _, said = run("status", workflow, "--wait")
     assert code == 1 and said.splitlines()[-2:] == [stays, f"next: cluster workflow retry {workflow}"]

@@ -60,18 +60,21 @@ def test_words_of_gswarm_become_ours(theirs: str, ours: str) -> None:
 @pytest.mark.parametrize(
     ("theirs", "why"),
     [
-        ("queue tasks --sort age", "--sort is not known; there are --status, --json; ours: cluster queue tasks --help"),
+        (
+            "queue tasks --sort age",
+            "unknown option --sort; the options are --status, --json; see: cluster queue tasks --help",
+        ),
         ("queue tasks --status", "--status needs a value"),
-        ("queue cancel a b", "'b' is one word too many; ours: cluster queue cancel --help"),
-        ("queue status --keep-source", "--keep-source is not known"),
+        ("queue cancel a b", "unexpected argument 'b'; see: cluster queue cancel --help"),
+        ("queue status --keep-source", "unknown option --keep-source"),
         ("profiler start --freq 3", "milliseconds from 10 to 1000; got 3"),
         ("profiler start --freq ²", "milliseconds from 10 to 1000"),
         ("profiler start --freq " + "9" * 5000, "milliseconds from 10 to 1000"),
-        ("model serve M --port 8080", "asked at the cluster's /v1 by its name; leave it out"),
+        ("model serve M --port 8080", "all services share the cluster's /v1"),
         ("model serve M --device disk", "must be cpu, or a GPU such as gpu0; got disk"),
-        ("host start --port 8090", "host start is ./deploy-cluster.sh local"),
-        ("client connect h:8090 --resilient", "client connect is ./deploy-cluster.sh join TOKEN"),
-        ("fly away", "there is no command fly away; there are status, nodes,"),
+        ("host start --port 8090", "host start is not supported; use ./deploy-cluster.sh local"),
+        ("client connect h:8090 --resilient", "client connect is not supported; use ./deploy-cluster.sh join TOKEN"),
+        ("fly away", "command fly away does not exist; the commands are status, nodes,"),
     ],
 )
 def test_what_has_no_meaning_here_is_refused_and_names_ours(theirs: str, why: str) -> None:
@@ -81,7 +84,7 @@ def test_what_has_no_meaning_here_is_refused_and_names_ours(theirs: str, why: st
 
 
 def test_a_command_that_this_version_lacks_is_said_to_be_missing() -> None:
-    with pytest.raises(faces.Refused, match=r"health is cluster health, which this version does not have"):
+    with pytest.raises(faces.Refused, match=r"health corresponds to cluster health, which this version lacks"):
         faces.translated(faces.GRID_CLI, ["health"], lambda _words: False)
 
 
@@ -132,7 +135,7 @@ def test_they_are_installed_beside_cluster() -> None:
     [
         (["--help"], 0, "gswarm queue cancel", ""),
         ([], 2, "gswarm queue cancel", ""),
-        (["queue", "tasks", "--sort", "\x1b[31m"], 2, "", "error: gswarm queue tasks: --sort is not known"),
+        (["queue", "tasks", "--sort", "\x1b[31m"], 2, "", "error: gswarm queue tasks: unknown option --sort"),
         (["queue", "status"], 3, "", "error: "),
     ],
 )

@@ -219,7 +219,7 @@ def test_people_see_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (
         "2.00 on 4 cpus",
         "data: 1 GiB free of",
-        "2.100 s ahead of Redis' clock: have it follow NTP",
+        "2.100 s ahead of Redis' clock; enable NTP on this host",
         "idle",
     ):
         assert words in text, text
@@ -236,5 +236,11 @@ def test_people_see_sick_gpus_given_labels_and_cards(capsys: pytest.CaptureFixtu
     assert "live, 1 GPU cordoned" in text and "trusted" in text
     show.host(checked)
     text = capsys.readouterr().out
-    for words in ("g takes no work: GPU-1: Xid 79", "cordoned", "given labels  trusted", "AMD Instinct MI210", "52 C"):
+    for words in (
+        "g accepts no work: GPU-1: Xid 79",
+        "cordoned",
+        "given labels  trusted",
+        "AMD Instinct MI210",
+        "52 C",
+    ):
         assert words in text, text

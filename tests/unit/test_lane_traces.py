@@ -139,7 +139,7 @@ def test_the_command_writes_a_file_and_says_what_is_in_it(run: Run, fake: Fake, 
     file = tmp_path / "trace.json"
     code, out, err = run("kernels", "j1", "--output", file)
     assert (code, out) == (0, "")
-    assert err.startswith("4 leases on 2 lanes of 2 workers, 0.3 s at work: ") and "ui.perfetto.dev" in err
+    assert err.startswith("4 leases on 2 lanes of 2 workers, 0.3 s busy: ") and "ui.perfetto.dev" in err
     assert json.loads(file.read_text())["otherData"]["job_id"] == "j1"
     assert dict(fake.asked[-1].url.params) == {"seconds": "3600", "spans": "20000"}
 
@@ -154,14 +154,14 @@ def test_spans_of_other_tenants_are_beside_the_job_and_not_in_its_trace(run: Run
 def test_joined_spans_are_said(run: Run, fake: Fake, tmp_path: Path) -> None:
     fake.on("GET", "/api/stream", stream(span(0, 0.5, 0.75), resolution=7.2))
     _, _, err = run("kernels", "j1", "-o", tmp_path / "trace.json")
-    assert "those of a lane within 7.2 s are joined" in err
+    assert "spans of a lane within 7.2 s are merged" in err
 
 
 @pytest.mark.parametrize(
     ("state", "started", "says"),
     [
-        ("queued", None, "j1 is queued, and no lane has computed it; follow it: cluster watch j1"),
-        ("done", "2026-01-02T03:04:05.500Z", "no span of job j1 is kept: they are for an hour"),
+        ("queued", None, "j1 is queued, and no lane has computed it; watch it with: cluster watch j1"),
+        ("done", "2026-01-02T03:04:05.500Z", "no spans of job j1 are stored: spans are kept for an hour"),
     ],
 )
 def test_without_spans_the_command_says_why_and_leaves_a_file_as_it_is(

@@ -48,12 +48,12 @@ def test_a_file_that_is_served_is_a_model_of_that_name_and_a_changed_one_takes_i
     file.write_bytes(b"GGUF, the second")
     sent = len(bench.bridge.asked)
     code, _, err = run("serve", file, "--name", "chat")
-    assert code == 2 and "there is a service chat already" in err and "cluster service delete chat" in err
+    assert code == 2 and "service chat already exists" in err and "cluster service delete chat" in err
     assert {one.method for one in bench.bridge.asked[sent:]} == {"GET"}, "nothing was sent, and no name has moved"
     assert run("serve", "chat", "--name", "beside")[0] == 0
     bench.client.services.delete("chat")
     code, _, err = run("serve", file, "--name", "chat")
-    assert code == 0 and f"the one before, {first[:12]}, stays where a service has it" in err, err
+    assert code == 0 and f"services that use the previous version, {first[:12]}, keep it" in err, err
     second, served = rows(bench)["chat"]
     assert second != first and served == ["chat"], "beside has the first one still"
     assert bench.client.artifacts.info(first)["names"] == []
@@ -67,7 +67,7 @@ def test_a_file_takes_no_name_from_what_is_no_model_or_has_a_source(bench: Pool,
     bench.client.models.register("qwen", "https://example.org/qwen.gguf")
     sent = len(bench.bridge.asked)
     code, _, err = run("serve", file, "--name", "results")
-    assert code == 2 and "results is an artifact without weights" in err and "--name" in err
+    assert code == 2 and "results is the name of an artifact without weights" in err and "--name" in err
     code, _, err = run("serve", file, "--name", "qwen")
     assert code == 2 and "from https://example.org/qwen.gguf" in err and "cluster serve qwen" in err
     assert run("serve", file, "--name", "Not A Name")[0] == 2
@@ -130,6 +130,6 @@ def test_who_deletes_a_model_that_is_served_hears_of_which_service(run: Run, ben
 def test_a_model_and_a_service_are_shown_in_words(run: Run, file: Path) -> None:
     assert run("serve", file, "--name", "chat")[0] == 0
     lines = dict(line.split(maxsplit=1) for line in run("model", "info", "chat")[1].splitlines())
-    assert lines["source"] == "put from a file" and lines["weights"] == "tiny.gguf" and lines["services"] == "chat"
+    assert lines["source"] == "uploaded file" and lines["weights"] == "tiny.gguf" and lines["services"] == "chat"
     _, out, err = run("service", "show", "chat")
     assert "waiting, 0 of 1 ready" in out and "llamacpp" in out and "/v1 with a token" in err

@@ -137,7 +137,11 @@ def test_a_gpu_has_its_figures(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [("", "no recording"), ('{"profile": 2}\n', "no recording"), (json.dumps(HEAD) + "\n", "holds no samples")],
+    [
+        ("", "not a recording"),
+        ('{"profile": 2}\n', "not a recording"),
+        (json.dumps(HEAD) + "\n", "contains no samples"),
+    ],
 )
 def test_what_is_no_recording_is_refused(tmp_path: Path, content: str, why: str) -> None:
     file = tmp_path / "x.jsonl"
@@ -163,7 +167,7 @@ def test_a_plot_without_matplotlib_says_what_to_install(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("x.gif", "must end with"), ("x", "must end with"), ("no/x.png", "no folder")]
+    ("name", "why"), [("x.gif", "must end with"), ("x", "must end with"), ("no/x.png", "folder .* does not exist")]
 )
 def test_a_plot_that_cannot_be_written_is_refused_first(tmp_path: Path, name: str, why: str) -> None:
     with pytest.raises(BadArgument, match=why):

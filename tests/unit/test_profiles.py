@@ -244,10 +244,10 @@ def run(bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 
 def test_a_profile_from_its_start_to_its_figures(run: Run, bench: Bench, tmp_path: Path) -> None:
-    assert run("list") == (0, "", "no profiles; start one with: cluster profile start NAME\n")
+    assert run("list") == (0, "", "No profiles. Start one with: cluster profile start NAME\n")
     code, out, err = run("start", "dusk", "--hz", "25", "--for", "2m")
-    assert code == 0 and out.startswith("dusk records at 25 samples/s until ")
-    assert err == "stop it before: cluster profile stop dusk\n"
+    assert code == 0 and out.startswith("dusk is recording 25 samples/s until ")
+    assert err == "Stop it earlier with: cluster profile stop dusk\n"
     assert run("stop", "dusk", "--no-wait")[1] == "dusk collecting\n"
     brought(bench)
     code, out, err = run("status")
@@ -258,7 +258,7 @@ def test_a_profile_from_its_start_to_its_figures(run: Run, bench: Bench, tmp_pat
     bench.client.profiles.fetch("night", tmp_path / "got")
     assert run("analyze", tmp_path / "got")[1] == out
     assert run("analyze", "--data", tmp_path / "got" / "w-1.1.jsonl.gz")[0] == 0
-    assert run("recover") == (0, "", "no profile lacks a recording that is known; name one to look for others\n")
+    assert run("recover") == (0, "", "No known recording is missing. Name a profile to search for unknown ones.\n")
     assert run("recover", "night")[1] == "night collecting\n"
     assert run("delete", "night") == (0, "night deleted\n", "")
 
@@ -324,9 +324,9 @@ def test_what_the_command_refuses(run: Run) -> None:
         (("start", "n", "--for", "x"), "--for"),
         (("start", "a/b"), "NAME"),
         (("stop", "none"), "no profile none; list them with cluster profile list"),
-        (("analyze",), "needs one"),
+        (("analyze",), "must be the name of a profile"),
         (("analyze", "x", "--plot", "x.gif"), "must end with"),
-        (("analyze", "no/such.jsonl"), "there is no file"),
+        (("analyze", "no/such.jsonl"), "does not exist"),
         (("analyze", "none"), "no profile none"),
     ]
     for words, why in cases:

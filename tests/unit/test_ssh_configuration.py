@@ -61,27 +61,27 @@ def test_a_node_says_how_it_is_reached(tmp_path: Path) -> None:
         ("nodes: [a]\nssh:\n  timeout: 0\n", 3, "ssh.timeout: input should be greater than 0; got '0'"),
         ("nodes: [a]\nssh: {timeout: nan}\n", 2, "ssh.timeout"),
         ("nodes: [a]\nhealth_check: {gpu_weight: inf}\n", 2, "health_check.gpu_weight"),
-        ("nodes: [a]\nssh:\n  tiemout: 3\n", 3, "ssh.tiemout: there is no such key; there are timeout, pool_size"),
-        ("nodes: [a]\nhosts: [b]\n", 2, "hosts: there is no such key; there are nodes, remote_root"),
-        ("nodes:\n  - a\n  - {host: b, prot: 22}\n", 3, "nodes[1].prot: there is no such key; there are host, name"),
+        ("nodes: [a]\nssh:\n  tiemout: 3\n", 3, "ssh.tiemout: unknown key; the keys are timeout, pool_size"),
+        ("nodes: [a]\nhosts: [b]\n", 2, "hosts: unknown key; the keys are nodes, remote_root"),
+        ("nodes:\n  - a\n  - {host: b, prot: 22}\n", 3, "nodes[1].prot: unknown key; the keys are host, name"),
         ("nodes:\n  - a\n  - host: b\n    port: 70000\n", 4, "nodes[1].port: input should be less than or equal"),
-        ("nodes:\n  - -oProxyCommand=id\n", 2, "nodes[0].host: '-oProxyCommand=id' is not taken"),
-        ("nodes:\n  - {host: a, name: '-v'}\n", 2, "nodes[0].name: '-v' is not taken"),
-        ("nodes:\n  - {host: a, user: '-v'}\n", 2, "nodes[0].user: '-v' is not taken"),
+        ("nodes:\n  - -oProxyCommand=id\n", 2, "nodes[0].host: invalid value '-oProxyCommand=id'"),
+        ("nodes:\n  - {host: a, name: '-v'}\n", 2, "nodes[0].name: invalid value '-v'"),
+        ("nodes:\n  - {host: a, user: '-v'}\n", 2, "nodes[0].user: invalid value '-v'"),
         ('nodes:\n  - "a\\nb"\n', 2, "nodes[0].host"),
-        ("nodes: [a]\nremote_root: work\n", 2, "remote_root: 'work' is not taken; a folder begins with / or ~/"),
-        ("nodes:\n  - a\n  - b\n  - a\n", 4, "nodes[2]: a node is called a already"),
-        ("nodes: [a]\nnodes: [b]\n", 2, "'nodes' is given twice"),
-        ("nodes: [a]\nssh: &x {timeout: 3}\n", 2, "&x and *x are not used here"),
-        ("nodes: *x\n", 1, "&x and *x are not used here"),
-        ("nodes: !!python/object/apply:os.system [id]\n", 1, "is not used here"),
-        ("nodes: [a]\n--- \nnodes: [b]\n", 2, "a second document begins"),
+        ("nodes: [a]\nremote_root: work\n", 2, "remote_root: invalid value 'work'; a folder must start with / or ~/"),
+        ("nodes:\n  - a\n  - b\n  - a\n", 4, "nodes[2]: another node has the name a"),
+        ("nodes: [a]\nnodes: [b]\n", 2, "duplicate key 'nodes'"),
+        ("nodes: [a]\nssh: &x {timeout: 3}\n", 2, "anchors and aliases (&x, *x) are not allowed"),
+        ("nodes: *x\n", 1, "anchors and aliases (&x, *x) are not allowed"),
+        ("nodes: !!python/object/apply:os.system [id]\n", 1, "is not allowed"),
+        ("nodes: [a]\n--- \nnodes: [b]\n", 2, "a second document starts"),
         ("nodes: [a\n", 2, "expected"),
         ("nodes: [a]\n\tx: 1\n", 2, "cannot start any token"),
-        ("? [a]\n: 1\n", 1, "a key must be a text"),
-        (f"nodes: {'[' * 9}{']' * 9}\n", 1, "nested over 8 deep"),
-        (f"nodes: {'[' * 100_000}\n", 1, "nested over 8 deep"),
-        (b"nodes: [a]\nssh: \xff\n", 2, "the text is no UTF-8"),
+        ("? [a]\n: 1\n", 1, "a key must be a string"),
+        (f"nodes: {'[' * 9}{']' * 9}\n", 1, "nested more than 8 levels deep"),
+        (f"nodes: {'[' * 100_000}\n", 1, "nested more than 8 levels deep"),
+        (b"nodes: [a]\nssh: \xff\n", 2, "the text is not UTF-8"),
         (b"nodes: [a]\x00\x01\n", 1, "control characters are not allowed"),
         ("nodes: [a]\n#" + "x" * (10 << 20), 1, "the text has over 262144 bytes"),
         ("nodes:\n" + "- a\n" * 1001, 1, "nodes: tuple should have at most 1000 items"),
@@ -97,7 +97,7 @@ def test_what_is_wrong_is_told_by_line_and_key(tmp_path: Path, text: str | bytes
 def test_an_alias_bomb_takes_no_time(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
     began = time.process_time()
-    with pytest.raises(errors.BadArgument, match="are not used here"):
+    with pytest.raises(errors.BadArgument, match="are not allowed"):
         read(tmp_path, "\n".join(lines))
     assert time.process_time() - began < 1
 
@@ -110,7 +110,7 @@ def test_a_file_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None:
 
 
 def test_an_unknown_node_names_those_that_there_are(tmp_path: Path) -> None:
-    with pytest.raises(errors.BadArgument, match=r"no node of cluster\.yaml is called c; there are a, b"):
+    with pytest.raises(errors.BadArgument, match=r"no node of cluster\.yaml has the name c; the nodes are a, b"):
         read(tmp_path, "nodes: [a, b]").node("c")
 
 
@@ -137,7 +137,7 @@ def test_without_its_packages_hosts_of_the_cluster_are_known_and_others_refused(
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     first, second = done.stdout.splitlines()
     assert first == "attic", done.stderr
-    assert second.startswith("2 hosts over SSH need the package asyncssh, which is not installed ")
+    assert second.startswith("2 SSH needs the package asyncssh, which is not installed ")
     assert second.endswith("-m pip install --require-hashes -r " + str(ROOT / "requirements/ssh.txt"))
 
 
@@ -148,7 +148,7 @@ def test_without_its_packages_hosts_of_the_cluster_are_known_and_others_refused(
         (2.0, 8, (0.0, 50.0), 100.0, ""),
         (16.0, 8, (), 200.0, ""),
         (16.01, 8, (), 200.125, "load 16.01 on 8 cpus"),
-        (0.0, 8, (95.0, 100.0), 292.5, "every GPU is used by 95 % or more"),
+        (0.0, 8, (95.0, 100.0), 292.5, "every GPU is at 95 % or more"),
         (0.0, 8, (94.9, 100.0), 292.35, ""),
     ],
 )

@@ -45,11 +45,11 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_workflow_is_validated_submitted_looked_at_approved_and_deleted(run: Run, flows: Flows, file: Path) -> None:
-    assert run("list") == (0, "", "no workflows; submit one with: cluster workflow submit FILE\n")
+    assert run("list") == (0, "", "No workflows. Submit one with: cluster workflow submit FILE\n")
     assert run("validate", file) == (0, "test: 3 actions in 3 layers, valid\n", "")
     code, out, err = run("submit", file)
     workflow = out.strip()
-    assert code == 0 and err == f"3 actions; follow it with: cluster workflow status {workflow} --wait\n"
+    assert code == 0 and err == f"3 actions; watch it with: cluster workflow status {workflow} --wait\n"
     flows.look(workflow)
     code, out, _ = run("status", workflow)
     assert code == 0 and "state     running\n" in out and "actions   1 queued, 2 waiting\n" in out
@@ -112,7 +112,7 @@ def test_files_that_cannot_be_read_or_are_too_large(run: Run, tmp_path: Path, mo
     assert "cannot be read: No such file" in run("submit", tmp_path / "nix")[2]
     large = tmp_path / "large"
     large.write_bytes(b"x" * (workflow_commands.MAX_BYTES + 1))
-    assert "at most that many" in run("validate", large)[2]
+    assert "the maximum" in run("validate", large)[2]
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(workflow_text("a").encode())))
     assert run("validate", "-") == (0, "test: 1 action in 1 layers, valid\n", "")
 

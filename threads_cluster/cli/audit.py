@@ -60,10 +60,10 @@ class Chain:
             self._follow_all(head)
         except Tampered as error:
             if self._gaps:
-                raise Tampered(error.line, f"{error.why}; before it, {self._missing()}") from None
+                raise Tampered(error.line, f"{error.why}; before this line, {self._missing()}") from None
             raise
         if self._gaps:
-            raise Missing(self._gaps[0][0], f"{self._missing()}; every line here is as it was written")
+            raise Missing(self._gaps[0][0], f"{self._missing()}; no existing line was altered")
         last = self._hash if self._sha256 == "0" * 64 else self._sha256
         return Verified(lines=self._count, first=self._first, seq=self._seq, head=last)
 
@@ -77,16 +77,19 @@ class Chain:
 
     def _missing(self) -> str:
         entries = ", ".join(entries for _, entries in self._gaps)
-        return f"entries {entries} are missing: dropped before their export, or in another coordinator's AUDIT_FILE"
+        return (
+            f"entries {entries} are missing: they were dropped before their export, or another "
+            "coordinator's AUDIT_FILE has them"
+        )
 
     def _why_unseen(self) -> str:
         why = "lines were removed, or the log was rewritten"
-        return f"{why}, or it is older than entry {self._first}, the first one here" if self._first > 1 else why
+        return f"{why}, or the line is older than entry {self._first}, the first entry here" if self._first > 1 else why
 
     def _follow(self, line: bytes) -> None:
         parts = _LINE.fullmatch(line)
         if parts is None:
-            raise Tampered(self._count, "it is not a line of an audit log")
+            raise Tampered(self._count, "this is not a line of an audit log")
         number, digest = int(parts["number"]), parts["hash"].decode()
         if parts["what"] == b"after":
             self._jump(number, digest)
@@ -99,26 +102,26 @@ class Chain:
     def _jump(self, number: int, digest: str) -> None:
         """Record a gap of missing entries, unless it is before the first line."""
         if self._count > 1 and number < self._seq:
-            raise Tampered(self._count, f"it names entry {number} after entry {self._seq}: lines were moved")
+            raise Tampered(self._count, f"the line names entry {number} after entry {self._seq}: lines were moved")
         if self._count > 1 and number > self._seq:
             self._gaps.append((self._count, f"{self._seq + 1} to {number}"))
         elif self._count > 1 and digest != self._hash:
-            raise Tampered(self._count, f"it gives entry {number} another hash")
+            raise Tampered(self._count, f"the line gives entry {number} a different hash")
 
     def _check(self, number: int, digest: str, text: bytes) -> None:
         if number != self._seq + 1:
             raise Tampered(
-                self._count, f"entry {number} stands where entry {self._seq + 1} should be: lines were removed or moved"
+                self._count, f"expected entry {self._seq + 1}, got entry {number}: lines were removed or moved"
             )
         body = text[: text.rindex(b',"hash":')] + b"}"
         if hashlib.sha1(self._hash.encode() + body, usedforsecurity=False).hexdigest() != digest:
-            raise Tampered(self._count, f"entry {number}, or the one before it, was changed")
+            raise Tampered(self._count, f"entry {number} or the previous entry was changed")
 
     def _check_sha256(self, text: bytes, digest: bytes | None) -> None:
         if digest is None and self._sha256 == "0" * 64:
             return
         if digest is None:
-            raise Tampered(self._count, "it lacks the SHA-256 that the lines before it have")
+            raise Tampered(self._count, "the SHA-256 is missing, although the previous line has one")
         if hashlib.sha256(self._sha256.encode() + text + b"}").hexdigest() != digest.decode():
-            raise Tampered(self._count, "its SHA-256 is another: it, or the line before it, was changed")
+            raise Tampered(self._count, "the SHA-256 does not match: this line or the previous line was changed")
         self._sha256 = digest.decode()

@@ -26,26 +26,28 @@ _MOST, _LONGEST = 200, 64
 #: Timeouts in seconds for completing partial announcements: for all of them, and for each.
 _REST_SECONDS, _EACH_SECONDS = 2.0, 0.5
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one cluster a line.")  # type: ignore[valid-type]
+AsJson: TypeAlias = as_json_option("Print JSON, one cluster per line.")  # type: ignore[valid-type]
 
 
 class NoDiscovery(Misconfigured):
     """The mDNS package is not installed."""
 
-    next = "pip install 'threads-cluster[discovery]', or in this checkout: pip install -r requirements/discovery.txt"
+    next = "pip install 'threads-cluster[discovery]', or in a checkout: pip install -r requirements/discovery.txt"
 
 
 def discover(
     ctx: typer.Context,
-    seconds: float = typer.Option(3.0, min=0.1, max=60.0, metavar="TIME", help="Seconds for which it listens."),
+    seconds: float = typer.Option(3.0, min=0.1, max=60.0, metavar="TIME", help="Seconds to listen for announcements."),
     as_json: AsJson = False,
 ) -> None:
     """List clusters that announce themselves on this network. Only clusters that accept other machines do."""
     found = clusters(seconds)
-    none = f"nothing was heard in {seconds:g} s; a cluster announces itself where BIND is open: docs/hosts.md"
+    none = f"No cluster announced itself within {seconds:g} s. A cluster does so only if BIND is open: docs/hosts.md"
     show.listing(found, _COLUMNS, as_json=as_json, none=none)
     if found and not as_json:
-        show.say(f"anybody can announce anything: look twice before you log in with: cluster login {found[0]['url']}")
+        show.say(
+            f"Announcements are not authenticated: check the address before you run: cluster login {found[0]['url']}"
+        )
 
 
 _COLUMNS: show.Columns = {
@@ -66,11 +68,11 @@ def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]
     try:
         from zeroconf import DNSQuestionType, InterfaceChoice, ServiceBrowser, Zeroconf
     except ImportError:
-        raise NoDiscovery("clusters cannot be looked for: the package zeroconf is not installed") from None
+        raise NoDiscovery("cannot search for clusters: the package zeroconf is not installed") from None
     try:
         network = Zeroconf(interfaces=list(interfaces) or InterfaceChoice.All)
     except OSError as error:
-        raise ClientError(f"clusters cannot be looked for: {error}") from None
+        raise ClientError(f"cannot search for clusters: {error}") from None
     try:
         heard = Listener()
         # Ask for multicast replies: several programs on this machine can share the port, and a unicast reply reaches

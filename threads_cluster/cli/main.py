@@ -43,15 +43,15 @@ Exit codes:
   1    the job failed or was cancelled; audit: the log was altered
   2    wrong usage or settings, or the cluster rejected the request
   3    the cluster cannot be reached, has an error, or sent an invalid response
-  4    the output could not be written
+  4    the command could not write its output
   70   internal error of this command
   130  Ctrl-C; submitted jobs keep running
   141  the reader of the output closed it, as in: cluster jobs | head -1
 
 \b
---json prints one object on one line; jobs, workers, kinds and watch print one line for each thing.
-The address is --url, else CLUSTER_URL, else the local cluster's. CLUSTER_TOKEN is sent when it is set,
-else the token of: cluster login, else that of the local cluster in this checkout.
+--json prints one JSON object per line, and lists print one line for each item.
+The address is --url, else CLUSTER_URL, else the local cluster's address. The token is CLUSTER_TOKEN, else the token
+stored by cluster login, else the token of the local cluster in this checkout.
 """
 
 
@@ -88,7 +88,7 @@ app.add_typer(
     epilog="cluster submit KIND --help lists the flags of a kind.",
 )
 
-JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", help="The job's ID.")]
 
 
 @app.callback()
@@ -112,12 +112,12 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
         return
     show.status(summary, cluster.url)
     if not summary["workers"]["live"]:
-        show.say("no worker lives, so jobs wait; see: cluster workers, and the workers' logs")
+        show.say("No live workers; jobs stay queued. See: cluster workers, and the workers' logs")
     elif not any(summary["jobs"].values()):
         show.say(_FIRST_JOB)
 
 
-_FIRST_JOB = "no jobs yet; try: cluster submit collatz --start-number 1 --number-count 1000000 --wait"
+_FIRST_JOB = "No jobs yet. Try: cluster submit collatz --start-number 1 --number-count 1000000 --wait"
 
 
 @app.command()
@@ -127,15 +127,17 @@ def jobs(
         str | None, typer.Option(metavar="STATE", help="Only jobs in this state, such as running or failed.")
     ] = None,
     kind: Annotated[str | None, typer.Option("--type", metavar="KIND", help="Only jobs of this kind.")] = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="COUNT", help="Most jobs shown, newest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="COUNT", help="Maximum number of jobs to list, newest first.")
+    ] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first."""
     rows = list(ctx.obj.cluster.jobs(state=state, kind=kind, limit=limit))
-    none = "no such jobs; all: cluster jobs" if state or kind else _FIRST_JOB
+    none = "No matching jobs. List all with: cluster jobs" if state or kind else _FIRST_JOB
     show.listing(rows, show.jobs, as_json=as_json, none=none)
     if len(rows) == limit and not as_json:
-        show.say(f"the newest {limit}; more with --limit")
+        show.say(f"Showing the newest {limit}. List more with --limit.")
 
 
 @app.command()
@@ -154,7 +156,7 @@ def relations(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> Non
     elif row["parents"] or row["children"] or row["skipped"]:
         show.relations(row)
     else:
-        show.say(f"{job_id} comes after no other job, and none waits for it")
+        show.say(f"{job_id} does not depend on another job, and no job depends on it")
 
 
 @app.command()
@@ -168,7 +170,7 @@ def watch(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
         job = watching.until_end(ctx.obj, job_id, soon=True)
         show.say(show.ended_line(job))
         if job["state"] == "done":
-            show.say(f"see its result with: cluster result {job_id}")
+            show.say(f"Print its result with: cluster result {job_id}")
     raise typer.Exit(watching.exit_code(job))
 
 
@@ -190,22 +192,30 @@ def result(
     ctx: typer.Context,
     job_id: JobId,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print a table of the result as CSV: the first, or that of --table.")
+        bool,
+        typer.Option(
+            "--csv", help="Print a table of the result as CSV: the first table, or the table named by --table."
+        ),
     ] = False,
     table: Annotated[str | None, typer.Option(metavar="NAME", help="The table that --csv prints.")] = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="Print what is committed so far, of a job that has not ended.")
+        bool, typer.Option("--partial", help="Print the committed part of the result of an unfinished job.")
     ] = False,
     trace: Annotated[
         typer.FileTextWrite | None,
-        typer.Option(metavar="FILE", help="Write one replica of a thread job here, for Perfetto."),
+        typer.Option(metavar="FILE", help="Write a Perfetto trace of one replica of a thread job to this file."),
     ] = None,
     replica: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="The replica that --trace writes.")] = 0,
     fetch: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Fetch what programs left into this folder: that of unit 3 into DIR/3."),
+        typer.Option(
+            metavar="DIR",
+            help="Download the output files of programs into this folder, for example of unit 3 into DIR/3.",
+        ),
     ] = None,
-    flat: Annotated[bool, typer.Option("--flat", help="With --fetch: what all units left into DIR itself.")] = False,
+    flat: Annotated[
+        bool, typer.Option("--flat", help="With --fetch: download the files of all units into DIR itself.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the result of a job, or download the output files of its programs."""
@@ -218,7 +228,7 @@ def result(
     if trace is not None:
         answer = ctx.obj.cluster.ask(job_id, "trace", replica=replica)
         json.dump(answers.checked(answers.Trace, answer, ctx.obj.cluster.url), trace)
-        show.say(f"replica {replica}: {trace.name}; open it in https://ui.perfetto.dev")
+        show.say(f"replica {replica}: {trace.name}; open this file in https://ui.perfetto.dev")
         return
     answer = ctx.obj.cluster.result(job_id, partial=partial)
     if as_json:
@@ -238,12 +248,12 @@ def _print_csv(value: Any, name: str | None) -> None:
         raise typer.BadParameter(str(error.args[0]), param_hint="'--table'") from None
     sys.stdout.write(tables.as_csv(table))
     if others and name is None:
-        show.say(f"that was {table.name}; with --table: {', '.join(others)}")
+        show.say(f"Printed {table.name}. Other tables for --table: {', '.join(others)}")
 
 
-JobIds: TypeAlias = Annotated[list[str], typer.Argument(metavar="JOB", help="Ids of jobs.")]
+JobIds: TypeAlias = Annotated[list[str], typer.Argument(metavar="JOB", help="Job IDs.")]
 Hold: TypeAlias = Annotated[
-    bool, typer.Option("--hold", help="Where a cap of the tenant refuses a job: keep it queued until there is room.")
+    bool, typer.Option("--hold", help="If a job exceeds a cap of its tenant, queue it until the cap allows it.")
 ]
 
 
@@ -278,11 +288,11 @@ def _acted(job: dict[str, Any], *, as_json: bool) -> None:
 
 
 for _name, _done, _help in (
-    ("cancel", "cancelled", "Stop jobs. What is computed is kept; retry goes on from there."),
+    ("cancel", "cancelled", "Stop jobs. Committed units are kept, and retry continues from there."),
     ("pause", "paused", "Stop jobs until they are resumed."),
-    ("resume", "queued", "Let paused jobs go on."),
-    ("retry", "queued", "Let failed or cancelled jobs go on where they stopped, and what was skipped because of them."),
-    ("delete", "deleted", "Forget jobs that have ended, with their results, or that are blocked."),
+    ("resume", "queued", "Continue paused jobs."),
+    ("retry", "queued", "Continue failed or cancelled jobs, and restore the jobs skipped because of them."),
+    ("delete", "deleted", "Delete jobs that have ended or are blocked, with their results."),
 ):
     app.command(_name, help=_help)(_each(_name, _done, holds=_name in ("resume", "retry")))
 
@@ -290,9 +300,9 @@ for _name, _done, _help in (
 @app.command()
 def dead(
     ctx: typer.Context,
-    job_id: Annotated[str | None, typer.Argument(metavar="JOB", help="The job's id; without it, all jobs.")] = None,
+    job_id: Annotated[str | None, typer.Argument(metavar="JOB", help="The job's ID; default: all jobs.")] = None,
     retry: Annotated[
-        int | None, typer.Option(min=0, metavar="FIRST", help="Compute the range again that begins at this unit.")
+        int | None, typer.Option(min=0, metavar="FIRST", help="Retry the range that starts at this unit.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -302,20 +312,27 @@ def dead(
             raise typer.BadParameter("needs a JOB", param_hint="'--retry'")
         _acted(ctx.obj.cluster.retry_dead(job_id, retry), as_json=as_json)
         return
-    show.listing(ctx.obj.cluster.dead(job_id), show.dead, as_json=as_json, none="no unit was given up")
+    show.listing(ctx.obj.cluster.dead(job_id), show.dead, as_json=as_json, none="No dead units.")
 
 
 @app.command()
 def ask(
     ctx: typer.Context,
     job_id: JobId,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What its kind answers; see cluster kinds.")],
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="Question that the job's kind supports; see cluster kinds.")
+    ],
     choices: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="What the question takes, such as replica=3.")
+        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="Arguments of the question, such as replica=3.")
     ] = None,
-    output: Annotated[typer.FileTextWrite | None, typer.Option(metavar="FILE", help="Write the answer here.")] = None,
+    output: Annotated[
+        typer.FileTextWrite | None, typer.Option(metavar="FILE", help="Write the response to this file.")
+    ] = None,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print a table of the answer as CSV: the first, or that of --table.")
+        bool,
+        typer.Option(
+            "--csv", help="Print a table of the response as CSV: the first table, or the table named by --table."
+        ),
     ] = False,
     table: Annotated[str | None, typer.Option(metavar="NAME", help="The table that --csv prints.")] = None,
 ) -> None:
@@ -343,14 +360,14 @@ def _choices(texts: list[str]) -> dict[str, str]:
 def workers(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List workers, including those lost within the last hour."""
     rows = ctx.obj.cluster.workers()
-    none = "no workers; start a local cluster with: ./deploy-cluster.sh local"
+    none = "No workers. Start a local cluster with: ./deploy-cluster.sh local"
     show.listing(rows, show.workers, as_json=as_json, none=none)
 
 
 @app.command()
 def hosts(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List hosts and the load of their workers. To add a host: ./deploy-cluster.sh invite"""
-    none = "no hosts; start a local cluster with: ./deploy-cluster.sh local"
+    none = "No hosts. Start a local cluster with: ./deploy-cluster.sh local"
     show.listing(ctx.obj.cluster.hosts(), show.HOSTS, as_json=as_json, none=none)
 
 
@@ -369,7 +386,7 @@ def host(
 def mark(
     ctx: typer.Context,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind of job; see cluster kinds.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What its jobs prove, such as verified for collatz.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the mark, such as verified for collatz.")],
     as_json: AsJson = False,
 ) -> None:
     """Show how far finished jobs have proved a property: the longest range from the start without a gap."""
@@ -386,8 +403,8 @@ def verified(ctx: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def drain(
     ctx: typer.Context,
-    worker: Annotated[str, typer.Argument(metavar="WORKER", help="The worker's id; see cluster workers.")],
-    off: Annotated[bool, typer.Option("--off", help="Let it take work again.")] = False,
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="The worker's ID; see cluster workers.")],
+    off: Annotated[bool, typer.Option("--off", help="Let the worker accept work again.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Let a worker finish its leases, and assign it no new work."""
@@ -395,19 +412,23 @@ def drain(
     if as_json:
         show.json_line(answer)
     else:
-        show.line(f"{worker} takes work again" if off else f"{worker} drains; back with: cluster drain {worker} --off")
+        show.line(
+            f"{worker} accepts work again" if off else f"{worker} is draining; undo with: cluster drain {worker} --off"
+        )
 
 
 @app.command()
 def usage(
     ctx: typer.Context,
     tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant.")] = None,
-    days: Annotated[int, typer.Option(min=1, max=400, metavar="COUNT", help="Days back from today.")] = 30,
+    days: Annotated[
+        int, typer.Option(min=1, max=400, metavar="COUNT", help="Number of days, counted back from today.")
+    ] = 30,
     as_json: AsJson = False,
 ) -> None:
     """Show usage by tenant and day. Tokens with the scope admin see all tenants."""
     rows = ctx.obj.cluster.usage(tenant=tenant, days=days)
-    show.listing(rows, show.USAGE, as_json=as_json, none="nothing was used in these days")
+    show.listing(rows, show.USAGE, as_json=as_json, none="No usage in this period.")
 
 
 @app.command()
@@ -417,12 +438,15 @@ def audit(
     after: Annotated[
         int | None, typer.Option(min=0, metavar="NUMBER", help="Only entries with higher numbers.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, metavar="COUNT", help="Most entries shown.")] = 50,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Verify all entries that the cluster keeps, or those of FILE.")
-    ] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="COUNT", help="Maximum number of entries to list.")
+    ] = 50,
+    verify: Annotated[bool, typer.Option("--verify", help="Verify all entries in the cluster, or in FILE.")] = False,
     head: Annotated[
-        str, typer.Option(metavar="HASH", help="Verify also that the log has this hash of an earlier verification.")
+        str,
+        typer.Option(
+            metavar="HASH", help="Also verify that the log contains this head hash of an earlier verification."
+        ),
     ] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -444,7 +468,7 @@ def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
     rows = ctx.obj.cluster.kinds()
     show.listing(rows, show.KINDS, as_json=as_json)
     if not as_json:
-        show.say("flags of a kind: cluster submit KIND --help")
+        show.say("List the flags of a kind with: cluster submit KIND --help")
 
 
 @app.command()
@@ -535,12 +559,12 @@ class Fault(errors.ClientError):
     """An unexpected error. The message names only the location, because the error's text can contain secrets."""
 
     exit_code = errors.FAULT
-    next = "please report it, with the command and its version: cluster version"
+    next = "report this error with the command and its version: cluster version"
 
     def __init__(self, error: BaseException) -> None:
         places = traceback.extract_tb(error.__traceback__)
-        place = f"{places[-1].filename}:{places[-1].lineno}" if places else "an unknown place"
-        super().__init__(f"a fault of this command: {type(error).__name__} at {place}")
+        place = f"{places[-1].filename}:{places[-1].lineno}" if places else "an unknown location"
+        super().__init__(f"internal error of this command: {type(error).__name__} at {place}")
 
 
 class Usage(errors.ClientError):
@@ -559,7 +583,7 @@ class Unwritten(errors.ClientError):
     exit_code = errors.UNWRITTEN
 
     def __init__(self, error: OSError) -> None:
-        super().__init__(f"the output could not be written: {error.strerror or error}")
+        super().__init__(f"cannot write the output: {error.strerror or error}")
 
 
 class Unusable(errors.ClientError):
@@ -568,7 +592,7 @@ class Unusable(errors.ClientError):
     exit_code = errors.REFUSED
 
     def __init__(self, error: OSError) -> None:
-        super().__init__(f"{error.filename} cannot be used: {error.strerror or error}")
+        super().__init__(f"cannot open {error.filename}: {error.strerror or error}")
 
 
 def _understood(error: Exception) -> errors.ClientError:
@@ -579,7 +603,7 @@ def _understood(error: Exception) -> errors.ClientError:
     if isinstance(error, OSError):  # network errors and most file errors are already ClientErrors
         return Unwritten(error) if error.filename is None else Unusable(error)
     if isinstance(error, RecursionError):
-        return errors.ClientError("the cluster's answer is nested too deeply to be shown; --json prints it")
+        return errors.ClientError("the response is nested too deeply to display; print it with --json")
     return Fault(error)
 
 
@@ -605,7 +629,7 @@ def _outcome(arguments: list[str] | None) -> int:
         return _run(arguments)
     except KeyboardInterrupt:
         submitted = any(session.submitted for session in _sessions)
-        show.say("interrupted; what was submitted goes on" if submitted else "interrupted")
+        show.say("interrupted; submitted jobs keep running" if submitted else "interrupted")
         return errors.INTERRUPTED
     except BrokenPipeError:
         return errors.PIPE_CLOSED

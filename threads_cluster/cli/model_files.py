@@ -38,13 +38,13 @@ def send(cluster: Cluster, path: Path, service: str, *, quiet: bool) -> str:
         made = str(cluster.artifacts.put(path, name=name, progress=progressing)["artifact"]["artifact_id"])
     if before and before != made:
         digits = before[: artifact_commands.DIGITS]
-        show.say(f"the model {name} is this one from now on; the one before, {digits}, stays where a service has it")
+        show.say(f"replaced the model {name}; services that use the previous version, {digits}, keep it")
     return made
 
 
 def _check_service(cluster: Cluster, service: str) -> None:
     if _found(cluster.services.get, service):
-        detail = f"there is a service {service} already; choose another one, or: cluster service delete {service}"
+        detail = f"service {service} already exists; choose another name, or run: cluster service delete {service}"
         raise BadArgument(detail, field="name")
 
 
@@ -55,10 +55,12 @@ def _before(cluster: Cluster, name: str) -> str | None:
         return None
     model = _found(cluster.models.get, name)
     if model is None:
-        detail = f"{name} is an artifact without weights, which keeps its name; choose another one with --name"
+        detail = f"{name} is the name of an artifact without weights; choose another name with --name"
         raise BadArgument(detail, field="name")
     if model["source"]:
-        detail = f"the model {name} is there, from {model['source']}; serve it with: cluster serve {name}, or choose"
+        detail = (
+            f"the model {name} already exists, from {model['source']}; serve it with: cluster serve {name}, or choose"
+        )
         raise BadArgument(f"{detail} another name for this file with --name", field="name")
     return str(row["artifact_id"])
 

@@ -21,81 +21,102 @@ if TYPE_CHECKING:
 ORDER: dict[str, Any] = {
     "after": Annotated[
         list[str] | None,
-        typer.Option(metavar="JOB", help="Start it once this job is done; skip it if that fails. Repeat for more."),
+        typer.Option(
+            metavar="JOB", help="Start the job once this job is done, and skip it if this one fails. Repeat for more."
+        ),
     ],
     "after_any": Annotated[
         list[str] | None,
-        typer.Option(metavar="JOB", help="Start it once this job has ended, however. Repeat for more."),
+        typer.Option(metavar="JOB", help="Start the job once this job has ended in any state. Repeat for more."),
     ],
 }
 #: Options of every command that runs programs.
 COMMON: dict[str, Any] = {
     "exclude": Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Leave these out of the folder, as a line of .gitignore does."),
+        typer.Option(
+            metavar="PATTERN", help="Exclude files of the folder, as a line of .gitignore does. Repeat for more."
+        ),
     ],
     "env": Annotated[
         list[str] | None,
-        typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable of the program; NAME alone: as it is here."),
+        typer.Option(
+            "--env",
+            "-e",
+            metavar="NAME=VALUE",
+            help="Environment variable of the program. NAME alone passes the local value.",
+        ),
     ],
     "secret": Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A secret as a variable of the program; see cluster secret --help."),
+        typer.Option(metavar="NAME", help="Pass a secret as an environment variable; see cluster secret --help."),
     ],
-    "cpus": Annotated[float | None, typer.Option(metavar="NUMBER", help="CPUs of each unit; default: one slot's.")],
-    "memory": Annotated[int | None, typer.Option(metavar="MIB", help="Memory of each unit; more of it ends the unit.")],
+    "cpus": Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="CPUs of each unit; default: the CPUs of one slot.")
+    ],
+    "memory": Annotated[int | None, typer.Option(metavar="MIB", help="Memory limit of each unit.")],
     "gpus": Annotated[int | None, typer.Option(metavar="NUMBER", help="GPUs of each unit; default: none.")],
-    "gpu_memory": Annotated[int | None, typer.Option(metavar="MIB", help="Memory that each of the GPUs must have.")],
+    "gpu_memory": Annotated[int | None, typer.Option(metavar="MIB", help="Minimum memory of each GPU.")],
     "compute_capability": Annotated[
-        str | None, typer.Option(metavar="VERSION", help="Least compute capability of the GPUs, such as 8.0.")
+        str | None, typer.Option(metavar="VERSION", help="Minimum compute capability of the GPUs, such as 8.0.")
     ],
-    "host": Annotated[str | None, typer.Option(metavar="HOST", help="Only on this host; see cluster workers.")],
+    "host": Annotated[str | None, typer.Option(metavar="HOST", help="Run only on this host; see cluster workers.")],
     "label": Annotated[
-        list[str] | None, typer.Option(metavar="LABEL", help="Only on runners with this label (RUNNER_LABELS).")
+        list[str] | None,
+        typer.Option(metavar="LABEL", help="Run only on runners with this label (RUNNER_LABELS). Repeat for more."),
     ],
-    "timeout": Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="End each unit after this long; default: never.")
-    ],
+    "timeout": Annotated[float | None, typer.Option(metavar="SECONDS", help="Time limit of each unit; default: none.")],
     "stop_signal_seconds": Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Send SIGTERM this long before --timeout, to save its work.")
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Send SIGTERM this long before --timeout, so that the program can save its work."
+        ),
     ],
     "workspace": Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="A folder of this name on the runner, $CLUSTER_WORKSPACE, that stays: for checkpoints."
-        ),
+        typer.Option(metavar="NAME", help="Persistent folder on the runner, at $CLUSTER_WORKSPACE, for checkpoints."),
     ],
     "python": Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Install this file of requirements, one of --files, for python3."),
+        typer.Option(metavar="FILE", help="Requirements file within --files whose packages are installed for python3."),
     ],
     "priority": Annotated[str | None, typer.Option(metavar="high|normal|low", help="Default: normal.")],
     "hold": Annotated[
-        bool, typer.Option("--hold", help="Where a cap of the tenant refuses it: queue it until there is room.")
+        bool, typer.Option("--hold", help="If the job exceeds a cap of its tenant, queue it until the cap allows it.")
     ],
     "notify": Annotated[
-        str | None, typer.Option(metavar="URL", help="Send this URL a signed POST when it has ended: docs/webhooks.md.")
+        str | None,
+        typer.Option(metavar="URL", help="Send a signed POST to this URL when the job ends: docs/webhooks.md."),
     ],
     **ORDER,
 }
 OUTPUT: dict[str, Any] = {
     "output": Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="GLOB", help="Keep files that the program writes, such as 'out/*.csv'."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="GLOB",
+            help="Store output files that match, such as 'out/*.csv'. Repeat for more.",
+        ),
     ],
 }
 SHELL: dict[str, Any] = {
-    "shell": Annotated[str | None, typer.Option(metavar="TEXT", help="Run this by /bin/sh -c in the place of CMD.")],
+    "shell": Annotated[str | None, typer.Option(metavar="TEXT", help="Run this text with /bin/sh -c instead of CMD.")],
 }
 MANY: dict[str, Any] = {
-    "batch": Annotated[int | None, typer.Option(min=1, metavar="UNITS", help="Most units that a slot takes at once.")],
-    "max_running": Annotated[int | None, typer.Option(min=1, metavar="SLOTS", help="Most units that run at once.")],
+    "batch": Annotated[
+        int | None, typer.Option(min=1, metavar="UNITS", help="Maximum number of units in one lease of a slot.")
+    ],
+    "max_running": Annotated[
+        int | None, typer.Option(min=1, metavar="SLOTS", help="Maximum number of units that run at once.")
+    ],
 }
 
 #: Arguments of the program, which follow the options.
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="CMD", help="The program and its arguments; options behind it are its own."),
+    typer.Argument(metavar="CMD", help="The program and its arguments. Options after it belong to the program."),
 ]
 #: Context settings of commands whose last arguments belong to the program.
 BEFORE_PROGRAM = {"allow_interspersed_args": False}
@@ -151,8 +172,8 @@ def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) ->
     text = given.pop("shell", None)
     if bool(words) == (text is not None):
         example = "cluster run -- python3 train.py --epochs 100"
-        what = "one of both, not" if words else "what to run, as in"
-        raise typer.BadParameter(f"needs {what}: {'--shell and CMD' if words else example}", param_hint="'CMD'")
+        what = "either CMD or" if words else "a program to run, as in"
+        raise typer.BadParameter(f"needs {what}: {'--shell' if words else example}", param_hint="'CMD'")
     return Program(
         command=text if text is not None else list(words or ()),
         env=dict(map(_variable, given.pop("env") or ())),
@@ -184,7 +205,7 @@ def _variable(text: str) -> tuple[str, str]:
     if not equals:
         here = settings.variable(name)
         if here is None:
-            raise typer.BadParameter(f"{name} is not set here; write {name}=VALUE", param_hint="'--env'")
+            raise typer.BadParameter(f"{name} is not set in this shell; write {name}=VALUE", param_hint="'--env'")
         return name, here
     if not name:
         raise typer.BadParameter(f"must have the form NAME=VALUE; got {text!r}", param_hint="'--env'")
@@ -199,8 +220,8 @@ def folder(files: Path | None) -> Path:
 
     here = _here()
     if here in (*_WHOLE, settings.home()):
-        error = errors.BadArgument(f"{here} would be sent with all that is in it")
-        error.next = "go into the program's folder, name one with --files DIR, or send none with --no-files"
+        error = errors.BadArgument(f"{here} would be uploaded with all its contents")
+        error.next = "change to the program's folder, choose one with --files DIR, or upload none with --no-files"
         raise error
     return here
 
@@ -209,8 +230,8 @@ def _here() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
-        error = errors.BadArgument("the folder in which this runs is not there any more")
-        error.next = "go into the program's folder, name one with --files DIR, or send none with --no-files"
+        error = errors.BadArgument("the current folder does not exist any more")
+        error.next = "change to the program's folder, choose one with --files DIR, or upload none with --no-files"
         raise error from None
 
 

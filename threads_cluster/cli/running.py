@@ -73,7 +73,7 @@ def check_reader() -> None:
     except (OSError, ValueError):  # stdout has no file descriptor, as in tests
         return
     if any(events & select.POLLERR for _, events in poll.poll(0)):
-        raise BrokenPipeError(errno.EPIPE, "nobody reads the output any more")
+        raise BrokenPipeError(errno.EPIPE, "the reader of the output has exited")
 
 
 def settled(cluster: Cluster, job_id: str) -> Json:
@@ -109,14 +109,14 @@ class Unit:
         except errors.ApiError as error:
             if error.status != _TOO_MANY:
                 raise
-            note("too many outputs are followed now; this one follows when it has ended")
+            note("too many outputs are being streamed; this output is printed when the unit ends")
 
     def _show(self, piece: Any) -> None:
         if self._shown.begins_again(piece):
-            note("the program was started again; what follows is its output from the beginning")
+            note("the program was restarted; its output follows from the beginning")
         self._shown.add(piece)
         if self._shown.waits and not self._said_wait:
-            note("some of its output was not passed on; the rest follows when it has ended")
+            note("some output was skipped; the rest is printed when the unit ends")
             self._said_wait = True
 
     def _look(self, *, first: bool = False) -> None:
@@ -134,7 +134,7 @@ class Unit:
             return  # the code that follows the output notices the failure, too, and waits longer
         because = job.get("waiting_because") or ""
         if because != self._because and because and not self._runs():
-            note(f"{self._job_id} waits: {because}")
+            note(f"{self._job_id} is waiting: {because}")
         self._because = because
         if job["state"] in TERMINAL:
             raise _Over
@@ -156,16 +156,16 @@ class Unit:
         before = self._shown.place
         same, lost = self._programs.show_rest(row, self._shown)
         if not same and before:
-            note("that was an earlier attempt; this is the output of the last one")
+            note("the output above is from an earlier attempt; the output of the last attempt follows")
         elif not before and (row.get("attempts") or 0) > 1:
-            note(f"this is the output of attempt {row['attempts']}; that of those before it is not kept")
+            note(f"this is the output of attempt {row['attempts']}; the output of earlier attempts was not stored")
         if self._shown.waits and self._shown.place == before:
-            note("the rest of its output was not kept")
+            note("the rest of the output was not stored")
         if self._shown.skipped:
             skipped = figures.size(self._shown.skipped)
-            note(f"{skipped} came too fast to be shown; all that was kept: cluster logs {self._job_id}")
+            note(f"skipped {skipped} of fast output; print all stored output with: cluster logs {self._job_id}")
         if lost:
-            note(f"{figures.size(lost)} in the middle were not kept: it wrote more than the cluster keeps")
+            note(f"{figures.size(lost)} in the middle were not stored: the output exceeds the limit")
         return row
 
 
@@ -196,13 +196,13 @@ def _cancelled(session: Session, job_id: str, unit: Unit) -> Json:
         state = session.cluster.wait(job_id)["state"]
     except KeyboardInterrupt:
         raise Left(left(session, job_id)) from None
-    note(f"{job_id} {state}; nothing of it runs any more")
+    note(f"{job_id} {state}; no process of it is running")
     return row
 
 
 def cancel(session: Session, job_id: str) -> None:
     """Cancel a job, unless it has ended."""
-    note(f"cancelling {job_id}; Ctrl-C again: do not wait")
+    note(f"cancelling {job_id}; press Ctrl-C again to stop waiting")
     try:
         session.cluster.cancel(job_id)
     except errors.ApiError as error:
@@ -217,8 +217,8 @@ def left(session: Session, job_id: str) -> str:
         state = session.cluster.job(job_id)["state"]
         running = [row for row in session.cluster.programs.units(job_id, state="running") if row.get("worker")]
         names = ", ".join(sorted({row["worker"] for row in running}))
-        where = f"; it may still run on {names} for some seconds" if names else ""
-    return f"job {job_id} is {state}{where}; see it with: cluster job {job_id}"
+        where = f"; it can still run on {names} for a few seconds" if names else ""
+    return f"job {job_id} is {state}{where}; show it with: cluster job {job_id}"
 
 
 def ended(job: Mapping[str, Any], row: Mapping[str, Any]) -> int:

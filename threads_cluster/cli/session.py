@@ -20,9 +20,10 @@ def as_json_option(help: str) -> Any:
     return Annotated[bool, typer.Option("--json", help=help)]
 
 
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Tenant: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")
+    str | None,
+    typer.Option(metavar="TENANT", help="Tenant to act for; needs the scope admin. Default: the token's tenant."),
 ]
 
 
@@ -37,7 +38,7 @@ def time_parser(example: str) -> Callable[[str], int]:
     def read(text: str) -> int:
         found = numbers.seconds(text)
         if found is None:
-            raise typer.BadParameter(f"must be a number with s, m, h or d, as {example}; got {text!r}")
+            raise typer.BadParameter(f"must be a number with s, m, h or d, such as {example}; got {text!r}")
         return found
 
     return read
@@ -55,7 +56,7 @@ class Session:
         from threads_cluster.client.api import Cluster
 
         if self._url == "":
-            raise errors.Misconfigured("--url is empty; it has the form http://host:port")
+            raise errors.Misconfigured("--url must not be empty; it has the form http://host:port")
         cluster = Cluster(self._url)
         cluster.notify(say_trouble, partial(say_silence, cluster.url))
         return cluster
@@ -110,14 +111,14 @@ def say_trouble(error: errors.ClientError) -> None:
     """Report on stderr that a failed call is being retried, so that a stall does not look like progress."""
     from threads_cluster.cli import show
 
-    show.say(f"{error}; still trying")
+    show.say(f"{error}; retrying")
 
 
 def say_silence(url: str, seconds: float) -> None:
     """Report on stderr that a response is late. A coordinator that hangs keeps its port open."""
     from threads_cluster.cli import show
 
-    show.say(f"no answer from {url} yet; waiting for up to {seconds:.0f} s more")
+    show.say(f"no response from {url} yet; waiting for up to {seconds:.0f} s more")
 
 
 def known_here() -> list[Json]:

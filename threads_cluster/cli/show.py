@@ -165,7 +165,7 @@ def dead(several: Sequence[Mapping[str, Any]]) -> None:
     table(ranges, {name: name for name in ("job", "first", "last", "deaths", "errors", "error")})
     for job in several:
         if more := job.get("more_ranges"):
-            say(f"{job['job_id']} has {more} more; cluster dead {job['job_id']} shows 1,000")
+            say(f"{job['job_id']} has {more} more ranges; list up to 1,000 with: cluster dead {job['job_id']}")
 
 
 def _cap(name: str) -> Callable[[Mapping[str, Any]], Any]:
@@ -224,7 +224,7 @@ def mark(proved: Mapping[str, Any]) -> None:
         {
             proved["mark"]: f"{proved['origin']}..{proved['up_to']}"
             if proved["up_to"]
-            else f"nothing from {proved['origin']} on"
+            else f"not proved from {proved['origin']} on"
         }
     )
     beyond = [row for row in proved["ranges"] if int(row["first"]) > int(proved["up_to"] or proved["origin"])]
@@ -346,18 +346,18 @@ def relations(row: Mapping[str, Any]) -> None:
             "waited for" if one["met"] else "waits for",
             one["job_id"],
             one["state"] or "gone",
-            f"needs it {one['needed']}",
+            f"must be {one['needed']}",
         )
         for one in row["parents"]
     ]
     lines += [("before", one["job_id"], one["state"] or "gone", "") for one in row["children"]]
     lines += [("skips", one["job_id"], one["state"] or "gone", "") for one in row["skipped"]]
     rows(("it", "job", "state", ""), lines)
-    for name, what in (("children", "more wait for it"), ("skipped", "more were skipped because of it")):
+    for name, what in (("children", "more jobs wait for it"), ("skipped", "more jobs were skipped because of it")):
         if more := row[f"{name}_count"] - len(row[name]):
             say(f"{more} {what}")
     if root := row.get("root"):
-        say(f"it was skipped because of job {root}; once that is mended: cluster retry {root}")
+        say(f"skipped because of job {root}; after fixing its error, run: cluster retry {root}")
 
 
 def _moment(row: Mapping[str, Any], name: str) -> str:
@@ -499,7 +499,7 @@ def artifact(row: Mapping[str, Any], entries: Sequence[Any]) -> None:
     for entry in entries[:PATHS]:
         line(f"{'' if entry.kind in 'dl' else figures.size(entry.size):>9}  {_path(entry)}")
     if len(entries) > PATHS:
-        line(f"and {len(entries) - PATHS} more; all of them with --json")
+        line(f"and {len(entries) - PATHS} more; print all with --json")
 
 
 def _path(entry: Any) -> str:
@@ -611,7 +611,7 @@ def _clock(row: Mapping[str, Any]) -> str:
     if offset is None:
         return ""
     where = f"{abs(offset):.3f} s {'ahead of' if offset > 0 else 'behind'} Redis' clock"
-    return f"{where}: have it follow NTP" if abs(offset) > CLOCK_SECONDS else where
+    return f"{where}; enable NTP on this host" if abs(offset) > CLOCK_SECONDS else where
 
 
 def workers(several: Sequence[Mapping[str, Any]]) -> None:
@@ -623,9 +623,9 @@ def workers(several: Sequence[Mapping[str, Any]]) -> None:
 def _refusals(several: Sequence[Mapping[str, Any]]) -> None:
     for worker in several:
         if worker.get("refused") and worker.get("live"):
-            line(f"{worker['id']} takes no work of {visible(worker['refused'], 400)}")
+            line(f"{worker['id']} does not compute {visible(worker['refused'], 400)}")
         if worker.get("cordoned") and worker.get("live"):
-            line(f"{worker['id']} takes no work: {visible(worker['cordoned'], 400)}")
+            line(f"{worker['id']} accepts no work: {visible(worker['cordoned'], 400)}")
 
 
 def _worker_state(worker: Mapping[str, Any]) -> str | None:
@@ -633,7 +633,7 @@ def _worker_state(worker: Mapping[str, Any]) -> str | None:
     if worker.get("live") and worker.get("cordoned"):
         state = "cordoned"
     if worker.get("live") and worker.get("reserved_for"):
-        state = f"{state}, kept for {worker['reserved_for']}"
+        state = f"{state}, reserved for {worker['reserved_for']}"
     return state
 
 
@@ -655,7 +655,7 @@ def status(summary: Mapping[str, Any], url: str) -> None:
     by_device = [
         f"{sum(states.values())} {device}" for device, states in workers.items() if device in ("cpu", "gpu", "runner")
     ]
-    wanted = f", {summary['cluster_size']} wanted" if summary.get("cluster_size") else ""
+    wanted = f", {summary['cluster_size']} desired" if summary.get("cluster_size") else ""
     needed = [f"{count} {device}" for device, count in summary.get("desired_workers", {}).items()]
     counts = {state: count for state, count in summary["jobs"].items() if count}
     speeds = [f"{kind} {figures.rate(speed)}" for kind, speed in summary.get("units_per_second", {}).items()]

@@ -47,7 +47,7 @@ def picked(result: Any, name: str | None) -> tuple[Table, list[str]]:
     if not by_name:
         by_name = {"result": scalars(result)}
     if name is not None and name not in by_name:
-        raise LookupError(f"there is no table {name}; this result has {', '.join(by_name)}")
+        raise LookupError(f"table {name} does not exist; this result has {', '.join(by_name)}")
     table = by_name[name] if name is not None else next(iter(by_name.values()))
     return table, [other for other in by_name if other != table.name]
 

@@ -49,7 +49,7 @@ def until_end(session: Session, job_id: str, *, quiet: bool = False, soon: bool 
 
 
 def goes_on(job_id: str) -> str:
-    return f"the job goes on; watch it with: cluster watch {job_id}   stop it with: cluster cancel {job_id}"
+    return f"the job keeps running; watch it with: cluster watch {job_id}   stop it with: cluster cancel {job_id}"
 
 
 def exit_code(job: Mapping[str, Any]) -> int:

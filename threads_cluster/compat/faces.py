@@ -57,7 +57,9 @@ def _source(value: str) -> list[str]:
 
 
 def _no_port(_value: str) -> list[str]:
-    raise ValueError("cannot be chosen: every service is asked at the cluster's /v1 by its name; leave it out")
+    raise ValueError(
+        "is not supported, because all services share the cluster's /v1 and are selected by name; remove it"
+    )
 
 
 def _level(value: str) -> list[str]:
@@ -159,7 +161,7 @@ def translated(rows: Sequence[Row], words: Sequence[str], known: Callable[[Seque
     operands, flags = _split(row, words[len(row.theirs.split()) :])
     ours = row.ours.split()
     if not known(ours):
-        raise Refused(f"{row.theirs} is cluster {row.ours}, which this version does not have; see: cluster --help")
+        raise Refused(f"{row.theirs} corresponds to cluster {row.ours}, which this version lacks; see: cluster --help")
     if row.theirs == "run" and "--help" not in flags:
         return _program(operands, known)
     return [*ours, *operands, *flags]
@@ -169,11 +171,11 @@ def _row(rows: Sequence[Row], words: Sequence[str]) -> Row:
     for count in (2, 1):
         typed = " ".join(words[:count])
         if typed in _SCRIPT and any(row.theirs == "nodes" for row in rows):
-            raise Refused(f"{typed} is {_SCRIPT[typed]}")
+            raise Refused(f"{typed} is not supported; use {_SCRIPT[typed]}")
         if row := next((row for row in rows if row.theirs == typed), None):
             return row
     have = ", ".join(row.theirs for row in rows)
-    raise Refused(f"there is no command {' '.join(words[:2])}; there are {have}; ours: cluster --help")
+    raise Refused(f"command {' '.join(words[:2])} does not exist; the commands are {have}; see also: cluster --help")
 
 
 def _split(row: Row, words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -191,14 +193,14 @@ def _split(row: Row, words: Sequence[str]) -> tuple[list[str], list[str]]:
             flags += _flag(row, name, value if sign else next(rest, None))
     if len(operands) > row.operands:
         extra = operands[row.operands]
-        raise Refused(f"{row.theirs}: {extra!r} is one word too many; ours: cluster {row.ours} --help")
+        raise Refused(f"{row.theirs}: unexpected argument {extra!r}; see: cluster {row.ours} --help")
     return operands, flags
 
 
 def _flag(row: Row, name: str, value: str | None) -> list[str]:
     if name not in row.flags:
         have = ", ".join((*row.flags, "--json"))
-        raise Refused(f"{row.theirs}: {name} is not known; there are {have}; ours: cluster {row.ours} --help")
+        raise Refused(f"{row.theirs}: unknown option {name}; the options are {have}; see: cluster {row.ours} --help")
     if value is None:
         raise Refused(f"{row.theirs}: {name} needs a value")
     try:
@@ -210,11 +212,13 @@ def _flag(row: Row, name: str, value: str | None) -> list[str]:
 def _program(operands: Sequence[str], known: Callable[[Sequence[str]], bool]) -> list[str]:
     """Translate a shell command: run it over SSH if cluster.yaml exists, else on a runner."""
     if not operands:
-        raise Refused('run: needs a command, as in: run "python3 train.py"; ours: cluster run --help')
+        raise Refused('run: needs a command, as in: run "python3 train.py"; see: cluster run --help')
     if not Path("cluster.yaml").is_file():
         return ["run", "--shell", operands[0]]
     if not known(["run", "--on"]):
-        raise Refused("run: the hosts of cluster.yaml are not used by this version; elsewhere it runs on a runner")
+        raise Refused(
+            "run: this version cannot use the hosts of cluster.yaml; without that file, the command runs on a runner"
+        )
     return ["run", "--on", "ssh", "--", "/bin/sh", "-c", operands[0]]
 
 
@@ -235,7 +239,7 @@ def _main(name: str, rows: Sequence[Row]) -> NoReturn:
     words = sys.argv[1:]
     if not words or words[0] in ("--help", "-h"):
         lines = [f"  {name} {row.theirs:<22} cluster {row.ours}" for row in rows]
-        print(f"{name}: the words of another system for commands of cluster", *lines, sep="\n")
+        print(f"{name}: commands of another system and the equivalent commands of cluster", *lines, sep="\n")
         sys.exit(0 if words else errors.REFUSED)
     try:
         ours = translated(rows, words, has)

@@ -107,7 +107,7 @@ class ClusterClient:
             return str(path)
         name = _NAME.sub("-", place.name).strip("-.")[:64]
         if not name:
-            raise BadArgument(f"model_path: {place} gives no name for a model")
+            raise BadArgument(f"model_path: no model name can be derived from {place}")
         self.cluster.artifacts.put(place, name=name)
         return name
 
@@ -126,7 +126,7 @@ def _asked(given: Mapping[str, Any]) -> tuple[list[str], Json]:
     prompts = given.get("prompt")
     several = [prompts] if isinstance(prompts, str) else prompts
     if not isinstance(several, list | tuple) or not several or not all(isinstance(one, str) and one for one in several):
-        raise BadArgument("input_data: prompt must be a text, or a list of texts, none of them empty")
+        raise BadArgument("input_data: prompt must be a non-empty text or a list of non-empty texts")
     return list(several), {name: given[name] for name in _OPTIONS if name in given}
 
 
@@ -147,4 +147,4 @@ def _check_names(what: str, given: Mapping[str, Any], known: tuple[str, ...]) ->
     if not isinstance(given, Mapping):
         raise BadArgument(f"{what}: must be a dictionary; got {type(given).__name__}")
     if unknown := sorted(set(map(str, given)) - set(known)):
-        raise BadArgument(f"{what}: {unknown[0]} is not known; there are {', '.join(known)}")
+        raise BadArgument(f"{what}: unknown field {unknown[0]}; the fields are {', '.join(known)}")

@@ -116,7 +116,7 @@ def _busy(spans: Sequence[Mapping[str, Any]], begin: float) -> Iterator[Json]:
         busy += change
         yield {
             "ph": "C",
-            "name": "lanes at work",
+            "name": "busy lanes",
             "pid": _JOB,
             "tid": 0,
             "ts": _micros(moment - begin),

@@ -118,7 +118,9 @@ def read(place: Path) -> Recorded:
     for file in files:
         name = _add(file, pieces) or name
     if not pieces:
-        raise BadArgument(f"{place} holds no samples; fetch a profile: cluster artifact fetch profile-NAME DIR")
+        raise BadArgument(
+            f"{place} contains no samples; download a profile with: cluster artifact fetch profile-NAME DIR"
+        )
     for several in pieces.values():
         several.sort(key=lambda piece: piece.begin)
     about = place / "profile.json" if place.is_dir() else None
@@ -141,7 +143,7 @@ def _add(file: Path, pieces: dict[str, list[Piece]]) -> str:
     lines = _lines(file)
     head = next(lines, None)
     if not isinstance(head, dict) or head.get("profile") != 1:
-        raise BadArgument(f"{file} is no recording of a profile")
+        raise BadArgument(f"{file} is not a recording of a profile")
     found = _Reading(head)
     for line in lines:
         found.take(line)

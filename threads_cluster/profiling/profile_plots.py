@@ -47,7 +47,7 @@ def check(file: Path) -> None:
     if file.suffix.lower().lstrip(".") not in FORMATS:
         raise BadArgument(f"--plot: {file} must end with .{', .'.join(FORMATS)}")
     if not file.absolute().parent.is_dir():
-        raise BadArgument(f"--plot: there is no folder {file.absolute().parent}")
+        raise BadArgument(f"--plot: folder {file.absolute().parent} does not exist")
     _figure()
 
 
@@ -69,7 +69,7 @@ def write(recorded: Recorded, file: Path) -> None:
     panels = drawn.subplots(max(1, len(known)), 1, sharex=True, squeeze=False)[:, 0]
     for place, (panel, found) in zip(panels, known, strict=False):
         _draw(place, axis, panel, found, devices)
-    panels[-1].set_xlabel("seconds since the profile began", fontsize=9)
+    panels[-1].set_xlabel("seconds since the start of the profile", fontsize=9)
     _legend(drawn, panels[0], recorded)
     drawn.savefig(file, dpi=160, metadata=_metadata(file))
 
@@ -123,7 +123,7 @@ def _band(place: Any, axis: Axis, several: Sequence[Sequence[float]]) -> None:
 
 def _legend(drawn: Any, place: Any, recorded: Recorded) -> None:
     if len(recorded.pieces) > _COLOURED:
-        text = f"{len(recorded.pieces)} devices: the median, and from the least to the most"
+        text = f"{len(recorded.pieces)} devices: median, and range from minimum to maximum"
         drawn.legend([place.plot([], [], color=_COLOURS[0])[0]], [text], loc="outside lower center", fontsize=8)
         return
     handles = [place.plot([], [], color=_COLOURS[at % len(_COLOURS)])[0] for at in range(len(recorded.pieces))]

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from threads_cluster.ssh.probe import Health
     from threads_cluster.ssh.up import Outcome
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a host.")  # type: ignore[valid-type]
+AsJson: TypeAlias = as_json_option("Print JSON, one object per host.")  # type: ignore[valid-type]
 ConfigFile: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="The hosts and how they are reached; default: ./cluster.yaml."),
+    typer.Option("--config", metavar="FILE", help="Configuration of the hosts; default: ./cluster.yaml."),
 ]
 _RULE = "─" * 50
 
 EPILOG = """\b
-Score: cpu_weight * 100 * load1 / cpus + gpu_weight * mean use of its GPUs in percent; less is better.
-Unhealthy: not reached within health_check.timeout, load1 / cpus over 2, or every GPU used by 95 % or more.
-docs/ssh.md has cluster.yaml.
+Score: cpu_weight * 100 * load1 / cpus + gpu_weight * mean GPU utilization in percent; lower is better.
+Unhealthy: no response within health_check.timeout, load1 / cpus over 2, or every GPU at 95 % or more.
+docs/ssh.md describes cluster.yaml.
 """
 
 
@@ -37,7 +37,7 @@ def health(
     ctx: typer.Context,
     config: ConfigFile = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Again and again, until Ctrl-C; see health_check.refresh_interval.")
+        bool, typer.Option("--watch", help="Repeat until Ctrl-C, every health_check.refresh_interval seconds.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -86,7 +86,7 @@ def up(
     ctx: typer.Context,
     host: Only = None,
     address: Annotated[
-        str | None, typer.Option(metavar="A", help="Name or address under which the hosts reach this machine.")
+        str | None, typer.Option(metavar="A", help="Name or address of this machine as seen from the hosts.")
     ] = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -110,7 +110,7 @@ def down(
     ctx: typer.Context,
     host: Only = None,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Also where the cluster is not reached, whose tokens then still count.")
+        bool, typer.Option("--anyway", help="Leave even if the cluster is unreachable; the tokens then stay valid.")
     ] = False,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -129,8 +129,8 @@ def down(
 def _needed(path: Path | None) -> ClusterConfig:
     read = found(path)
     if read is None:
-        error = errors.BadArgument("there is no cluster.yaml in this folder, which names the hosts")
-        error.next = "write one, as: nodes: [gpu1, gpu2]   docs/ssh.md has all of it"
+        error = errors.BadArgument("this folder has no cluster.yaml, which lists the hosts")
+        error.next = "write one, such as: nodes: [gpu1, gpu2]   docs/ssh.md describes the format"
         raise error
     return read
 

@@ -111,7 +111,7 @@ class ClusterConfig(_Part):
             if node.name == name:
                 return node
         names = ", ".join(node.name for node in self.nodes[:20])
-        raise errors.BadArgument(f"no node of {FILE} is called {name}; there are {names}", "host")
+        raise errors.BadArgument(f"no node of {FILE} has the name {name}; the nodes are {names}", "host")
 
     def root(self, node: Node) -> str:
         """Return the folder on a host that contains the synced folders."""
@@ -163,10 +163,10 @@ def _wrong(path: Path, value: Any, error: ValidationError) -> errors.BadArgument
     place = tuple(first["loc"])
     text = first["msg"][0].lower() + first["msg"][1:]
     if first["type"] == "extra_forbidden":
-        text = f"there is no such key; there are {', '.join(_keys(place[:-1]))}"
+        text = f"unknown key; the keys are {', '.join(_keys(place[:-1]))}"
     elif first["type"] == "string_pattern_mismatch":
-        why = _PLAIN.get(str(place[-1]), "it has characters that it may not have")
-        text = f"{first['input']!r:.100} is not taken; {why}"
+        why = _PLAIN.get(str(place[-1]), "it contains invalid characters")
+        text = f"invalid value {first['input']!r:.100}; {why}"
     elif first["type"] != "missing":
         text = f"{text}; got {first['input']!r:.100}"
     more = f" (and {len(several) - 1} more)" if len(several) > 1 else ""
@@ -175,10 +175,10 @@ def _wrong(path: Path, value: Any, error: ValidationError) -> errors.BadArgument
 
 #: Descriptions of the valid characters of fields that have a pattern.
 _PLAIN = {
-    "host": "a host is a name or an address",
-    "name": "a name has letters, digits and . _ - and begins with a letter or digit",
-    "user": "a user has letters, digits and . _ - and begins with a letter or digit",
-    "remote_root": "a folder begins with / or ~/",
+    "host": "a host must be a name or an address",
+    "name": "a name must contain only letters, digits and . _ - and start with a letter or digit",
+    "user": "a user must contain only letters, digits and . _ - and start with a letter or digit",
+    "remote_root": "a folder must start with / or ~/",
 }
 
 
@@ -201,7 +201,7 @@ def _check_names(path: Path, value: Any, nodes: Iterable[Node]) -> None:
         if node.name in seen:
             line = _line(value, ("nodes", number))
             raise errors.BadArgument(
-                f"{path}:{line}: nodes[{number}]: a node is called {node.name} already; give it another name:"
+                f"{path}:{line}: nodes[{number}]: another node has the name {node.name}; set a different name:"
             )
         seen.add(node.name)
 

@@ -49,7 +49,7 @@ def _joined(row: Mapping[str, Any], check: HealthCheck) -> Health:
         "memory_total_bytes": row.get("memory_total_bytes"),
     }
     if not row["live"]:
-        return Health(**told, reachable=False, reason="its workers are lost", advice=f"cluster host {row['host']}")
+        return Health(**told, reachable=False, reason="all workers are lost", advice=f"cluster host {row['host']}")
     if load1 is None or not cpus:
         return Health(**told, reachable=True)
     return Health(
@@ -75,7 +75,7 @@ def chosen(several: Sequence[Health]) -> Health:
     if found is None:
         reasons = "; ".join(f"{each.name} {each.reason}" for each in several[:5])
         more = f"; and {len(several) - 5} more" if len(several) > 5 else ""
-        error = errors.ClientError(f"no host is reached: {reasons}{more}")
+        error = errors.ClientError(f"no host is reachable: {reasons}{more}")
         error.next = next((each.advice for each in several if each.advice), "")
         raise error
     return found
@@ -96,7 +96,7 @@ def line(each: Health, best_one: Health | None) -> str:
     verdict = "✓ HEALTHY" if each.healthy else "✗ UNHEALTHY"
     head = f"{each.name:<20} {verdict:<13}  "
     if each.load1 is None or each.score is None or not each.reachable:
-        return f"{head}{each.reason or 'tells no load'}"
+        return f"{head}{each.reason or 'load unknown'}"
     gpu = "     -" if each.gpu_percent is None else f"{each.gpu_percent:5.1f}%"
     figures = f"CPU: {each.load1:6.2f}  GPU: {gpu}  Score: {each.score:5.1f}"
     memory = ""

@@ -96,7 +96,7 @@ class _Told:
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._rows: list[dict[str, Any]] = []
-        self._why = "the cluster takes too long to answer"
+        self._why = "the cluster did not respond in time"
         self._asking = threading.Thread(target=self._ask, daemon=True)
         self._asking.start()
 
@@ -110,5 +110,5 @@ class _Told:
         """Return the hosts. If the request failed, print a note on stderr and return an empty list."""
         self._asking.join(self._PATIENCE_SECONDS)
         if self._why:
-            show.say(f"note: only hosts of cluster.yaml are known: {self._why}")
+            show.say(f"note: showing only the hosts of cluster.yaml: {self._why}")
         return self._rows

@@ -201,7 +201,7 @@ async def _proxied(node: Node) -> tuple[asyncio.subprocess.Process, socket.socke
     try:
         words = shlex.split(node.proxy_command or "")
     except ValueError as error:
-        raise HostTrouble(node, f"its proxy_command cannot be read: {error}") from None
+        raise HostTrouble(node, f"invalid proxy_command: {error}") from None
     words = [re.sub("%[hpr%]", lambda match: values[match[0]], word) for word in words]
     ours, its = socket.socketpair()
     try:
@@ -239,6 +239,6 @@ class _KnownKeys:
         try:
             known = asyncssh.match_known_hosts(asyncssh.read_known_hosts(files) if files else b"", host, address, port)
         except (OSError, ValueError) as error:
-            raise errors.Misconfigured(f"{', '.join(files)}: keys of hosts cannot be read: {error}") from None
+            raise errors.Misconfigured(f"{', '.join(files)}: cannot read known host keys: {error}") from None
         self.found = bool(known[0])
         return known

@@ -82,7 +82,7 @@ def trouble_of(load1: float, cpus: int, gpus: tuple[float, ...]) -> str:
     if load1 / cpus > _BUSY_LOAD:
         return f"load {load1:.2f} on {cpus} cpus"
     if gpus and all(used >= _FULL_GPU for used in gpus):
-        return f"every GPU is used by {_FULL_GPU:g} % or more"
+        return f"every GPU is at {_FULL_GPU:g} % or more"
     return ""
 
 
@@ -125,15 +125,15 @@ def _judged(node: Node, said: bytes, check: HealthCheck, seconds: float) -> Heal
     lines = said.splitlines()
     if len(said) > _MOST_BYTES or b"end" not in lines:
         began = visible(said[:100].decode(errors="replace"))
-        advice = "its login shell must run commands, and print nothing of its own after them"
-        raise HostTrouble(node, f"does not say how it is; it says {began!r}", advice)
+        advice = "the login shell must run commands and print nothing after them"
+        raise HostTrouble(node, f"unexpected output of the health check: {began!r}", advice)
     told: dict[bytes, list[float]] = {}
     for line in lines:
         if match := _LINE.fullmatch(line):
             told.setdefault(match[1], []).append(float(match[2]))
     load1, cpus = told.get(b"load", [math.nan])[0], int(told.get(b"cpus", [0])[0])
     if cpus < 1 or not math.isfinite(load1):
-        raise HostTrouble(node, "does not say its load and cpus", "hosts must be Linux, with /proc")
+        raise HostTrouble(node, "the health check reported no load or CPUs", "the host must run Linux and have /proc")
     gpus = tuple(min(used, 100.0) for used in told.get(b"gpu", []))
     total, available = (int(told[name][0]) << 10 if name in told else None for name in (b"total", b"available"))
     return Health(

@@ -36,7 +36,7 @@ class Missing(errors.Misconfigured):
     """A package required for SSH is not installed."""
 
     def __init__(self, package: str) -> None:
-        super().__init__(f"hosts over SSH need the package {package}, which is not installed")
+        super().__init__(f"SSH needs the package {package}, which is not installed")
         what = f"--require-hashes -r {shlex.quote(str(_PINNED))}" if _PINNED.is_file() else "'threads-cluster[ssh]'"
         self.next = f"{shlex.quote(sys.executable)} -m pip install {what}"
 
@@ -61,20 +61,22 @@ def trouble(node: Node, error: BaseException, *, seconds: float, user: str) -> H
     if isinstance(error, HostTrouble):
         return error
     if isinstance(error, TimeoutError):
-        return Passing(node, f"does not answer within {seconds:g} s", _reach(node))
+        return Passing(node, f"no response within {seconds:g} s", _reach(node))
     if isinstance(error, asyncssh.PermissionDenied):
-        return HostTrouble(node, f"refuses every key of {user}", f"{_ssh(node, 'ssh-copy-id')}   once, from here")
+        return HostTrouble(
+            node, f"rejected every key of {user}", f"run once on this machine: {_ssh(node, 'ssh-copy-id')}"
+        )
     if isinstance(error, asyncssh.KeyExchangeFailed):
-        return HostTrouble(node, f"no way to speak with it safely: {error.reason}", _reach(node))
+        return HostTrouble(node, f"no common encryption algorithm: {error.reason}", _reach(node))
     if isinstance(error, (asyncssh.KeyImportError, asyncssh.KeyEncryptionError)):
-        advice = "name a key without a passphrase as key_file, or add yours to the agent: ssh-add"
-        return HostTrouble(node, f"a key cannot be read: {error}", advice)
+        advice = "set key_file to a key without a passphrase, or add your key to the agent: ssh-add"
+        return HostTrouble(node, f"cannot read a key: {error}", advice)
     if isinstance(error, asyncssh.Error):
-        return Passing(node, f"the connection was lost: {error.reason or type(error).__name__}", _reach(node))
+        return Passing(node, f"lost the connection: {error.reason or type(error).__name__}", _reach(node))
     if isinstance(error, OSError):
-        return Passing(node, f"is not reached: {_plainly(error)}", _reach(node))
+        return Passing(node, f"not reachable: {_plainly(error)}", _reach(node))
     if isinstance(error, ValueError):  # asyncssh rejected the configuration
-        return HostTrouble(node, f"cannot be asked: {error}", _reach(node))
+        return HostTrouble(node, f"invalid connection settings: {error}", _reach(node))
     raise error
 
 
@@ -83,16 +85,16 @@ def not_known(node: Node, key: Any, *, known: bool, files: str) -> HostTrouble:
     fingerprint = f"{key.get_algorithm()} {key.get_fingerprint()}"
     if not known:
         advice = (
-            f"{_ssh(node, 'ssh')} true   and compare {key.get_fingerprint()} with what its owner says before yes; or,"
-            f" where you trust the network: ssh-keyscan -p {node.port or 22} {node.host} >> {files}"
+            f"{_ssh(node, 'ssh')} true   Compare {key.get_fingerprint()} with the fingerprint from its owner before you"
+            f" answer yes. Or, if you trust the network: ssh-keyscan -p {node.port or 22} {node.host} >> {files}"
         )
-        return HostTrouble(node, f"its key is not known: {fingerprint}", advice)
+        return HostTrouble(node, f"unknown host key: {fingerprint}", advice)
     advice = (
-        "nothing was sent. If its owner says that it was changed: ssh-keygen -R"
+        "nothing was sent. If its owner confirms the change: ssh-keygen -R"
         f" {shlex.quote(node.host if node.port in (None, 22) else f'[{node.host}]:{node.port}')} -f {files}"
         f" and then {_ssh(node, 'ssh')} true"
     )
-    return HostTrouble(node, f"its key has CHANGED, or somebody is between: it has {fingerprint}", advice)
+    return HostTrouble(node, f"the host key has CHANGED, or the connection is intercepted: {fingerprint}", advice)
 
 
 def _plainly(error: OSError) -> str:
@@ -101,7 +103,7 @@ def _plainly(error: OSError) -> str:
 
 
 def _reach(node: Node) -> str:
-    return f"see whether this works: {_ssh(node, 'ssh')} true"
+    return f"check whether this works: {_ssh(node, 'ssh')} true"
 
 
 def _ssh(node: Node, command: str) -> str:

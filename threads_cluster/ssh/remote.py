@@ -100,7 +100,7 @@ class Remote:
         status = self._process.exit_status
         await self.leave()
         if status is None or self._process.exit_signal:
-            raise Passing(self._node, "the connection was lost while the program ran")
+            raise Passing(self._node, "lost the connection while the program was running")
         return int(status)
 
     async def end(self) -> None:

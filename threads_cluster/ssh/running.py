@@ -41,8 +41,8 @@ def run(words: Sequence[str] | None, given: dict[str, Any], *, files: Path | Non
     command = ["/bin/sh", "-c", text] if text is not None else list(words or ())
     config = hosts.configuration(None)
     if config is None:
-        error = errors.BadArgument("there is no cluster.yaml in this folder, which names the hosts")
-        error.next = "write one, as: nodes: [gpu1, gpu2]   docs/ssh.md has all of it"
+        error = errors.BadArgument("this folder has no cluster.yaml, which lists the hosts")
+        error.next = "write one, such as: nodes: [gpu1, gpu2]   docs/ssh.md describes the format"
         raise error
     folder = None if no_files else options.folder(files)
     patterns = [*config.sync.exclude_patterns, *(given["exclude"] or ())]
@@ -58,7 +58,7 @@ def refuse_others(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if value and name not in _TAKEN:
             flag = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"means nothing with --on ssh; {flag} needs a runner", param_hint=f"'{flag}'")
+            raise typer.BadParameter(f"is not supported with --on ssh; {flag} needs a runner", param_hint=f"'{flag}'")
 
 
 def _eligible(opened: Hosts, host: str | None, labels: Sequence[str]) -> list[Node]:
@@ -102,7 +102,7 @@ class _Started:
                 if not trouble.passing or attempt == _STARTS:
                     raise
                 wait = _BACKOFF_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
-                show.say(f"[WARNING] {trouble}; another try in {wait:.1f} s, {attempt + 1} of {_STARTS}")
+                show.say(f"[WARNING] {trouble}; retrying in {wait:.1f} s, attempt {attempt + 1} of {_STARTS}")
                 time.sleep(wait)
         raise AssertionError("the last try returns or raises")
 
@@ -112,7 +112,7 @@ class _Started:
             return nodes[0]
         best = health.chosen(self._hosts.run(health.of_nodes(self._hosts.pool, nodes)))
         if not best.healthy:
-            show.say(f"[WARNING] no host is healthy; {best.name} has the least score: {best.reason}")
+            show.say(f"[WARNING] no host is healthy; {best.name} has the lowest score: {best.reason}")
         self._say(f"Selected {best.name} (score: {best.score:.1f})")
         return next(node for node in nodes if node.name == best.name)
 
@@ -157,7 +157,7 @@ class _Started:
 
     def _end(self, remote: Remote, node: Node) -> None:
         """Stop the program on the host, and print its remaining output. A second Ctrl-C raises Left."""
-        show.say(f"cluster: ending it on {node.name}; Ctrl-C again: do not wait")
+        show.say(f"cluster: stopping the program on {node.name}; press Ctrl-C again to stop waiting")
         deadline = time.monotonic() + _END_SECONDS
         try:
             self._hosts.run(remote.end())
@@ -165,21 +165,24 @@ class _Started:
                 write(*piece)
             self._hosts.run(remote.code(), _END_SECONDS)
         except (HostTrouble, TimeoutError):
-            show.say(f"cluster: {node.name} does not say that it has ended; it ends within {remote.silent_seconds:g} s")
+            show.say(
+                f"cluster: {node.name} did not confirm the exit; it kills the program within "
+                f"{remote.silent_seconds:g} s"
+            )
             return
         except KeyboardInterrupt:
             seconds = remote.silent_seconds
-            raise Left(f"it may still run on {node.name}, for {seconds:g} s at most") from None
-        show.say(f"cluster: nothing of it runs on {node.name} any more")
+            raise Left(f"the program can still run on {node.name} for up to {seconds:g} s") from None
+        show.say(f"cluster: the program has exited on {node.name}")
 
     def _wait_for_end(self, remote: Remote, node: Node) -> None:
         """Wait until an unreachable host has killed the program, so that it never runs twice at the same time."""
         self._hosts.run(remote.leave())
         if (seconds := remote.quiet_seconds()) > 0:
-            show.say(f"[WARNING] lost {node.name}; it ends the program within {seconds:.0f} s")
+            show.say(f"[WARNING] lost {node.name}; the host kills the program within {seconds:.0f} s")
             time.sleep(seconds)
         if self._wrote:
-            show.say("[WARNING] what follows is the output of the program from its beginning")
+            show.say("[WARNING] the output of the restarted program follows from the beginning")
 
 
 async def made(pool: Any, node: Node, folder: str) -> str:

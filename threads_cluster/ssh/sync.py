@@ -118,8 +118,10 @@ class Sender:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return {}  # the list is corrupt, so compare all files
         if origin != self._origin():
-            advice = f"rename one of both folders, or give this host or {self._node.name} a remote_root of its own"
-            raise HostTrouble(self._node, f"{self._root} holds another folder: {visible(str(origin), 200)}", advice)
+            advice = f"rename one of the folders, or set a different remote_root for {self._node.name}"
+            raise HostTrouble(
+                self._node, f"{self._root} is a copy of a different folder: {visible(str(origin), 200)}", advice
+            )
         return rows
 
     def _origin(self) -> str:
@@ -226,7 +228,9 @@ class Sender:
         with contextlib.suppress(asyncssh.Error, OSError):
             room = await self._sftp.statvfs(posixpath.dirname(self._root) or "/")
             why += f"; {room.bavail * room.frsize:,} bytes are free there"
-        return HostTrouble(self._node, f"{self._root} cannot be written: {why}", "make room there, or set remote_root")
+        return HostTrouble(
+            self._node, f"cannot write {self._root}: {why}", "free disk space on the host, or set remote_root"
+        )
 
 
 async def _some(most: int, work: Callable[[str], Awaitable[None]], paths: Iterable[str]) -> None:

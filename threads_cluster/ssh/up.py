@@ -55,13 +55,13 @@ class Outcome:
 def checkout() -> Tree:
     """Return the files of this checkout that git tracks. Raise ClientError outside a checkout."""
     if not (CHECKOUT / "deploy-cluster.sh").is_file():
-        error = errors.Misconfigured("up needs a checkout of the cluster, which is sent to the hosts")
-        error.next = "run it as .venv/bin/cluster where ./deploy-cluster.sh local runs"
+        error = errors.Misconfigured("up needs a checkout of the cluster, because it copies the checkout to the hosts")
+        error.next = "run .venv/bin/cluster in the checkout from which ./deploy-cluster.sh local was started"
         raise error
     try:
         done = subprocess.run(["git", "ls-files", "-z"], cwd=CHECKOUT, capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise errors.Misconfigured(f"{CHECKOUT}: git does not list its files: {error}") from None
+        raise errors.Misconfigured(f"{CHECKOUT}: git ls-files failed: {error}") from None
     names = [name for name in done.stdout.decode(errors="surrogateescape").split("\0") if name]
     return trees.listed(CHECKOUT, [name for name in names if (CHECKOUT / name).is_file()])
 
@@ -78,7 +78,7 @@ def invitation(address: str | None, labels: Sequence[str] = ()) -> str:
     found = _INVITATION.search(done.stdout)
     if done.returncode or not found:
         error = errors.ClientError(visible(done.stderr.strip().removeprefix("error: "), _SHOWN))
-        error.next = "hosts join the cluster of this checkout: ./deploy-cluster.sh local"
+        error.next = "start the cluster of this checkout with: ./deploy-cluster.sh local"
         raise error
     return found[1]
 
@@ -110,18 +110,18 @@ class Installer:
         host = _Checkout(self._pool, node)
         if (state := await host.works()) is not None:
             return Outcome(name=node.name, state="already up", detail=_detail(state))
-        self._say(node, "sends the checkout")
+        self._say(node, "is receiving the checkout")
         sent = await self._sent(node)
         host.folder = sent.folder
         if not node.python:
-            self._say(node, "installs what it needs; a minute or two at the first time")
+            self._say(node, "is installing packages; the first time takes a minute or two")
             for group in ("local", *(["gpu-worker"] if node.gpu else [])):
                 await host.install(group)
         before = await host.told("state")
         if before["running"]:
-            advice = f"stop it there, in {host.folder}: ./deploy-cluster.sh stop"
-            raise HostTrouble(node, "a cluster of its own runs in its checkout", advice)
-        self._say(node, "starts its workers" if before["joined"] else "joins")
+            advice = f"stop that cluster on the host, in {host.folder}: ./deploy-cluster.sh stop"
+            raise HostTrouble(node, "its checkout is running its own cluster", advice)
+        self._say(node, "is starting its workers" if before["joined"] else "is joining")
         line = "" if before["joined"] else await self._invited(node)
         after = await host.told("join-detached", *([] if before["joined"] else ["--", *_options(node)]), line=line)
         return Outcome(name=node.name, state="up", detail=_detail(after))
@@ -141,7 +141,7 @@ async def down(pool: Pool, node: Node, say: Say, *, anyway: bool) -> Outcome:
         return Outcome(name=node.name, state="not joined", detail="nothing is installed there")
     if not (await host.told("state"))["joined"]:
         return Outcome(name=node.name, state="not joined")
-    say(node, "leaves; its workers give back what they hold")
+    say(node, "is leaving; its workers return their leases")
     await host.run("leave", *(["--anyway"] if anyway else []))
     return Outcome(name=node.name, state="down")
 
@@ -210,18 +210,18 @@ class _Checkout:
             async with asyncio.timeout(_SECONDS), self._pool.channel(self._node) as connection:
                 done = await connection.run(command, input=f"{line}\n".encode(), encoding=None)
         except TimeoutError:
-            raise HostTrouble(self._node, f"{words[0]} did not end within {_SECONDS:g} s", self._look) from None
+            raise HostTrouble(self._node, f"{words[0]} did not finish within {_SECONDS:g} s", self._look) from None
         if done.exit_status != 0:
             raise self._failed(words[0], done.exit_status, done.stderr)
         return bytes(done.stdout)
 
     def _failed(self, what: str, code: Any, said: bytes) -> HostTrouble:
         text = said[-_SHOWN:].decode(errors="replace").strip().removeprefix("error: ").replace("\n", "; ")
-        return HostTrouble(self._node, f"{what} ended with {code}: {text}", self._look)
+        return HostTrouble(self._node, f"{what} failed with exit code {code}: {text}", self._look)
 
     @property
     def _look(self) -> str:
-        return f"look at {self.folder} on {self._node.name}"
+        return f"check {self.folder} on {self._node.name}"
 
     async def told(self, *words: str, line: str = "") -> dict[str, Any]:
         """Return the state that a command of deploy.local prints."""
@@ -230,4 +230,4 @@ class _Checkout:
             answer = json.loads(said.splitlines()[-1])
             if isinstance(answer, dict) and {"joined", "running"} <= answer.keys():
                 return answer
-        raise HostTrouble(self._node, f"does not say whether it has joined: {said[:100]!r}", self._look)
+        raise HostTrouble(self._node, f"unexpected output of deploy.local: {said[:100]!r}", self._look)

@@ -12,36 +12,38 @@ from threads_cluster import errors
 from threads_cluster.cli import show
 from threads_cluster.cli.session import AsJson, command_group, time_parser
 
-tokens = command_group("Create, list and revoke API tokens. This needs the scope admin.")
+tokens = command_group("Create, list and revoke API tokens. Needs the scope admin.")
 
 
 @tokens.command()
 def create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for, such as ci or the name of a person.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Purpose of the token, such as ci, or the name of a person.")
+    ],
     scopes: Annotated[
         str,
         typer.Option(
-            metavar="LIST", help="From read, submit, run, infer, worker, join, operate, admin; separated by commas."
+            metavar="LIST", help="Comma-separated list of read, submit, run, infer, worker, join, operate, admin."
         ),
     ] = "read,submit",
     tenant: Annotated[
-        str, typer.Option(metavar="TENANT", help="The tenant whose jobs it submits and sees.")
+        str, typer.Option(metavar="TENANT", help="The tenant whose jobs the token can submit and read.")
     ] = "default",
     ttl: Annotated[
         int | None,
         typer.Option(
             metavar="TIME",
             parser=time_parser("30d"),
-            help="Time until it expires: 90s, 15m, 12h, 30d. Without: never.",
+            help="Lifetime, such as 90s, 15m, 12h or 30d; default: unlimited.",
         ),
     ] = None,
     labels: Annotated[
         str | None,
         typer.Option(
             metavar="LABEL,...",
-            help="Labels of a worker's host, or of that of an invitation, which tenants may require; with the scope"
-            " worker or join alone.",
+            help="Labels of a worker's host or of an invitation, which tenants can require. Only for the "
+            "scopes worker and join.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -55,20 +57,20 @@ def create(
         return
     show.line(made["token"])
     until = f" until {made['expires']}" if made.get("expires") else ""
-    show.say(f"{name}: {', '.join(made['scopes'])} for tenant {made['tenant']}{until}; it is not shown again")
+    show.say(f"{name}: {', '.join(made['scopes'])} for tenant {made['tenant']}{until}; the token is not shown again")
 
 
 @tokens.command("list")
 def list_tokens(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List tokens without their secrets, including expired tokens."""
-    none = "no tokens; make one with: cluster token create NAME"
+    none = "No tokens. Create one with: cluster token create NAME"
     show.listing(ctx.obj.cluster.tokens(), show.TOKENS, as_json=as_json, none=none)
 
 
 @tokens.command()
 def revoke(
     ctx: typer.Context,
-    token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id; see cluster token list.")],
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's ID; see cluster token list.")],
     as_json: AsJson = False,
 ) -> None:
     """Revoke a token. The cluster rejects it within a second and ends all logins made with it."""
@@ -78,9 +80,7 @@ def revoke(
 
 def login(
     ctx: typer.Context,
-    url: Annotated[
-        str | None, typer.Argument(metavar="URL", help="The cluster's address; without it, that of --url.")
-    ] = None,
+    url: Annotated[str | None, typer.Argument(metavar="URL", help="The cluster's address; default: --url.")] = None,
     link: Annotated[bool, typer.Option("--link", help="Print a one-time link that logs a browser in.")] = False,
 ) -> None:
     """Store a token for a cluster. It is read without echo, or from stdin, and must be valid."""
@@ -90,17 +90,17 @@ def login(
         cluster = ctx.obj.cluster
         code = cluster.login_code()
         show.line(f"{cluster.url}{code['path']}")
-        show.say(f"it works once, within {code['seconds'] // 60} minutes")
+        show.say(f"The link works once and expires in {code['seconds'] // 60} minutes.")
         return
     address = _address(ctx, url)
     token = (_typed() if sys.stdin.isatty() else sys.stdin.readline()).strip()
     if not token:
-        raise errors.Misconfigured("no token was given; type it at the prompt, or: cluster login < FILE")
+        raise errors.Misconfigured("no token was entered; type it at the prompt, or run: cluster login < FILE")
     with api.Cluster(address, token) as cluster:
         who = _who(cluster)
         file = logins.keep(cluster.url, token, api.environment())
     show.line(f"{cluster.url}: {', '.join(who['scopes'])} for tenant {who['tenant']}")
-    show.say(f"kept in {file}")
+    show.say(f"Stored in {file}.")
 
 
 def _typed() -> str:
@@ -118,23 +118,21 @@ def _who(cluster: Any) -> dict[str, Any]:
         who: dict[str, Any] = cluster.session()
     except errors.ApiError as error:
         if error.status == 401:
-            raise errors.Misconfigured(f"{error}; nothing was kept") from None
+            raise errors.Misconfigured(f"{error}; the token was not stored") from None
         raise
     return who
 
 
 def logout(
     ctx: typer.Context,
-    url: Annotated[
-        str | None, typer.Argument(metavar="URL", help="The cluster's address; without it, that of --url.")
-    ] = None,
+    url: Annotated[str | None, typer.Argument(metavar="URL", help="The cluster's address; default: --url.")] = None,
 ) -> None:
     """Remove the stored token of a cluster. The token stays valid; to revoke it: cluster token revoke ID"""
     from threads_cluster.client import api, connection, logins
 
     address = connection.shown_address(_address(ctx, url))
     forgotten = logins.forget(address, api.environment())
-    show.line(f"{address}: {'forgotten' if forgotten else 'no token is kept'}")
+    show.line(f"{address}: {'token removed' if forgotten else 'no token is stored'}")
 
 
 def _address(ctx: typer.Context, url: str | None) -> str:

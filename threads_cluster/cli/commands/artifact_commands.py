@@ -16,10 +16,10 @@ from threads_cluster.cli.session import AsJson, command_group
 if TYPE_CHECKING:
     from threads_cluster.client.artifacts import Progress
 
-app = command_group("Artifacts: folders and files that are kept in the cluster, each file once.")
+app = command_group("Artifacts: folders and files stored in the cluster. Identical files are stored once.")
 
 Artifact: TypeAlias = Annotated[
-    str, typer.Argument(metavar="ID", help="Its id, the first 8 or more digits of it, or its name.")
+    str, typer.Argument(metavar="ID", help="The artifact's ID, its first 8 or more digits, or its name.")
 ]
 #: Number of digits of an artifact ID that are printed.
 DIGITS = 12
@@ -28,13 +28,14 @@ DIGITS = 12
 @app.command()
 def put(
     ctx: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="DIR|FILE", help="The folder, or one file.")],
+    path: Annotated[Path, typer.Argument(metavar="DIR|FILE", help="Folder or file to upload.")],
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A name that points to it from now on, and keeps it.")
+        str | None,
+        typer.Option(metavar="NAME", help="Name for the artifact. A named artifact is never garbage-collected."),
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Leave these out, as a line of .gitignore; may be given several times."),
+        typer.Option(metavar="PATTERN", help="Exclude files, as a line of .gitignore does. Repeat for more."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,8 +48,8 @@ def put(
     row = answer["artifact"]
     show.line(row["artifact_id"])
     show.say(
-        f"{row['files']} files, {figures.size(row['bytes'])}; sent {answer['sent_files']} files, "
-        f"{answer['sent_bytes']} bytes, and a list of {figures.size(answer['manifest_bytes'])}"
+        f"{row['files']} files, {figures.size(row['bytes'])}; uploaded {answer['sent_files']} files, "
+        f"{answer['sent_bytes']} bytes, and a manifest of {figures.size(answer['manifest_bytes'])}"
     )
 
 
@@ -56,7 +57,7 @@ def put(
 def list_artifacts(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List artifacts, newest first."""
     rows = list(ctx.obj.cluster.artifacts.list())
-    show.listing(rows, show.ARTIFACTS, as_json=as_json, none="no artifacts; put one with: cluster artifact put DIR")
+    show.listing(rows, show.ARTIFACTS, as_json=as_json, none="No artifacts. Upload one with: cluster artifact put DIR")
 
 
 @app.command()
@@ -75,9 +76,7 @@ def info(ctx: typer.Context, artifact: Artifact, as_json: AsJson = False) -> Non
 def fetch(
     ctx: typer.Context,
     artifact: Artifact,
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where its files are written; made if it is not there.")
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Target folder, which is created if needed.")],
     as_json: AsJson = False,
 ) -> None:
     """Download an artifact into a folder and verify each file. Existing files are not downloaded again."""
@@ -87,7 +86,7 @@ def fetch(
         show.json_line(answer)
         return
     count, size = answer["fetched_files"], figures.size(answer["fetched_bytes"])
-    show.line(f"{folder}: {answer['artifact']['files']} files; fetched {count}, {size}")
+    show.line(f"{folder}: {answer['artifact']['files']} files; downloaded {count}, {size}")
 
 
 @app.command()

@@ -33,14 +33,14 @@ _NAME = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 _LEAVE = b"~."
 #: Messages for the reasons why a shell ended.
 _WHY = {
-    "program": "the program has ended, and its shell with it",
-    "silent": "nothing was heard from here for 30 s, so the cluster ended the shell",
-    "lost": "its runner does not answer; the shell ends when the runner or its lease does",
-    "lease": "the runner has lost the unit, and the shell with it",
-    "off": "its runner allows no shells (RUNNER_ATTACH=0)",
-    "left": "the shell was ended from elsewhere",
-    "memory": "the shell used more memory than the program may, and was ended",
-    "processes": "the shell had too many processes, and was ended",
+    "program": "the program exited, which ended its shell",
+    "silent": "this client was silent for 30 s, so the cluster ended the shell",
+    "lost": "the runner is not responding; the shell ends when the runner exits or its lease expires",
+    "lease": "the runner lost its lease of the unit, which ended the shell",
+    "off": "the runner does not allow shells (RUNNER_ATTACH=0)",
+    "left": "another client ended the shell",
+    "memory": "the shell was killed because it exceeded the program's memory limit",
+    "processes": "the shell was killed because it had too many processes",
 }
 
 
@@ -53,7 +53,7 @@ def attach(session: Session, job_id: str, unit: int, command: Sequence[str] | No
     typing = session.another()
     attachment = session.cluster.attachment(job_id, typing)
     for cluster in (session.cluster, typing):
-        cluster.notify(lambda error: show.say(f"\r{error}; still trying\r"))
+        cluster.notify(lambda error: show.say(f"\r{error}; retrying\r"))
     with ending_signals() as received:
         try:
             asked = attachment.ask(unit, command, _size() if with_terminal else None)
@@ -121,16 +121,18 @@ class _Attached:
         late = time.monotonic() - self._asked_at > _LATE_SECONDS
         text = ""
         if unit_state != "running":
-            text = f"unit {self._unit} is {unit_state}; the shell begins when it runs; Ctrl-C: do not wait"
+            text = (
+                f"unit {self._unit} is {unit_state}; the shell starts when the unit runs. Press Ctrl-C to stop waiting."
+            )
         elif late:
-            text = "its runner has not begun the shell yet"
+            text = "the runner has not started the shell yet"
         if text and text != self._said:
             self._said = text
             note(text)
 
     def _ended(self, shown: Shown) -> int:
         if self._keys.left:
-            note("left; the program goes on")
+            note("detached; the program keeps running")
             return 0
         if shown.reason:
             note(_WHY.get(shown.reason, shown.reason))

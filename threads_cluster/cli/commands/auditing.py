@@ -33,7 +33,7 @@ class Unreadable(errors.ClientError):
 def listing(session: Session, after: int | None, limit: int, *, as_json: bool) -> None:
     """Print the last entries, or the entries after a number."""
     entries = [entry for entry in map(json.loads, _lines(session, after, limit)) if "seq" in entry]
-    show.listing(entries, _COLUMNS, as_json=as_json, none="no such entries; the newest: cluster audit")
+    show.listing(entries, _COLUMNS, as_json=as_json, none="No matching entries. List the newest with: cluster audit")
 
 
 def _lines(session: Session, after: int | None, limit: int) -> list[str]:
@@ -59,7 +59,9 @@ _COLUMNS: show.Columns = {
 def verify(session: Session, file: str | None, head: str, *, as_json: bool) -> None:
     """Verify a file or the cluster's log, and print its head hash. An Altered error contains the line number."""
     if file is None and len(head) == _SHA256:
-        raise errors.BadArgument("this is the head of a file; verify that: cluster audit FILE --head HASH", "head")
+        raise errors.BadArgument(
+            "this is the head hash of a file; verify the file with: cluster audit FILE --head HASH", "head"
+        )
     try:
         if file is None:
             verified = audit.Chain(_all(session)).verify(head)
@@ -76,9 +78,9 @@ def verify(session: Session, file: str | None, head: str, *, as_json: bool) -> N
     if not verified.lines:
         show.line("no entries")
         return
-    show.line(f"entries {verified.first} to {verified.seq} are as they were written")
+    show.line(f"entries {verified.first} to {verified.seq} are unchanged")
     show.line(f"head {verified.head}")
-    show.say(f"keep the head elsewhere; later: cluster audit {file or '--verify'} --head {verified.head}")
+    show.say(f"Store the head elsewhere. To verify later: cluster audit {file or '--verify'} --head {verified.head}")
 
 
 def _all(session: Session) -> Iterator[bytes]:
@@ -97,4 +99,4 @@ def _whole(stream: IO[bytes]) -> Iterator[bytes]:
         if line.endswith(b"\n"):
             yield line[:-1]
         else:
-            show.say("the last line is not whole, and is left out: a coordinator writes it anew")
+            show.say("skipped the last line, which is incomplete; the coordinator will write it again")

@@ -11,16 +11,18 @@ from threads_cluster.cli import figures, show
 from threads_cluster.cli.commands import workflow_commands
 from threads_cluster.cli.session import AsJson, command_group
 
-app = command_group(
-    "Data: chunks, which a source was read into or a model answered. `cluster artifact fetch ID DIR` gets one."
-)
+app = command_group("Chunks of data from downloads or model outputs. Download one with: cluster artifact fetch ID DIR")
 
-Chunk: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The chunk's id, chunk-...")]
+Chunk: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The chunk's ID, chunk-...")]
 Target: TypeAlias = Annotated[
-    str, typer.Option("--to", metavar="PLACE", help="HOST:disk, HOST:dram; disk: the cluster's store alone.")
+    str, typer.Option("--to", metavar="PLACE", help="HOST:disk or HOST:dram; disk is the cluster's store only.")
 ]
-Node: TypeAlias = Annotated[str | None, typer.Option("--node", metavar="HOST", help="The host of a place without one.")]
-Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Until it is there; Ctrl-C leaves it running.")]
+Node: TypeAlias = Annotated[
+    str | None, typer.Option("--node", metavar="HOST", help="Host of a location that has none.")
+]
+Wait: TypeAlias = Annotated[
+    bool, typer.Option("--wait", help="Wait until the copy is complete; Ctrl-C does not cancel it.")
+]
 EXAMPLES = """\b
 Examples:
   cluster data create --source https://example.org/prompts.jsonl --wait
@@ -31,13 +33,14 @@ Examples:
 @app.command(epilog=EXAMPLES)
 def create(
     ctx: typer.Context,
-    source: Annotated[str, typer.Option(metavar="SOURCE", help="https://... or s3://BUCKET/KEY.")],
+    source: Annotated[str, typer.Option(metavar="SOURCE", help="https://... or s3://BUCKET/KEY")],
     device: Annotated[
-        str, typer.Option(metavar="PLACE", help="Where it will lie besides the cluster's store: HOST:disk, HOST:dram.")
+        str, typer.Option(metavar="PLACE", help="Location in addition to the cluster's store: HOST:disk or HOST:dram.")
     ] = "disk",
     host: Node = None,
     secret: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A secret for it; default: those that s3 needs.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A secret for the download; default: the secrets that s3 needs."),
     ] = None,
     wait: Wait = False,
     as_json: AsJson = False,
@@ -51,12 +54,14 @@ def create(
 @app.command("list")
 def list_data(
     ctx: typer.Context,
-    device: Annotated[str | None, typer.Option(metavar="PLACE", help="Those that lie there, as HOST:disk.")] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="PLACE", help="Only chunks at this location, such as HOST:disk.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List chunks by ID, with their locations."""
     found = [row for row in ctx.obj.cluster.data.list() if device in (None, *row["locations"])]
-    show.listing(found, _COLUMNS, as_json=as_json, none="no data; get some with: cluster data create --source URL")
+    show.listing(found, _COLUMNS, as_json=as_json, none="No data. Download some with: cluster data create --source URL")
 
 
 _COLUMNS: show.Columns = {
@@ -85,7 +90,7 @@ def info(ctx: typer.Context, chunk: Chunk, as_json: AsJson = False) -> None:
             "artifact": row["artifact_id"],
         }
     )
-    show.say(f"get it: cluster artifact fetch {chunk} DIR")
+    show.say(f"Download it with: cluster artifact fetch {chunk} DIR")
 
 
 @app.command()

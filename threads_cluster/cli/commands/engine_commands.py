@@ -15,7 +15,7 @@ from threads_cluster import errors
 from threads_cluster.cli import show
 from threads_cluster.cli.session import AsJson, command_group
 
-app = command_group("Engines that run services: list them, install their packages.")
+app = command_group("List the engines that run services, and install their packages.")
 
 EXAMPLES = """\b
 Examples:
@@ -43,9 +43,11 @@ def install(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="ENGINE", help="See: cluster engine list.")],
     host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="On this host; default: on any with a runner.")
+        str | None, typer.Option(metavar="HOST", help="Install on this host; default: any host with a runner.")
     ] = None,
-    label: Annotated[list[str] | None, typer.Option(metavar="LABEL", help="On a runner with this label.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="Install on a runner with this label.")
+    ] = None,
 ) -> None:
     """Install an engine's packages on a runner now, so that replicas start faster. Ctrl-C cancels the job."""
     from threads_cluster.cli import running
@@ -69,7 +71,7 @@ def found(ctx: typer.Context, name: str) -> Mapping[str, Any]:
     """Return an engine. A BadArgument error lists the valid engines."""
     rows = {row["engine"]: row for row in ctx.obj.cluster.services.engines()}
     if name not in rows:
-        raise errors.BadArgument(f"there is no engine {name}; there are {', '.join(rows)}")
+        raise errors.BadArgument(f"engine {name} does not exist; the engines are {', '.join(rows)}")
     row: Mapping[str, Any] = rows[name]
     return row
 
@@ -87,10 +89,10 @@ def agreed(ctx: typer.Context, name: str) -> None:
         raise
     if name not in large:
         return
-    what = f"the engine {name} needs gigabytes of packages, which each runner that lacks them fetches once"
+    what = f"engine {name} needs gigabytes of packages, which each runner downloads once"
     if not sys.stdin.isatty():
         refused = errors.BadArgument(what)
-        refused.next = f"have them fetched: --install; or before: cluster engine install {name}"
+        refused.next = f"allow the download with --install, or run before: cluster engine install {name}"
         raise refused
-    if not typer.confirm(f"{what}. Go on?", err=True):
+    if not typer.confirm(f"{what}. Continue?", err=True):
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ from threads_cluster.cli import show
 from threads_cluster.cli.session import as_json_option
 from threads_cluster.terminal import visible
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one metric a line.")  # type: ignore[valid-type]
+AsJson: TypeAlias = as_json_option("Print JSON, one metric per line.")  # type: ignore[valid-type]
 
 
 def metrics(ctx: typer.Context, as_json: AsJson = False) -> None:

@@ -12,23 +12,27 @@ from threads_cluster.cli import figures, show
 from threads_cluster.cli.commands import workflow_commands
 from threads_cluster.cli.session import AsJson, command_group
 
-app = command_group(
-    "Models: artifacts with weights and a name. `cluster artifact put FILE --name NAME` makes one of a file here."
-)
+app = command_group("Models stored in the cluster. Upload a local model with: cluster artifact put FILE --name NAME")
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="The model's name.")]
 Source: TypeAlias = Annotated[
-    str, typer.Option(metavar="SOURCE", help="https://..., hf://ORG/REPO[@REVISION][/FILE] of Hugging Face, s3://...")
+    str, typer.Option(metavar="SOURCE", help="https://..., hf://ORG/REPO[@REVISION][/FILE] (Hugging Face) or s3://...")
 ]
 From: TypeAlias = Annotated[
     str,
-    typer.Option("--from", metavar="PLACE", help="Where it lies: disk (the cluster's store), HOST:disk, HOST:dram."),
+    typer.Option(
+        "--from", metavar="PLACE", help="Source location: disk (the cluster's store), HOST:disk or HOST:dram."
+    ),
 ]
 Target: TypeAlias = Annotated[
-    str, typer.Option("--to", metavar="PLACE", help="HOST:disk, HOST:dram; see cluster hosts.")
+    str, typer.Option("--to", metavar="PLACE", help="Target location: HOST:disk or HOST:dram; see cluster hosts.")
 ]
-Node: TypeAlias = Annotated[str | None, typer.Option("--node", metavar="HOST", help="The host of places without one.")]
-Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Until it is there; Ctrl-C leaves it running.")]
+Node: TypeAlias = Annotated[
+    str | None, typer.Option("--node", metavar="HOST", help="Host of locations that have none.")
+]
+Wait: TypeAlias = Annotated[
+    bool, typer.Option("--wait", help="Wait until the copy is complete; Ctrl-C does not cancel it.")
+]
 EXAMPLES = """\b
 Examples:
   cluster model download tiny --source https://example.org/tiny.gguf
@@ -42,14 +46,14 @@ def register(
     ctx: typer.Context,
     name: Name,
     source: Source,
-    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="What you call it; shown.")] = "llm",
+    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="Type of the model, for display only.")] = "llm",
     as_json: AsJson = False,
 ) -> None:
     """Register the source of a model, so that it can be downloaded by name."""
     row = ctx.obj.cluster.models.register(name, source, kind=kind)
     show.json_line(row) if as_json else show.line(f"{name} {row['status']}")
     if not as_json:
-        show.say(f"download it: cluster model download {name} --wait")
+        show.say(f"Download it with: cluster model download {name} --wait")
 
 
 @app.command(epilog=EXAMPLES)
@@ -60,17 +64,18 @@ def download(
         str | None,
         typer.Option(
             metavar="SOURCE",
-            help="https://..., hf://ORG/REPO[@REVISION][/FILE] of Hugging Face, s3://...; "
-            "default: as it was registered.",
+            help="https://..., hf://ORG/REPO[@REVISION][/FILE] (Hugging Face) or s3://...; default: the "
+            "registered source.",
         ),
     ] = None,
-    sha256: Annotated[str | None, typer.Option(metavar="HEX", help="What the file's SHA-256 must be.")] = None,
+    sha256: Annotated[str | None, typer.Option(metavar="HEX", help="Expected SHA-256 of the file.")] = None,
     device: Annotated[
-        str, typer.Option(metavar="PLACE", help="Where it will lie besides the cluster's store: HOST:disk, HOST:dram.")
+        str, typer.Option(metavar="PLACE", help="Location in addition to the cluster's store: HOST:disk or HOST:dram.")
     ] = "disk",
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="The same as --device HOST:disk.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Same as --device HOST:disk.")] = None,
     secret: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A secret for it, such as HF_TOKEN; see cluster secret.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A secret for the download, such as HF_TOKEN; see cluster secret."),
     ] = None,
     wait: Wait = False,
     as_json: AsJson = False,
@@ -80,7 +85,7 @@ def download(
     row = ctx.obj.cluster.models.download(name, source, to=to, sha256=sha256, secrets=secret or ())
     workflow_commands.begun(ctx, row, wait=wait, as_json=as_json)
     if not as_json:
-        show.say(f"then: cluster serve {name}")
+        show.say(f"Serve it with: cluster serve {name}")
 
 
 @app.command()
@@ -106,7 +111,7 @@ def move(
     target: Target,
     source: From = "disk",
     host: Node = None,
-    keep_source: Annotated[bool, typer.Option("--keep-source", help="Let it lie at both.")] = False,
+    keep_source: Annotated[bool, typer.Option("--keep-source", help="Keep the copy at the source.")] = False,
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
@@ -120,13 +125,14 @@ def move(
 def list_models(
     ctx: typer.Context,
     location: Annotated[
-        str | None, typer.Option(metavar="PLACE", help="Those that lie there: disk, HOST:disk, HOST:dram, HOST:gpu0.")
+        str | None,
+        typer.Option(metavar="PLACE", help="Only models at this location: disk, HOST:disk, HOST:dram or HOST:gpu0."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List models by name, with their locations and services."""
     none = (
-        "no models; get one with: cluster model download NAME --source URL, or: cluster artifact put FILE --name NAME"
+        "No models. Add one with: cluster model download NAME --source URL, or: cluster artifact put FILE --name NAME"
     )
     found = [row for row in ctx.obj.cluster.models.list() if location in (None, *row["locations"])]
     show.listing(found, _COLUMNS, as_json=as_json, none=none)
@@ -161,7 +167,7 @@ def info(ctx: typer.Context, name: Name, as_json: AsJson = False) -> None:
             "model": name,
             "type": row["type"],
             "status": row["status"],
-            "source": row["source"] or "put from a file",
+            "source": row["source"] or "uploaded file",
             "size": figures.size(row["bytes"]) if row["weights"] else None,
             "created": row["created"],
             "lies at": " ".join(row["locations"]) or "nowhere yet",
@@ -171,14 +177,20 @@ def info(ctx: typer.Context, name: Name, as_json: AsJson = False) -> None:
     )
     for at, path in enumerate(row["weights"]):
         show.line(f"{'weights' if at == 0 else '':<9} {path}")
-    show.say(f"serve it: cluster serve {name}" if row["weights"] else f"get it: cluster model download {name} --wait")
+    show.say(
+        f"Serve it with: cluster serve {name}"
+        if row["weights"]
+        else f"Download it with: cluster model download {name} --wait"
+    )
 
 
 @app.command()
 def delete(
     ctx: typer.Context,
     name: Name,
-    device: Annotated[str | None, typer.Option(metavar="PLACE", help="At this place alone, as HOST:disk.")] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="PLACE", help="Delete only the copy at this location, such as HOST:disk.")
+    ] = None,
     host: Node = None,
     as_json: AsJson = False,
 ) -> None:

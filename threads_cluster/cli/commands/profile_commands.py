@@ -15,9 +15,7 @@ from threads_cluster import errors
 from threads_cluster.cli import figures, show
 from threads_cluster.cli.session import AsJson, Session, Tenant, command_group, time_parser
 
-app = command_group(
-    "Profiles: what hosts and GPUs did while it recorded; where the time of a job went, by worker and lane."
-)
+app = command_group("Record the activity of hosts and GPUs, and trace jobs by worker and lane.")
 
 #: Seconds for which the cluster keeps spans.
 _KEPT_SECONDS = 3600
@@ -26,7 +24,7 @@ QUIET_SECONDS = 3.0
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.")]
 Wait: TypeAlias = Annotated[
-    bool, typer.Option("--wait", help="Wait until workers have brought what they recorded, and show how far it is.")
+    bool, typer.Option("--wait", help="Wait until workers have sent their recordings, and show the progress.")
 ]
 
 
@@ -34,11 +32,11 @@ Wait: TypeAlias = Annotated[
 def start(
     ctx: typer.Context,
     name: Name,
-    hz: Annotated[float | None, typer.Option(metavar="N", help="Samples a second, 1 to 100; default: 10.")] = None,
+    hz: Annotated[float | None, typer.Option(metavar="N", help="Samples per second, 1 to 100; default: 10.")] = None,
     hosts: Annotated[
-        str | None, typer.Option(metavar="HOST,HOST", help="Of these hosts alone, as in: cluster hosts; default: all.")
+        str | None, typer.Option(metavar="HOST,HOST", help="Record only these hosts; see cluster hosts. Default: all.")
     ] = None,
-    job: Annotated[str | None, typer.Option(metavar="ID", help="Stop with the end of this job.")] = None,
+    job: Annotated[str | None, typer.Option(metavar="ID", help="Stop when this job ends.")] = None,
     for_: Annotated[
         int | None,
         typer.Option(
@@ -55,8 +53,8 @@ def start(
     if as_json:
         show.json_line(row)
         return
-    show.line(f"{row['name']} records at {row['hz']} samples/s until {row['ends']}")
-    show.say(f"stop it before: cluster profile stop {row['name']}")
+    show.line(f"{row['name']} is recording {row['hz']} samples/s until {row['ends']}")
+    show.say(f"Stop it earlier with: cluster profile stop {row['name']}")
 
 
 @app.command()
@@ -77,7 +75,9 @@ def stop(
 @app.command()
 def recover(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The profile's name; all that are done.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The profile's name; default: all finished profiles.")
+    ] = None,
     tenant: Tenant = None,
     wait: Wait = False,
     as_json: AsJson = False,
@@ -86,7 +86,7 @@ def recover(
     profiles = ctx.obj.cluster.profiles
     names = [name] if name else [row["name"] for row in profiles.list(tenant=tenant) if _may_lack(row)]
     if not names:
-        show.say("no profile lacks a recording that is known; name one to look for others")
+        show.say("No known recording is missing. Name a profile to search for unknown ones.")
     for each in names:
         row = profiles.recover(each, tenant=tenant)
         _ended(ctx.obj, _waited(ctx.obj, row, tenant) if wait else row, as_json=as_json)
@@ -123,15 +123,17 @@ def _ended(session: Session, row: Mapping[str, Any], *, as_json: bool) -> None:
         return
     show.line(f"{row['name']} {row['state']}")
     if row["state"] == "done":
-        show.say(f"look at it: cluster profile analyze {row['name']} --plot {row['name']}.pdf")
+        show.say(f"Analyze it with: cluster profile analyze {row['name']} --plot {row['name']}.pdf")
     else:
-        show.say(f"how far it is: cluster profile status {row['name']}")
+        show.say(f"Show the progress with: cluster profile status {row['name']}")
 
 
 @app.command()
 def status(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The profile's name; the latest.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The profile's name; default: the latest profile.")
+    ] = None,
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
@@ -147,7 +149,7 @@ def status(
     show.json_line(row) if as_json else _show(row)
 
 
-_NONE = "no profiles; start one with: cluster profile start NAME"
+_NONE = "No profiles. Start one with: cluster profile start NAME"
 
 
 def _show(row: Mapping[str, Any]) -> None:
@@ -215,9 +217,9 @@ def analyze(
     what: Annotated[
         str | None, typer.Argument(metavar="NAME|FILE", help="A profile, a recording, or a folder of recordings.")
     ] = None,
-    data: Annotated[str | None, typer.Option(metavar="FILE", help="The same as a FILE.")] = None,
+    data: Annotated[str | None, typer.Option(metavar="FILE", help="Same as the argument FILE.")] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it: a PDF, PNG or SVG, by the file's ending.")
+        Path | None, typer.Option(metavar="FILE", help="Draw a plot into this PDF, PNG or SVG file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -228,7 +230,7 @@ def analyze(
     from threads_cluster.profiling import profile_analysis, profile_plots
 
     if (what is None) == (data is None):
-        raise typer.BadParameter("needs one: the name of a profile, or a file", param_hint="'NAME|FILE'")
+        raise typer.BadParameter("must be the name of a profile, or a file", param_hint="'NAME|FILE'")
     if plot is not None:
         profile_plots.check(plot)
     with TemporaryDirectory() as folder:
@@ -248,7 +250,7 @@ def _place(session: Session, what: str, folder: Path) -> Path:
     if Path(what).exists():
         return Path(what)
     if "/" in what or what.endswith((".jsonl", ".gz")):
-        raise errors.BadArgument(f"there is no file {what}")
+        raise errors.BadArgument(f"file {what} does not exist")
     profiles = session.cluster.profiles
     row = profiles.get(what)
     if row["state"] == "collecting":
@@ -313,9 +315,9 @@ def _scaled(value: float | None, unit: str) -> str:
 @app.command()
 def kernels(
     ctx: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's ID.")],
     output: Annotated[
-        typer.FileTextWrite, typer.Option("--output", "-o", metavar="FILE", help="Where it is written; -: stdout.")
+        typer.FileTextWrite, typer.Option("--output", "-o", metavar="FILE", help="Output file, or - for stdout.")
     ],
 ) -> None:
     """Write a job's timeline by lane for https://ui.perfetto.dev. Available for an hour after the job ran."""
@@ -336,10 +338,10 @@ def _none(job: dict[str, Any]) -> str:
     """Explain why a job has no spans, and name the command that shows more."""
     if not job.get("started"):
         what = f"job {job['job_id']} is {job['state']}, and no lane has computed it"
-        return f"{what}; follow it: cluster watch {job['job_id']}"
+        return f"{what}; watch it with: cluster watch {job['job_id']}"
     return (
-        f"no span of job {job['job_id']} is kept: they are for an hour, and those of jobs of milliseconds that a lane"
-        f" computed one after the other are one span of all; who computed it: cluster job {job['job_id']}"
+        f"no spans of job {job['job_id']} are stored: spans are kept for an hour, and very short jobs "
+        f"share one span; show the job's workers with: cluster job {job['job_id']}"
     )
 
 
@@ -348,14 +350,14 @@ def _counted(count: int, what: str) -> str:
 
 
 def _say(totals: dict[str, Any], stream: dict[str, Any], name: str) -> None:
-    running = f", {totals['open']} of them at work now" if totals["open"] else ""
+    running = f", {totals['open']} of them running now" if totals["open"] else ""
     leases, lanes, workers = (_counted(totals[f"{one}s"], one) for one in ("lease", "lane", "worker"))
     show.say(
-        f"{leases} on {lanes} of {workers}{running}, {totals['busy_seconds']:.1f} s at work: {name}; open it in"
-        " https://ui.perfetto.dev"
+        f"{leases} on {lanes} of {workers}{running}, {totals['busy_seconds']:.1f} s busy: {name}; "
+        "open this file in https://ui.perfetto.dev"
     )
     if stream["resolution_seconds"]:
         show.say(
-            f"the cluster had too many spans: those of a lane within {stream['resolution_seconds']:g} s are joined, and"
-            " the ones shared with other jobs are left out"
+            f"The cluster had too many spans, so spans of a lane within {stream['resolution_seconds']:g} "
+            "s are merged, and spans shared with other jobs are omitted."
         )

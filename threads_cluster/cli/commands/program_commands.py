@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from threads_cluster.client.api import Json
     from threads_cluster.client.programs import Program
 
-JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
-Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors, beside what the program writes.")]
+JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", help="The job's ID.")]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the program's output.")]
 Items: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FILE|A..B",
-        help="One unit for each item: whole numbers A..B; the list in FILE.json; one JSON value per line of "
-        "FILE.jsonl; else each line of FILE, even a blank one; - for stdin. Repeat the option to append "
-        "more items. Unlike in parallel, several inputs are not combined.",
+        help="Run one unit for each item: integers A..B; the list in FILE.json; each JSON line of "
+        "FILE.jsonl; else each line of FILE, including empty lines; - for stdin. Repeat the option "
+        "to append items. Unlike in parallel, several inputs are not combined.",
     ),
 ]
 
@@ -43,15 +43,15 @@ Examples:
   cluster run --on ssh -- python3 train.py
 
 \b
-The program starts in a copy of this folder, with an empty stdin. Only what changed since the last run is sent.
-It finds its place in CLUSTER_JOB_ID, CLUSTER_UNIT and CLUSTER_ATTEMPT, and no other variables of this shell than
-those of --env. Output that a terminal is shown may have gaps where it comes too fast; a file or pipe gets all.
-It needs a runner, as ./deploy-cluster.sh local --runner starts one, and a token with the scope run.
+The program starts in a copy of this folder, with an empty stdin. Only files that changed since the last run are
+uploaded. CLUSTER_JOB_ID, CLUSTER_UNIT and CLUSTER_ATTEMPT identify the run. Variables of this shell are passed only
+with --env. A terminal skips output that arrives too fast; a file or pipe receives all output.
+This command needs a runner, such as ./deploy-cluster.sh local --runner starts, and a token with the scope run.
 
 \b
-Exit codes: those of the program, 128 and its number for a signal, and
-  124  --timeout was over
-  125  the cluster did not run it, or lost it; also bad options
+Exit codes: the program's exit code, 128+n if signal n killed it, and
+  124  the program exceeded --timeout
+  125  invalid options, or the cluster could not run the program
   130  Ctrl-C: the program was cancelled
 """
 SUBMIT_EPILOG = """\b
@@ -61,11 +61,11 @@ Examples:
   cluster submit command --count 8 --shell 'sort "part-$CLUSTER_UNIT" | uniq -c'
 
 \b
-{unit} in the words of CMD is the unit's number, from 0 on, and {item} its item; with --shell, and in the program:
-CLUSTER_UNIT, CLUSTER_UNITS, CLUSTER_ITEM (a text as it is, else JSON), CLUSTER_ITEM_JSON, CLUSTER_ATTEMPT. There
-are no other placeholders, such as {} or {.}. With --shell, write "${CLUSTER_ITEM%.*}" instead. The JSON that a unit
-writes to the file CLUSTER_RESULT is its value.
-Then: cluster watch JOB, cluster units JOB, cluster logs JOB, cluster result JOB --fetch DIR.
+In CMD, {unit} is replaced by the unit's number, which starts at 0, and {item} by its item. With --shell and in the
+program, use the variables CLUSTER_UNIT, CLUSTER_UNITS, CLUSTER_ITEM (a string, or JSON of other values),
+CLUSTER_ITEM_JSON and CLUSTER_ATTEMPT. Other placeholders such as {} and {.} do not exist; with --shell, write
+"${CLUSTER_ITEM%.*}" instead. A unit can write its value as JSON to the file CLUSTER_RESULT.
+Continue with: cluster watch JOB, cluster units JOB, cluster logs JOB, cluster result JOB --fetch DIR.
 """
 _MAP_EPILOG = """\b
 Examples:
@@ -73,8 +73,8 @@ Examples:
   cluster map simulation:mean --items cases.jsonl --python requirements.txt > means.jsonl
 
 \b
-Line N of the output is the value of item N, as JSON; null where the call failed, which stderr says.
-Exit codes: 0; 1 where a call failed; 130 after Ctrl-C, which cancels the job.
+Line N of the output is the return value of item N as JSON, or null if the call failed. Errors go to stderr.
+Exit codes: 0 on success, 1 if a call failed, and 130 after Ctrl-C, which cancels the job.
 """
 _ATTACH_EPILOG = """\b
 Examples:
@@ -84,14 +84,14 @@ Examples:
   echo 'ls -l; df -h .' | cluster attach JOB
 
 \b
-The shell starts in the program's folder, with its user, environment, GPUs and limits, and so with its secrets. It ends
-with the program, which never waits for it; what it leaves running ends with it. At a terminal all keys are the
-shell's; Enter, ~ and . leave it. It needs a token of the job's tenant with the scope run.
+The shell starts in the program's folder, with the program's user, environment, secrets, GPUs and limits. The
+shell is killed when the program exits, and its child processes are killed when the shell exits. To leave the shell,
+type ~. at the start of a line. You need a token of the job's tenant with the scope run.
 
 \b
-Exit codes: those of the shell or CMD, 128 and its number for a signal, and
-  0    ~. left it
-  125  it could not begin, or the cluster ended it: with the program, for one
+Exit codes: the exit code of the shell or CMD, 128+n if signal n killed it, and
+  0    you left the shell with ~.
+  125  the shell could not start, or the cluster ended it, for example because the program exited
 """
 #: Maximum number of failed units that `map` reports individually.
 _NAMED = 5
@@ -114,11 +114,11 @@ def run(
     ctx: typer.Context,
     words: options.Words = None,
     files: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder that is sent; default: the current one.")
+        Path | None, typer.Option(metavar="DIR", help="Folder to upload; default: the current one.")
     ] = None,
-    no_files: Annotated[bool, typer.Option("--no-files", help="Send no folder.")] = False,
-    retries: Annotated[int, typer.Option(min=0, metavar="COUNT", help="Try again where it fails.")] = 0,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the job's id and leave it running.")] = False,
+    no_files: Annotated[bool, typer.Option("--no-files", help="Upload no folder.")] = False,
+    retries: Annotated[int, typer.Option(min=0, metavar="COUNT", help="Number of retries if the program fails.")] = 0,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the job's ID and exit while the job runs.")] = False,
     on: Annotated[
         str | None,
         typer.Option(metavar="ssh", help="Run it on the best host of cluster.yaml over SSH: docs/ssh.md."),
@@ -132,7 +132,7 @@ def run(
     --output are downloaded into the folder when it exits.
     """
     if no_files and files is not None:
-        raise typer.BadParameter("needs one of both, not --files and --no-files", param_hint="'--no-files'")
+        raise typer.BadParameter("cannot be combined with --files", param_hint="'--no-files'")
     if on is not None:
         _run_over_ssh(on, words, {**given, "retries": retries, "no_wait": no_wait}, files, no_files, quiet=quiet)
     session: Session = ctx.find_root().obj
@@ -161,7 +161,7 @@ def _run_over_ssh(
 
     if on != "ssh":
         raise typer.BadParameter(
-            f"must be ssh; without it, a runner of the cluster runs it; got {on!r}", param_hint="'--on'"
+            f"must be ssh, or omitted to use a runner of the cluster; got {on!r}", param_hint="'--on'"
         )
     _warn_of_stdin()
     code = running.run(words, given, files=files, no_files=no_files, quiet=quiet)
@@ -177,7 +177,7 @@ def _explain_one_word(word: str) -> None:
     from threads_cluster.cli import running
 
     if " " in word:
-        running.note(f"there is no program of that name; words without quotes: cluster run -- {word}")
+        running.note(f"no program has this name; pass the arguments without quotes: cluster run -- {word}")
 
 
 def _left(session: Session, job_id: str, *, quiet: bool) -> None:
@@ -185,7 +185,7 @@ def _left(session: Session, job_id: str, *, quiet: bool) -> None:
     sys.stdout.flush()
     _say_why_it_waits(session, job_id)
     if not quiet:
-        show.say(f"see its output with: cluster logs {job_id} -f   stop it with: cluster cancel {job_id}")
+        show.say(f"Show its output with: cluster logs {job_id} -f   Stop it with: cluster cancel {job_id}")
 
 
 def _submitted(
@@ -198,7 +198,7 @@ def _submitted(
         row, count = answer["artifact"], answer["sent_files"]
         if not quiet:
             what = f"{count:,} {'file' if count == 1 else 'files'}, {answer['sent_bytes']:,} bytes"
-            show.say(f"sent {what} of {row['files']:,} {'file' if row['files'] == 1 else 'files'}")
+            show.say(f"uploaded {what} of {row['files']:,} {'file' if row['files'] == 1 else 'files'}")
 
     key = given.get("idempotency_key") or uuid.uuid4().hex
     choices = options.choices(given) | {"idempotency_key": key}
@@ -217,7 +217,9 @@ def _fetch(session: Session, row: Mapping[str, Any], folder: Path, *, quiet: boo
     answer = session.cluster.programs.fetch_unit(row, folder, replace=True)
     if not quiet:
         count = answer["fetched_files"]
-        running.note(f"fetched {count:,} {'file' if count == 1 else 'files'}, {figures.size(answer['fetched_bytes'])}")
+        running.note(
+            f"downloaded {count:,} {'file' if count == 1 else 'files'}, {figures.size(answer['fetched_bytes'])}"
+        )
 
 
 def _warn_of_stdin() -> None:
@@ -232,7 +234,7 @@ def _warn_of_stdin() -> None:
     except (OSError, ValueError):
         return
     if given or (waiting and _has_bytes(number)):
-        show.say("note: stdin is not sent to the program; put what it reads into a file of the folder")
+        show.say("note: stdin is not sent to the program; put its input into a file of the folder")
 
 
 def _has_bytes(number: int) -> bool:
@@ -253,18 +255,18 @@ def _has_bytes(number: int) -> bool:
 def submit(
     ctx: typer.Context,
     words: options.Words = None,
-    count: Annotated[int | None, typer.Option(min=1, metavar="UNITS", help="Run it this often; default: once.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, metavar="UNITS", help="Number of runs; default: 1.")] = None,
     items: Items = None,
     files: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A folder, of which each unit gets a copy; default: none.")
+        Path | None, typer.Option(metavar="DIR", help="Folder to upload; each unit gets a copy. Default: none.")
     ] = None,
     retries: Annotated[
-        int | None, typer.Option(min=0, metavar="COUNT", help="Try a unit again that fails; default: 3 times.")
+        int | None, typer.Option(min=0, metavar="COUNT", help="Number of retries of a failed unit; default: 3.")
     ] = None,
     idempotency_key: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The same key and job again answer with the same job.")
+        str | None, typer.Option(metavar="TEXT", help="Submitting again with the same key returns the same job.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end and print the result.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job ends, and print its result.")] = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -272,7 +274,7 @@ def submit(
     from threads_cluster.cli.commands import submitting
 
     if count is not None and items:
-        raise typer.BadParameter("needs one of both, not --count and --items", param_hint="'--items'")
+        raise typer.BadParameter("cannot be combined with --count", param_hint="'--items'")
     if idempotency_key == "":
         raise typer.BadParameter("must not be empty", param_hint="'--idempotency-key'")
     session: Session = ctx.find_root().obj
@@ -301,19 +303,19 @@ def _say_why_it_waits(session: Session, job_id: str) -> None:
 
     because = running.settled(session.cluster, job_id).get("waiting_because")
     if because:
-        show.say(f"{job_id} waits: {because}")
+        show.say(f"{job_id} is waiting: {because}")
 
 
 @options.takes(options.MANY, options.COMMON)
 def map_items(
     ctx: typer.Context,
-    function: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help="A function of a module of the folder.")],
+    function: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help="Function in a module of the folder.")],
     numbers: Annotated[str | None, typer.Argument(metavar="A..B", help="Whole numbers, both ends included.")] = None,
     items: Items = None,
     files: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder that is sent; default: the current one.")
+        Path | None, typer.Option(metavar="DIR", help="Folder to upload; default: the current one.")
     ] = None,
-    retries: Annotated[int, typer.Option(min=0, metavar="COUNT", help="Call again where it fails.")] = 0,
+    retries: Annotated[int, typer.Option(min=0, metavar="COUNT", help="Number of retries of a failed call.")] = 0,
     quiet: Quiet = False,
     **given: Any,
 ) -> None:
@@ -358,7 +360,7 @@ def _print_values(session: Session, job_id: str, *, quiet: bool) -> NoReturn:
             session.cluster.cancel(job_id)
             raise
     if failed > len(said):
-        running.note(f"{_failures(count, failed, said)}; all of them: cluster units {job_id} --state dead")
+        running.note(f"{_failures(count, failed, said)}; list them with: cluster units {job_id} --state dead")
     sys.exit(errors.JOB_FAILED if failed else 0)
 
 
@@ -370,7 +372,9 @@ def _say_failed(session: Session, job_id: str, row: Mapping[str, Any], said: set
     last = session.cluster.programs.last_line(row)
     why = f"{programs.failure(row)}{f', {last}' if last else ''}"
     if why not in said:
-        running.note(f"item {row['unit']} failed: {why}; its output: cluster logs {job_id} --unit {row['unit']}")
+        running.note(
+            f"item {row['unit']} failed: {why}; show its output with: cluster logs {job_id} --unit {row['unit']}"
+        )
     said.add(why)
 
 
@@ -379,7 +383,9 @@ def _failures(count: int, failed: int, said: set[str]) -> str:
     whole = f"all {failed:,} calls" if failed == count and failed > 1 else f"{failed:,} calls"
     if len(said) > 1:
         return f"{whole} failed"
-    return f"{whole} failed alike" if failed <= _NAMED else f"{whole} failed, the first {_NAMED} alike"
+    return (
+        f"{whole} failed for this reason" if failed <= _NAMED else f"{whole} failed, the first {_NAMED} for this reason"
+    )
 
 
 def _cancel(session: Session, job_id: str) -> NoReturn:
@@ -390,7 +396,7 @@ def _cancel(session: Session, job_id: str) -> NoReturn:
         state = session.cluster.wait(job_id)["state"]
     except KeyboardInterrupt:
         raise running.Left(running.left(session, job_id)) from None
-    raise running.Left(f"{job_id} {state}; nothing of it runs any more")
+    raise running.Left(f"{job_id} {state}; no process of it is running")
 
 
 # -- output and state of units ----------------------------------------------------------------------------------------
@@ -400,17 +406,15 @@ def logs(
     ctx: typer.Context,
     job_id: JobId,
     unit: Annotated[
-        int | None, typer.Option(min=0, metavar="NUMBER", help="The unit; default: all of them, one after the other.")
+        int | None, typer.Option(min=0, metavar="NUMBER", help="The unit; default: all units in order.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Print what it writes as it comes; Ctrl-C leaves it running.")
+        bool, typer.Option("--follow", "-f", help="Stream new output; Ctrl-C does not stop the program.")
     ] = False,
     stream: Annotated[
         Literal["stdout", "stderr"] | None, typer.Option(metavar="stdout|stderr", help="Only this stream.")
     ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="To a terminal, too, as it is; else only colours and line ends take effect.")
-    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Do not escape control characters on a terminal.")] = False,
 ) -> None:
     """Print the output of a program.
 
@@ -422,8 +426,12 @@ def logs(
     counts = session.cluster.programs.counts(job_id)
     several = sum(counts.values()) > 1
     if follow and several and unit is None:
-        error = errors.BadArgument(f"job {job_id} has {sum(counts.values()):,} units; one is followed at a time")
-        error.next = f"cluster logs {job_id} -f --unit NUMBER; those that run: cluster units {job_id} --state running"
+        error = errors.BadArgument(
+            f"job {job_id} has {sum(counts.values()):,} units, but only one can be followed at a time"
+        )
+        error.next = (
+            f"cluster logs {job_id} -f --unit NUMBER; list running units with: cluster units {job_id} --state running"
+        )
         raise error
     if several and unit is None:
         _print_all(session, job_id, stream, raw=raw)
@@ -433,7 +441,7 @@ def logs(
             _require_log(session, job_id, unit or 0)
         running.log(session, job_id, unit or 0, stream, follow=follow, raw=raw)
     except KeyboardInterrupt:
-        raise running.Left(f"the job goes on; stop it with: cluster cancel {job_id}") from None
+        raise running.Left(f"the job keeps running; stop it with: cluster cancel {job_id}") from None
 
 
 def _print_all(session: Session, job_id: str, stream: str | None, *, raw: bool) -> None:
@@ -446,7 +454,7 @@ def _print_all(session: Session, job_id: str, stream: str | None, *, raw: bool) 
             show.line(f"==> unit {row['unit']} <==")
             running.log(session, job_id, row["unit"], stream, follow=False, raw=raw)
     if none:
-        show.say(f"no unit of {job_id} has ended with output yet; how far they are: cluster units {job_id}")
+        show.say(f"no finished unit of {job_id} has output; show their states with: cluster units {job_id}")
 
 
 def _require_log(session: Session, job_id: str, unit: int) -> None:
@@ -460,7 +468,7 @@ def _require_log(session: Session, job_id: str, unit: int) -> None:
         return
     why = session.cluster.job(job_id).get("waiting_because") if row["state"] == "waiting" else None
     error = errors.BadArgument(f"unit {unit} is {row['state']}{f': {why}' if why else ''}")
-    error.next = f"print its output as it comes with: cluster logs {job_id} -f --unit {unit}"
+    error.next = f"stream its output with: cluster logs {job_id} -f --unit {unit}"
     raise error
 
 
@@ -468,10 +476,13 @@ def units(
     ctx: typer.Context,
     job_id: JobId,
     state: Annotated[
-        str | None, typer.Option(metavar="STATE", help="Only those that are waiting, running, done, retrying or dead.")
+        str | None,
+        typer.Option(metavar="STATE", help="Only units in this state: waiting, running, done, retrying or dead."),
     ] = None,
-    first: Annotated[int, typer.Option("--from", min=0, metavar="NUMBER", help="The first unit shown.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, metavar="COUNT", help="Most units shown.")] = 50,
+    first: Annotated[
+        int, typer.Option("--from", min=0, metavar="NUMBER", help="Number of the first unit to list.")
+    ] = 0,
+    limit: Annotated[int, typer.Option(min=1, metavar="COUNT", help="Maximum number of units to list.")] = 50,
     as_json: AsJson = False,
 ) -> None:
     """List the units of a program.
@@ -482,30 +493,31 @@ def units(
 
     programs = ctx.obj.cluster.programs
     rows = list(islice(programs.units(job_id, state=state, first=first), limit))
-    show.listing(rows, show.UNITS, as_json=as_json, none="no such units")
+    show.listing(rows, show.UNITS, as_json=as_json, none="No matching units.")
     if as_json:
         return
     counts = {name: count for name, count in programs.counts(job_id).items() if count}
     show.say(", ".join(f"{count:,} {name}" for name, count in counts.items()))
     if len(rows) == limit:
-        show.say(f"more with --from {rows[-1]['unit'] + 1} or --limit")
+        show.say(f"List more with --from {rows[-1]['unit'] + 1} or --limit.")
 
 
 def attach(
     ctx: typer.Context,
     job_id: JobId,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="CMD", help="Run this in the place of a shell.", show_default=False)
+        list[str] | None, typer.Argument(metavar="CMD", help="Command to run instead of a shell.", show_default=False)
     ] = None,
     unit: Annotated[
-        int | None, typer.Option(min=0, metavar="NUMBER", help="The unit; default: the only one, or the one that runs.")
+        int | None,
+        typer.Option(min=0, metavar="NUMBER", help="The unit; default: the only unit, or the only running unit."),
     ] = None,
     terminal: Annotated[
         bool | None,
         typer.Option(
             "--tty/--no-tty",
             "-t/-T",
-            help="Give it a terminal, or pipes; default: a terminal where this is one.",
+            help="Use a terminal or pipes; default: a terminal if stdin and stdout are one.",
             show_default=False,
         ),
     ] = None,
@@ -530,9 +542,11 @@ def _only_unit(session: Session, job_id: str) -> int:
     if len(running) == 1:
         return int(running[0]["unit"])
     error = errors.BadArgument(
-        f"job {job_id} has {total:,} units, of which {'several run' if running else 'none runs'}"
+        f"job {job_id} has {total:,} units, and {'several are' if running else 'none is'} running"
     )
-    error.next = f"cluster attach {job_id} --unit NUMBER; those that run: cluster units {job_id} --state running"
+    error.next = (
+        f"cluster attach {job_id} --unit NUMBER; list running units with: cluster units {job_id} --state running"
+    )
     raise error
 
 
@@ -553,6 +567,8 @@ def fetch(session: Session, job_id: str, folder: Path, *, flat: bool, as_json: b
         show.json_line({"job_id": job_id, **answer})
         return
     count, size = answer["fetched_files"], figures.size(answer["fetched_bytes"])
-    show.line(f"{folder}: files of {answer['units']:,} units; fetched {count:,}, {size}")
+    show.line(f"{folder}: files of {answer['units']:,} units; downloaded {count:,}, {size}")
     if not answer["units"]:
-        show.say(f"no unit left files; see --output of: cluster submit command --help   and: cluster units {job_id}")
+        show.say(
+            f"No unit stored output files. See --output in: cluster submit command --help   and: cluster units {job_id}"
+        )

@@ -9,9 +9,11 @@ import typer
 from threads_cluster.cli import show
 from threads_cluster.cli.session import AsJson, command_group
 
-app = command_group("Jobs as a queue of tasks; the same as: cluster jobs, cancel.")
+app = command_group("Jobs as a task queue. Same as: cluster jobs, cluster cancel")
 
-Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=500, metavar="COUNT", help="Most jobs shown, newest first.")]
+Limit: TypeAlias = Annotated[
+    int, typer.Option(min=1, max=500, metavar="COUNT", help="Maximum number of jobs to list, newest first.")
+]
 
 
 @app.command()
@@ -33,13 +35,13 @@ def tasks(
 ) -> None:
     """List jobs, newest first. Same as: cluster jobs"""
     rows = list(ctx.obj.cluster.jobs(state=state, limit=limit))
-    show.listing(rows, show.jobs, as_json=as_json, none="no such jobs; all: cluster queue tasks")
+    show.listing(rows, show.jobs, as_json=as_json, none="No matching jobs. List all with: cluster queue tasks")
 
 
 @app.command()
 def cancel(
     ctx: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")],
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's ID.")],
     as_json: AsJson = False,
 ) -> None:
     """Stop a job. Same as: cluster cancel"""
@@ -51,4 +53,4 @@ def cancel(
 def history(ctx: typer.Context, limit: Limit = 20, as_json: AsJson = False) -> None:
     """List jobs that have ended, most recent first."""
     rows = ctx.obj.cluster.history(limit)
-    show.listing(rows, show.jobs, as_json=as_json, none="no job has ended")
+    show.listing(rows, show.jobs, as_json=as_json, none="No job has ended.")

@@ -13,7 +13,7 @@ from threads_cluster.cli import show
 from threads_cluster.cli.commands import workflow_commands
 from threads_cluster.cli.session import AsJson, Session, Tenant, command_group, time_parser
 
-app = command_group("Schedules: jobs and workflows that the cluster submits again and again.")
+app = command_group("Schedules: jobs and workflows that the cluster submits repeatedly.")
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 _EXAMPLES = """\b
@@ -29,32 +29,35 @@ def add(
     ctx: typer.Context,
     name: Name,
     words: Annotated[
-        list[str], typer.Argument(metavar="-- submit KIND ...", help="As of: cluster submit, or workflow submit.")
+        list[str],
+        typer.Argument(metavar="-- submit KIND ...", help="Arguments of cluster submit or cluster workflow submit."),
     ],
     every: Annotated[
         int | None,
-        typer.Option(metavar="TIME", parser=time_parser("15m"), help="Between two runs: 30s, 15m, 1h, 7d."),
+        typer.Option(
+            metavar="TIME", parser=time_parser("15m"), help="Interval between runs, such as 30s, 15m, 1h or 7d."
+        ),
     ] = None,
     cron: Annotated[
-        str | None, typer.Option(metavar="TEXT", help='Minute, hour, day, month, day of week, as "0 3 * * *".')
+        str | None, typer.Option(metavar="TEXT", help='Minute, hour, day, month and day of week, such as "0 3 * * *".')
     ] = None,
     timezone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="In which --cron is read, as Europe/Berlin; default: UTC.")
+        str | None, typer.Option(metavar="ZONE", help="Time zone of --cron, such as Europe/Berlin; default: UTC.")
     ] = None,
     overlap: Annotated[
-        bool, typer.Option("--overlap", help="Run also while the job of the run before has not ended.")
+        bool, typer.Option("--overlap", help="Start a run even if the previous run is still running.")
     ] = False,
     catch_up: Annotated[
         str | None,
-        typer.Option(metavar="last|none", help="After an absence, make up for the last run that was missed, or none."),
+        typer.Option(metavar="last|none", help="After a downtime, run the last missed run (last) or none."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Add a schedule and print its next five runs."""
     if (every is None) == (cron is None):
-        raise typer.BadParameter("needs one of both: --every TIME or --cron TEXT", param_hint="'--every'")
+        raise typer.BadParameter("give either --every TIME or --cron TEXT", param_hint="'--every'")
     if timezone is not None and cron is None:
-        raise typer.BadParameter("is that of --cron; --every counts seconds", param_hint="'--timezone'")
+        raise typer.BadParameter("applies only to --cron", param_hint="'--timezone'")
     what = _submission(ctx.obj, words)
     try:
         row = ctx.obj.cluster.add_schedule(
@@ -88,9 +91,9 @@ def _submission(session: Session, words: list[str]) -> dict[str, Any]:
 
     if words[0] != "submit" and words[:2] != ["workflow", "submit"]:
         how = "-- submit collatz ... or -- workflow submit FILE"
-        raise typer.BadParameter(f"must begin with submit, as: {how}; got {words[0]!r}", param_hint="--")
+        raise typer.BadParameter(f"must start with submit, as in: {how}; got {words[0]!r}", param_hint="--")
     if "--wait" in words[: words.index("--") if "--" in words else len(words)]:
-        raise typer.BadParameter("nobody waits for what is submitted later; leave it out", param_hint="'--wait'")
+        raise typer.BadParameter("does not apply to scheduled jobs; remove it", param_hint="'--wait'")
 
     def read_it(kind: str, parameters: Mapping[str, Any] | None = None, **choices: Any) -> Any:
         body = api.submission(kind, parameters, **{"idempotency_key": None, **choices})
@@ -99,13 +102,13 @@ def _submission(session: Session, words: list[str]) -> dict[str, Any]:
 
     def read_text(text: bytes, *, notify: str | None = None) -> Any:
         if notify is not None:
-            why = "the workflow of a schedule names it in its text, as notify: URL; leave it out here"
+            why = "does not apply to scheduled workflows; write notify: URL in the workflow file"
             raise typer.BadParameter(why, param_hint="'--notify'")
         try:
             raise _Read(workflow=text.decode())
         except UnicodeDecodeError as error:
             raise errors.BadArgument(
-                f"the workflow is no UTF-8: byte {error.start} is {text[error.start]:#04x}"
+                f"the workflow is not UTF-8: byte {error.start} is {text[error.start]:#04x}"
             ) from None
 
     reading = Session(session.stated_url)
@@ -115,13 +118,13 @@ def _submission(session: Session, words: list[str]) -> dict[str, Any]:
         cli.app(words, prog_name="cluster", standalone_mode=False, obj=reading)
     except _Read as read:
         return read.what
-    raise errors.BadArgument("these words submit nothing; see: cluster submit --help")
+    raise errors.BadArgument("these arguments do not submit a job; see: cluster submit --help")
 
 
 @app.command("list")
 def list_schedules(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """List schedules with their next run and the outcome of the last one."""
-    none = "no schedules; add one with: cluster schedule add NAME --every 1h -- submit KIND ..."
+    none = "No schedules. Add one with: cluster schedule add NAME --every 1h -- submit KIND ..."
     show.listing(ctx.obj.cluster.schedules(tenant=tenant), show.SCHEDULES, as_json=as_json, none=none)
 
 

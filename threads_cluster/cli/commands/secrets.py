@@ -21,7 +21,9 @@ MAX_BYTES = 64 << 10
 #: Valid names of secrets, as in the API.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
-Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="Its name: that of the environment variable.")]
+Name: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the secret and of the environment variable.")
+]
 
 
 @app.command("set")
@@ -29,17 +31,21 @@ def set_value(
     ctx: typer.Context,
     name: Name,
     value: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
-    from_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Read the value from it, every byte.")] = None,
+    from_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Read the value from this file, including a trailing newline.")
+    ] = None,
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
     """Set a secret. Its value is read without echo, or from stdin without a trailing newline."""
     if value:
         # An argument would be visible in the shell's history and to every process on the machine.
-        raise errors.BadArgument(f"a value is no argument; type it when asked, or: cluster secret set {name} < FILE")
+        raise errors.BadArgument(
+            f"a value cannot be an argument; type it at the prompt, or run: cluster secret set {name} < FILE"
+        )
     if not _NAME.fullmatch(name):
         # Do not send or repeat the name: it may be NAME=VALUE, and the value would appear in server logs.
-        raise errors.BadArgument("a name has letters, digits and _, no digit first, at most 64")
+        raise errors.BadArgument("a name must have 1 to 64 letters, digits or _, and must not start with a digit")
     row = ctx.obj.cluster.put_secret(name, _text(from_file), tenant=tenant)
     show.json_line(row) if as_json else show.line(f"{row['name']} set for tenant {row['tenant']}")
 
@@ -48,9 +54,11 @@ def set_value(
 def list_secrets(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """List secrets without their values. No command prints a value."""
     rows = ctx.obj.cluster.secrets(tenant=tenant)
-    show.listing(rows, show.SECRETS, as_json=as_json, none="no secrets; set one with: cluster secret set NAME")
+    show.listing(rows, show.SECRETS, as_json=as_json, none="No secrets. Set one with: cluster secret set NAME")
     if unreadable := [row["name"] for row in rows if not row["readable"]]:
-        show.say(f"no key of SECRETS_KEY opens {', '.join(unreadable)}: add their key to it, or set them again")
+        show.say(
+            f"No key in SECRETS_KEY decrypts {', '.join(unreadable)}. Add the missing key, or set the secrets again."
+        )
 
 
 @app.command()
@@ -67,9 +75,9 @@ def rotate(ctx: typer.Context, as_json: AsJson = False) -> None:
     if as_json:
         show.json_line(outcome)
         return
-    show.line(f"{outcome['rotated']} secrets are under key {outcome['key']} now")
+    show.line(f"{outcome['rotated']} secrets are now encrypted with key {outcome['key']}")
     if outcome["unreadable"]:
-        show.say(f"no key opens these, and they stay as they are: {', '.join(outcome['unreadable'])}")
+        show.say(f"No key decrypts these secrets, so they are unchanged: {', '.join(outcome['unreadable'])}")
 
 
 def _text(file: Path | None) -> str:
@@ -79,7 +87,7 @@ def _text(file: Path | None) -> str:
     text = _typed() if sys.stdin.isatty() else _decoded(_read(sys.stdin.buffer))
     text = text.removesuffix("\n").removesuffix("\r")
     if not text:
-        raise errors.BadArgument("no value was given; type it when asked, or: cluster secret set NAME < FILE")
+        raise errors.BadArgument("no value was entered; type it at the prompt, or run: cluster secret set NAME < FILE")
     return text
 
 
@@ -104,7 +112,7 @@ def _read(source: BinaryIO) -> bytes:
     # Two more bytes for a trailing line end, and one to detect a longer value.
     content = source.read(MAX_BYTES + 3)
     if len(content) > MAX_BYTES + 2:
-        raise errors.BadArgument(f"the value has over {MAX_BYTES} bytes; a secret has at most that many")
+        raise errors.BadArgument(f"the value has over {MAX_BYTES} bytes, which is the maximum for a secret")
     return content
 
 
@@ -112,4 +120,4 @@ def _decoded(content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise errors.BadArgument("the value is no UTF-8 text; encode it, as with: base64 < FILE") from None
+        raise errors.BadArgument("the value is not UTF-8 text; encode it, for example with: base64 < FILE") from None

@@ -15,7 +15,7 @@ from threads_cluster.cli import model_files, show
 from threads_cluster.cli.commands import artifact_commands, engine_commands, program_commands
 from threads_cluster.cli.session import AsJson, Tenant, command_group
 
-app = command_group("Change a service, see what it writes: `cluster services` lists.")
+app = command_group("Manage services. List them with: cluster services")
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The service's name.")]
 EXAMPLES = """\b
@@ -31,7 +31,8 @@ _MOST_NAME = 63
 _WHOLE_ID = re.compile(r"[0-9a-f]{64}")
 _SUFFIX, _GGUF = ".gguf", b"GGUF"
 _FETCHED = (
-    "to fetch a model: cluster model download NAME --source hf://ORG/REPO/FILE; to list those kept: cluster model list"
+    "download a model with: cluster model download NAME --source hf://ORG/REPO/FILE; list models "
+    "with: cluster model list"
 )
 #: Engine without a model. Its name is accepted in place of a model.
 DASK = "dask"
@@ -42,53 +43,62 @@ def serve(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="MODEL|FILE|dask | -- CMD...", help="An artifact with the model, its file; or a program."
+            metavar="MODEL|FILE|dask | -- CMD...", help="Name or file of the model; or, after --, a program."
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Default: from the model's name.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the service; default: derived from the model's name.")
+    ] = None,
     engine: Annotated[
-        str, typer.Option(metavar="ENGINE", help="Default: by the model's files; http for any program.")
+        str, typer.Option(metavar="ENGINE", help="Engine; default: chosen by the model's files. Use http for programs.")
     ] = "",
     replicas: Annotated[
-        int | None, typer.Option(min=0, metavar="COUNT", help="Replicas that are kept up; default: 1.")
+        int | None, typer.Option(min=0, metavar="COUNT", help="Number of replicas; default: 1.")
     ] = None,
-    context: Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="Of prompt and answer together.")] = None,
+    context: Annotated[
+        int | None, typer.Option(min=1, metavar="TOKENS", help="Maximum tokens of prompt and response together.")
+    ] = None,
     parallel: Annotated[
-        int | None, typer.Option(min=1, metavar="COUNT", help="Requests that a replica computes at once.")
+        int | None, typer.Option(min=1, metavar="COUNT", help="Number of requests that a replica processes at once.")
     ] = None,
     parameter: Annotated[
         list[str] | None,
-        typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="Another one of the engine's parameters."),
+        typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="Other parameter of the engine. Repeat for more."),
     ] = None,
     gpus: Annotated[int | None, typer.Option(metavar="NUMBER", help="GPUs of each replica; default: none.")] = None,
-    gpu_memory: Annotated[int | None, typer.Option(metavar="MIB", help="Memory that each of them must have.")] = None,
+    gpu_memory: Annotated[int | None, typer.Option(metavar="MIB", help="Minimum memory of each GPU.")] = None,
     cpus: Annotated[float | None, typer.Option(metavar="NUMBER", help="CPUs of each replica.")] = None,
-    memory: Annotated[int | None, typer.Option(metavar="MIB", help="Memory of each; more of it ends it.")] = None,
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="Only on this host; see cluster hosts.")] = None,
-    label: Annotated[list[str] | None, typer.Option(metavar="LABEL", help="Only on runners with this label.")] = None,
+    memory: Annotated[int | None, typer.Option(metavar="MIB", help="Memory limit of each replica.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Run only on this host; see cluster hosts.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="Run only on runners with this label. Repeat for more.")
+    ] = None,
     files: Annotated[
-        str | None, typer.Option(metavar="DIR|ARTIFACT", help="With --engine http: what is in the program's folder.")
+        str | None, typer.Option(metavar="DIR|ARTIFACT", help="With --engine http: contents of the program's folder.")
     ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Longest that a request may take; default: 300.")
-    ] = None,
+    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Request timeout; default: 300.")] = None,
     idle: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="After so long without a request it sleeps; the next one wakes it."),
+        typer.Option(
+            metavar="SECONDS", help="Stop all replicas after this time without requests; the next request starts one."
+        ),
     ] = None,
     autoscale: Annotated[
-        str | None, typer.Option(metavar="MIN:MAX", help="Scale it between these by the requests that there are.")
+        str | None, typer.Option(metavar="MIN:MAX", help="Scale between these numbers of replicas by open requests.")
     ] = None,
     target: Annotated[
-        float | None, typer.Option(metavar="COUNT", help="With --autoscale: requests for a replica; default: 4.")
+        float | None,
+        typer.Option(metavar="COUNT", help="With --autoscale: target number of requests per replica; default: 4."),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where the weights are more than any runner's memory.")
+        bool, typer.Option("--force", help="Continue even if the weights exceed every runner's memory.")
     ] = False,
     install: Annotated[
-        bool, typer.Option("--install", help="Let runners fetch gigabytes of packages, where the engine needs such.")
+        bool, typer.Option("--install", help="Let runners download gigabytes of packages if the engine needs them.")
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Until every replica is ready; Ctrl-C leaves it.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until every replica is ready; Ctrl-C does not stop the service.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Serve a model or a program until it is stopped. Models are served with OpenAI's API at /v1.
@@ -138,9 +148,9 @@ def serve(
 
 def _how_asked(name: str, engine: str, url: str) -> str:
     if engine == DASK:
-        asked = f'it is asked from Python: with Cluster().dask(name="{name}") as client: ...'
-        return f"{asked}; its dashboard: cluster service open {name}; see: cluster services"
-    return f"it is asked at {url}/v1 with a token that has the scope infer; see: cluster services"
+        asked = f'Use it from Python: with Cluster().dask(name="{name}") as client: ...'
+        return f"{asked}   Open its dashboard with: cluster service open {name}"
+    return f"Send requests to {url}/v1 with a token that has the scope infer."
 
 
 def _autoscale(text: str | None, target: float | None) -> dict[str, Any] | None:
@@ -159,16 +169,16 @@ def _asked(words: Sequence[str], engine: str, files: str | None) -> tuple[str | 
     """Return the model or the files, and the parameters, that the arguments contain."""
     if engine == "http":
         if not words:
-            raise typer.BadParameter("a program is needed, behind --: -- ./server --port {port}", param_hint="CMD")
+            raise typer.BadParameter("needs a program after --, as in: -- ./server --port {port}", param_hint="CMD")
         return files, {"command": list(words)}
     if engine == DASK:
         if words not in ([], [DASK]):
-            raise typer.BadParameter("the engine dask has none; leave it out", param_hint="MODEL")
+            raise typer.BadParameter("does not apply to the engine dask; remove it", param_hint="MODEL")
         return None, {}
     if files is not None:
-        raise typer.BadParameter("is for --engine http; name the model as MODEL", param_hint="'--files'")
+        raise typer.BadParameter("applies only to --engine http; pass the model as MODEL", param_hint="'--files'")
     if len(words) != 1:
-        raise typer.BadParameter("one is needed: an artifact, or a file such as model.gguf", param_hint="MODEL")
+        raise typer.BadParameter("must be one artifact, or one file such as model.gguf", param_hint="MODEL")
     return words[0], {}
 
 
@@ -215,7 +225,7 @@ def _name(model: str) -> str:
     """Derive a service name from a model's file name."""
     found = _OTHERS.sub("-", Path(model).name.lower().removesuffix(".gguf")).strip("-")[:_MOST_NAME].strip("-")
     if not found:
-        raise typer.BadParameter(f"is needed, since {model!r} gives none", param_hint="'--name'")
+        raise typer.BadParameter(f"is required, because no name can be derived from {model!r}", param_hint="'--name'")
     return found
 
 
@@ -225,8 +235,8 @@ def _check_there(model: str | None) -> None:
         return
     path = Path(model)
     if not path.exists():
-        known = _FETCHED if path.suffix == _SUFFIX else "artifacts: cluster artifact list"
-        raise errors.BadArgument(f"there is no file {model}; {known}")
+        known = _FETCHED if path.suffix == _SUFFIX else "list artifacts with: cluster artifact list"
+        raise errors.BadArgument(f"file {model} does not exist; {known}")
     if path.is_file() and path.suffix == _SUFFIX:
         _check_begins(path)
 
@@ -240,8 +250,8 @@ def _check_begins(path: Path) -> None:
         raise errors.BadArgument(f"{path} cannot be read: {error.strerror}") from None
     if begins != _GGUF:
         raise errors.BadArgument(
-            f"{path} is no model in GGUF: it begins with {begins!r} instead of {_GGUF!r}; it may be a "
-            "pointer of Git LFS, or a page instead of the file: fetch it again"
+            f"{path} is not a GGUF model: it starts with {begins!r} instead of {_GGUF!r}. It may be a Git "
+            "LFS pointer or an HTML page; download it again."
         )
 
 
@@ -270,7 +280,7 @@ def _follow(ctx: typer.Context, name: str) -> dict[str, Any]:
                 show.say(line)
             said = line
     except KeyboardInterrupt:
-        show.say(f"it goes on; stop it with: cluster service stop {name}")
+        show.say(f"the service keeps running; stop it with: cluster service stop {name}")
         raise typer.Exit(errors.INTERRUPTED) from None
     return row
 
@@ -278,13 +288,13 @@ def _follow(ctx: typer.Context, name: str) -> dict[str, Any]:
 def _state(row: Mapping[str, Any]) -> str:
     ready, wanted = row["ready"], row["replicas"]
     if ready > wanted:
-        return f"{row['state']}, {ready} ready and {wanted} wanted"
+        return f"{row['state']}, {ready} ready, {wanted} desired"
     return f"{row['state']}, {ready} of {wanted} ready"
 
 
 def services(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """List services with their replicas, and why a replica is not ready."""
-    none = "no services; serve one with: cluster serve model.gguf"
+    none = "No services. Start one with: cluster serve model.gguf"
     show.listing(ctx.obj.cluster.services.list(tenant=tenant), _table, as_json=as_json, none=none)
 
 
@@ -303,11 +313,11 @@ def _table(several: Sequence[Mapping[str, Any]]) -> None:
 def _why(row: Mapping[str, Any]) -> str | None:
     """Explain why a service has no replica."""
     if row["state"] == "asleep":
-        return "the next request to it starts one"
+        return "the next request starts a replica"
     if not row["last_failure"]:
         return None
-    next_start = f"; the next one begins at {row['next_start']}" if row["next_start"] else ""
-    return f"the last one died: {row['last_failure']}{next_start}{_log_of(row)}"
+    next_start = f"; the next replica starts at {row['next_start']}" if row["next_start"] else ""
+    return f"the last replica died: {row['last_failure']}{next_start}{_log_of(row)}"
 
 
 def _log_of(row: Mapping[str, Any]) -> str:
@@ -353,14 +363,14 @@ def open_page(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: As
         return
     show.line(link["url"])
     if link["seconds"]:
-        show.say(f"it can be followed for {link['seconds'] // 60} minutes, and shows the page for 12 hours")
+        show.say(f"The link expires in {link['seconds'] // 60} minutes. It gives access to the page for 12 hours.")
 
 
 @app.command()
 def scale(
     ctx: typer.Context,
     name: Name,
-    replicas: Annotated[int, typer.Argument(min=0, metavar="COUNT", help="Replicas that are kept up.")],
+    replicas: Annotated[int, typer.Argument(min=0, metavar="COUNT", help="Number of replicas.")],
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
@@ -392,9 +402,12 @@ def logs(
     ctx: typer.Context,
     name: Name,
     replica: Annotated[
-        str | None, typer.Option(metavar="JOB", help="A replica; default: the oldest, else the last one that died.")
+        str | None,
+        typer.Option(
+            metavar="JOB", help="Job ID of a replica; default: the oldest replica, else the last one that died."
+        ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print what it writes as it comes.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stream new output.")] = False,
     tenant: Tenant = None,
 ) -> None:
     """Print the log of a replica, or of the last replica that died."""
@@ -402,7 +415,7 @@ def logs(
     running = [one["job_id"] for one in row["running"] if one["worker"]]
     job = replica or next(iter(running), None) or row.get("last_dead_job_id")
     if job is None:
-        raise errors.BadArgument(f"no replica of {name} has begun; see: cluster services")
+        raise errors.BadArgument(f"no replica of {name} has started; see: cluster services")
     program_commands.logs(ctx, job, follow=follow)
 
 

@@ -27,31 +27,37 @@ _LONGEST_FILE = 16 << 20
 _COMMON: dict[str, Any] = {
     PARAMETERS: Annotated[
         str | None,
-        typer.Option("--parameters", metavar="FILE", help="JSON object of parameters, - for stdin; flags win over it."),
+        typer.Option(
+            "--parameters",
+            metavar="FILE",
+            help="File with a JSON object of parameters, or - for stdin. Flags override it.",
+        ),
     ],
     "priority": Annotated[str | None, typer.Option(metavar="high|normal|low", help="Default: normal.")],
-    "device": Annotated[str | None, typer.Option(metavar="gpu|any|cpu", help="Where it must run; default: any.")],
+    "device": Annotated[str | None, typer.Option(metavar="gpu|any|cpu", help="Required device; default: any.")],
     "gpu_preferred": Annotated[
-        bool, typer.Option("--gpu-preferred", help="On a GPU while one lives and is not slower to begin.")
+        bool,
+        typer.Option("--gpu-preferred", help="Use a GPU if one is live and would start the job no later than a CPU."),
     ],
     "idempotency_key": Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The same key and job again answer with the same job.")
+        str | None, typer.Option(metavar="TEXT", help="Submitting again with the same key returns the same job.")
     ],
     "max_running": Annotated[
-        int | None, typer.Option(min=1, metavar="LANES", help="Most lanes that compute it at once.")
+        int | None, typer.Option(min=1, metavar="LANES", help="Maximum number of lanes that compute the job at once.")
     ],
     "timeout": Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Fail it this long after it started; pauses do not count.")
+        float | None, typer.Option(metavar="SECONDS", help="Fail the job after this running time, without pauses.")
     ],
     "hold": Annotated[
-        bool, typer.Option("--hold", help="Where a cap of its tenant refuses it: queue it until there is room.")
+        bool, typer.Option("--hold", help="If the job exceeds a cap of its tenant, queue it until the cap allows it.")
     ],
     "notify": Annotated[
-        str | None, typer.Option(metavar="URL", help="Send this URL a signed POST when it has ended: docs/webhooks.md.")
+        str | None,
+        typer.Option(metavar="URL", help="Send a signed POST to this URL when the job ends: docs/webhooks.md."),
     ],
     **program_options.ORDER,
-    "wait": Annotated[bool, typer.Option("--wait", help="Wait for the end and print the result.")],
-    "as_json": as_json_option("One line: what submit answered; with --wait the job with its result inside."),
+    "wait": Annotated[bool, typer.Option("--wait", help="Wait until the job ends, and print its result.")],
+    "as_json": as_json_option("Print the response as one line of JSON; with --wait, the job with its result."),
 }
 
 
@@ -112,9 +118,7 @@ def usable(session: Session, kind: Json) -> Iterator[None]:
 
 
 def _help(kind: Json) -> str:
-    return (
-        f"{kind['summary']}\n\nIntegers may be written 1000000, 1_000_000, 1e6, 2^20 or 2^89-1; any size stays exact."
-    )
+    return f"{kind['summary']}\n\nWrite integers as 1000000, 1_000_000, 1e6, 2^20 or 2^89-1. Any size is exact."
 
 
 def command(kind: Json) -> Any:
@@ -176,7 +180,7 @@ def _from_file(file: str) -> Json:
     except options.BadValue as error:
         raise typer.BadParameter(f"{file} {error}", param_hint=hint) from None
     if not isinstance(values, dict):
-        raise typer.BadParameter(f"{file} holds no JSON object", param_hint=hint)
+        raise typer.BadParameter(f"{file} does not contain a JSON object", param_hint=hint)
     return values
 
 
@@ -187,7 +191,7 @@ def _text(file: str) -> str:
     with nullcontext(sys.stdin) if file == "-" else Path(file).open(encoding="utf-8") as source:
         text = source.read(_LONGEST_FILE + 1)
     if len(text) > _LONGEST_FILE:
-        raise OSError(f"it has over {_LONGEST_FILE >> 20} MiB")
+        raise OSError(f"the file has over {_LONGEST_FILE >> 20} MiB")
     return text
 
 
@@ -215,7 +219,7 @@ def accepted(answer: Json, *, as_json: bool) -> None:
     sys.stdout.flush()
     if answer["status"] == "skipped":
         show.say(
-            f"skipped: a job that it comes after failed or was cancelled; see: cluster relations {answer['job_id']}"
+            f"skipped: a job that it depends on failed or was cancelled; see: cluster relations {answer['job_id']}"
         )
         return
     show.say(f"{answer['status']}{_starts(answer)}; watch it with: cluster watch {answer['job_id']}")
@@ -225,7 +229,7 @@ def _starts(answer: Json) -> str:
     seconds = answer.get("estimated_wait_seconds")
     if seconds is None:
         return ""
-    return ", starts at once" if seconds < 1 else f", starts in about {figures.duration(seconds)}"
+    return ", starts immediately" if seconds < 1 else f", starts in about {figures.duration(seconds)}"
 
 
 def finish(session: Session, job_id: str, *, as_json: bool) -> None:
@@ -244,5 +248,8 @@ def finish(session: Session, job_id: str, *, as_json: bool) -> None:
             show.result(answer)
     if watching.exit_code(job):
         if job["type"] in _OWN and not as_json:
-            show.say(f"units that failed: cluster units {job_id} --state dead   what they wrote: cluster logs {job_id}")
+            show.say(
+                f"List failed units with: cluster units {job_id} --state dead   Print output with: cluster "
+                f"logs {job_id}"
+            )
         raise typer.Exit(errors.JOB_FAILED)

@@ -39,7 +39,7 @@ def _units(text: str) -> dict[str, int]:
     pairs = [item.partition("=") for item in text.split(",")]
     caps = {kind: options.integer(number) for kind, _, number in pairs}
     if len(caps) < len(pairs) or not all(kind and isinstance(most, int) and most > 0 for kind, most in caps.items()):
-        raise typer.BadParameter(f"must be KIND=NUMBER,KIND=NUMBER as collatz=1e9, or none; got {text!r}")
+        raise typer.BadParameter(f"must be KIND=NUMBER,... such as collatz=1e9, or none; got {text!r}")
     return {kind: int(most) for kind, most in caps.items() if most}
 
 
@@ -47,7 +47,7 @@ def _bytes(text: str) -> int:
     """Parse a size such as 1GB, 512MiB or 1000000 into bytes."""
     match = re.fullmatch(r"([0-9_]+(?:\.[0-9]{1,3})?)\s*([A-Za-z]*)", text)
     if not match or match[2] not in _SIZES:
-        raise typer.BadParameter(f"must be a size as 1GB, 512MiB or 1000000, 0 for any; got {text!r}")
+        raise typer.BadParameter(f"must be a size such as 1GB, 512MiB or 1000000, or 0 for no limit; got {text!r}")
     whole, _, part = match[1].partition(".")
     return (int(whole) * 1000 + int((part or "0").ljust(3, "0"))) * _SIZES[match[2]] // 1000
 
@@ -56,19 +56,22 @@ def _labels(text: str) -> frozenset[str]:
     """Parse labels such as `trusted,eu`. The text `none` means no labels."""
     labels = [] if text == "none" else [label.strip() for label in text.split(",")]
     if not all(labels):
-        raise typer.BadParameter(f"must be labels with commas between as trusted,eu, or none; got {text!r}")
+        raise typer.BadParameter(f"must be comma-separated labels such as trusted,eu, or none; got {text!r}")
     return frozenset(labels)
 
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The tenant's name.")]
 Weight: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, metavar="NUMBER", help="Its share of the lanes, relative to other tenants'.")
+    int | None,
+    typer.Option(min=1, metavar="NUMBER", help="The tenant's share of the lanes, relative to other weights."),
 ]
 Lanes: TypeAlias = Annotated[
-    int | None, typer.Option(min=0, metavar="NUMBER", help="Most lanes that compute its jobs at once; 0: any number.")
+    int | None,
+    typer.Option(min=0, metavar="NUMBER", help="Maximum number of lanes that compute its jobs at once; 0: no limit."),
 ]
 Jobs: TypeAlias = Annotated[
-    int | None, typer.Option(min=0, metavar="NUMBER", help="Most of its jobs that wait or run at once; 0: any number.")
+    int | None,
+    typer.Option(min=0, metavar="NUMBER", help="Maximum number of its waiting and running jobs; 0: no limit."),
 ]
 Units: TypeAlias = Annotated[
     dict[str, int] | None,
@@ -77,7 +80,7 @@ Units: TypeAlias = Annotated[
         "--units",
         parser=_units,
         metavar="KIND=NUMBER,...",
-        help="Most units a day (UTC) by kind, all that are capped: collatz=1e9; none: any number.",
+        help="Maximum units per day (UTC) by kind, such as collatz=1e9; none: no limits.",
     ),
 ]
 GpuSeconds: TypeAlias = Annotated[
@@ -87,7 +90,7 @@ GpuSeconds: TypeAlias = Annotated[
         "--gpu-seconds",
         min=0,
         metavar="NUMBER",
-        help="Most seconds of GPUs a day (UTC); 0: any number.",
+        help="Maximum GPU seconds per day (UTC); 0: no limit.",
     ),
 ]
 StoredBytes: TypeAlias = Annotated[
@@ -97,7 +100,7 @@ StoredBytes: TypeAlias = Annotated[
         "--stored-bytes",
         parser=_bytes,
         metavar="SIZE",
-        help="Most bytes stored of its jobs, as 1GB or 512MiB; 0: any number.",
+        help="Maximum stored bytes of its jobs, such as 1GB or 512MiB; 0: no limit.",
     ),
 ]
 
@@ -107,7 +110,7 @@ Requires: TypeAlias = Annotated[
         "--requires",
         parser=_labels,
         metavar="LABEL,...",
-        help="Labels that a host must have, all of them, to compute its jobs; none: any host may.",
+        help="Labels that a host needs to compute its jobs; none: no requirement.",
     ),
 ]
 
@@ -154,8 +157,10 @@ def _new(cluster: Any, name: str) -> dict[str, Any]:
     return {"tenant": name}
 
 
-app.command("create", help="Register a tenant. From the first one on, lanes are shared by weight.")(_writing(_new))
-app.command("set", help="Change a tenant's weight, caps and required labels. What is not named stays.")(
+app.command("create", help="Register a tenant. Once a tenant is registered, lanes are shared by weight.")(
+    _writing(_new)
+)
+app.command("set", help="Change a tenant's weight, caps and required labels. Omitted settings stay unchanged.")(
     _writing(lambda cluster, name: cluster.tenant(name))
 )
 

@@ -10,16 +10,18 @@ from threads_cluster import errors
 from threads_cluster.cli import show
 from threads_cluster.cli.session import AsJson, Session, Tenant, command_group
 
-app = command_group("Webhooks: what was sent to the URLs of --notify, and what could not be.")
+app = command_group("Webhooks: list, retry and test deliveries to the URLs of --notify.")
 
-Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=1000, metavar="COUNT", help="Most deliveries shown.")]
+Limit: TypeAlias = Annotated[
+    int, typer.Option(min=1, max=1000, metavar="COUNT", help="Maximum number of deliveries to list.")
+]
 
 
 @app.command("list")
 def list_deliveries(
     ctx: typer.Context,
     state: Annotated[
-        str | None, typer.Option(metavar="STATE", help="Only those that are pending, delivered or dead.")
+        str | None, typer.Option(metavar="STATE", help="Only deliveries in this state: pending, delivered or dead.")
     ] = None,
     limit: Limit = 20,
     tenant: Tenant = None,
@@ -37,18 +39,20 @@ def dead(ctx: typer.Context, limit: Limit = 20, tenant: Tenant = None, as_json: 
 
 def _listing(session: Session, state: str | None, limit: int, tenant: str | None, *, as_json: bool) -> None:
     answer = session.cluster.webhooks(state, limit, tenant=tenant)
-    none = f"no deliveries{f' that are {state}' if state else '; a job or a workflow has one with --notify URL'}"
+    none = (
+        f"No {state} deliveries." if state else "No deliveries. Submit a job or workflow with --notify URL to get one."
+    )
     show.listing(answer["deliveries"], show.WEBHOOKS, as_json=as_json, none=none)
     if not as_json and len(answer["deliveries"]) == limit:
-        show.say(f"the latest {limit}; more with --limit")
+        show.say(f"Showing the latest {limit}. List more with --limit.")
     if not as_json and state is None and answer["counts"].get("dead"):
-        show.say(f"{answer['counts']['dead']} were given up: cluster webhook dead")
+        show.say(f"{answer['counts']['dead']} deliveries failed. List them with: cluster webhook dead")
 
 
 @app.command()
 def retry(
     ctx: typer.Context,
-    delivery_ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids; see cluster webhook dead.")],
+    delivery_ids: Annotated[list[str], typer.Argument(metavar="ID", help="Delivery IDs; see cluster webhook dead.")],
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
@@ -61,12 +65,12 @@ def retry(
 @app.command("test")
 def try_receiver(
     ctx: typer.Context,
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where to send it.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="URL of the receiver.")],
     as_json: AsJson = False,
 ) -> None:
     """Send one signed test message of type webhook.test to a URL, and print the outcome."""
     outcome = ctx.obj.cluster.test_webhook(url)
-    said = outcome["error"] or f"the receiver answered {outcome['status']}"
+    said = outcome["error"] or f"the receiver returned HTTP {outcome['status']}"
     if as_json:
         show.json_line(outcome)
     else:

@@ -14,10 +14,12 @@ from threads_cluster import errors
 from threads_cluster.cli import show
 from threads_cluster.cli.session import AsJson, command_group
 
-app = command_group("Workflows: graphs of jobs, approvals and artifacts in one file, seen through by the cluster.")
+app = command_group("Workflows: graphs of jobs, approvals and artifacts, defined in one file.")
 
-Id: TypeAlias = Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow's id.")]
-File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="Its YAML or JSON; - reads stdin.")]
+Id: TypeAlias = Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow's ID.")]
+File: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="FILE", help="YAML or JSON file of the workflow, or - for stdin.")
+]
 
 #: Maximum size of a workflow file in bytes, as in the API.
 MAX_BYTES = 4 << 20
@@ -45,9 +47,9 @@ _NOTABLE = frozenset({"running", "finishing", "approval", "failed", "cancelled",
 def submit(
     ctx: typer.Context,
     file: File,
-    wait: Annotated[bool, typer.Option("--wait", help="Show how it goes, until it has ended.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Show the progress until the workflow ends.")] = False,
     notify: Annotated[
-        str | None, typer.Option(metavar="URL", help="URL that is sent a signed POST when it has ended.")
+        str | None, typer.Option(metavar="URL", help="Send a signed POST to this URL when the workflow ends.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -59,7 +61,7 @@ def submit(
     if not wait:
         show.json_line(row) if as_json else show.line(row["workflow_id"])
         if not as_json:
-            show.say(f"{_actions(row['total'])}; follow it with: cluster workflow status {row['workflow_id']} --wait")
+            show.say(f"{_actions(row['total'])}; watch it with: cluster workflow status {row['workflow_id']} --wait")
         return
     show.say(f"workflow {row['workflow_id']}: {_actions(row['total'])}")
     follow(ctx, row["workflow_id"], as_json=as_json)
@@ -84,8 +86,8 @@ def validate(ctx: typer.Context, file: File, as_json: AsJson = False) -> None:
 def status(
     ctx: typer.Context,
     workflow: Id,
-    actions: Annotated[bool, typer.Option("--actions", help="List all actions, however many there are.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Show how it goes, until it has ended.")] = False,
+    actions: Annotated[bool, typer.Option("--actions", help="List all actions, even of large workflows.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Show the progress until the workflow ends.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a workflow: its layers and actions, failures, and pending approvals."""
@@ -118,12 +120,14 @@ def status(
 @app.command("list")
 def list_workflows(
     ctx: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, metavar="COUNT", help="Most workflows shown, newest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="COUNT", help="Maximum number of workflows to list, newest first.")
+    ] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List workflows, newest first."""
     rows = list(ctx.obj.cluster.workflows.list(limit))
-    show.listing(rows, _COLUMNS, as_json=as_json, none="no workflows; submit one with: cluster workflow submit FILE")
+    show.listing(rows, _COLUMNS, as_json=as_json, none="No workflows. Submit one with: cluster workflow submit FILE")
 
 
 @app.command()
@@ -145,7 +149,7 @@ def retry(ctx: typer.Context, workflow: Id, as_json: AsJson = False) -> None:
 def approve(
     ctx: typer.Context,
     workflow: Id,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="The action that waits for a person.")],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="The action that waits for approval.")],
     as_json: AsJson = False,
 ) -> None:
     """Approve an action that waits for a person."""
@@ -168,7 +172,7 @@ def _text(file: Path) -> bytes:
     except OSError as error:
         raise errors.BadArgument(f"{file} cannot be read: {error.strerror}") from None
     if len(text) > MAX_BYTES:
-        raise errors.BadArgument(f"{file} has over {MAX_BYTES} bytes; a workflow has at most that many")
+        raise errors.BadArgument(f"{file} has over {MAX_BYTES} bytes, which is the maximum for a workflow")
     return text
 
 
@@ -204,7 +208,7 @@ def followed(ctx: typer.Context, workflow: str, *, wait: bool, as_json: bool) ->
     if wait:
         follow(ctx, workflow, as_json=as_json)
     elif not as_json:
-        show.say(f"follow it: cluster workflow status {workflow} --wait")
+        show.say(f"Watch it with: cluster workflow status {workflow} --wait")
 
 
 def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
@@ -219,7 +223,7 @@ def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
                     show.say(f"next: cluster workflow approve {workflow} {action}")
             said = line
     except KeyboardInterrupt:
-        show.say(f"it goes on; follow it with: cluster workflow status {workflow} --wait")
+        show.say(f"the workflow keeps running; watch it with: cluster workflow status {workflow} --wait")
         raise typer.Exit(errors.INTERRUPTED) from None
     if as_json:
         show.json_line(course)
@@ -236,7 +240,7 @@ def _say_what_stays(course: Mapping[str, Any]) -> None:
     """Report services of a failed or cancelled workflow that still use memory and GPUs."""
     if course["state"] in ("failed", "cancelled"):
         for name in course["services"]:
-            show.say(f"service {name} stays; to end it: cluster service delete {name}")
+            show.say(f"service {name} is still running; delete it with: cluster service delete {name}")
 
 
 def _waiting_for_people(actions: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -279,7 +283,7 @@ def _print_layers(actions: Sequence[Mapping[str, Any]]) -> None:
     shown = lines if len(lines) <= first + last + 2 else [*lines[:first], *lines[-last:]]
     show.rows(("layer", "actions", "states"), shown)
     if len(shown) < len(lines):
-        show.say(f"{len(lines) - len(shown)} layers between are not shown; --json has all")
+        show.say(f"{len(lines) - len(shown)} layers are not shown; print all with --json")
 
 
 def _print_actions(course: Mapping[str, Any], *, everything: bool) -> None:
@@ -291,7 +295,7 @@ def _print_actions(course: Mapping[str, Any], *, everything: bool) -> None:
     most = len(chosen) if everything else _LISTED
     show.rows(("action", "type", "state", "job", "why"), [_row(action) for action in chosen[:most]])
     if len(chosen) > most or len(chosen) < len(actions):
-        show.say(f"all actions: cluster workflow status {course['workflow_id']} --actions")
+        show.say(f"List all actions with: cluster workflow status {course['workflow_id']} --actions")
 
 
 def _row(action: Mapping[str, Any]) -> tuple[Any, ...]:
