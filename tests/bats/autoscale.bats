@@ -24,7 +24,7 @@ there() { # there N: so many containers of workers, and .env says so
   has_line AUTOSCALE_MIN=1 AUTOSCALE_MAX=6 CLUSTER_SIZE=1
   forget
   once --max 6
-  says "4 needed, 4 there."
+  says "4 workers needed, 4 running."
   changed_nothing
 }
 

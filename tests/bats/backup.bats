@@ -181,7 +181,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   tar -C ../parts -czf ../newer.tar.gz manifest.json dump.rdb
   cluster restore ../newer.tar.gz --yes
   exits 1
-  says "has format '9', and this version reads 1"
+  says "has format '9', but this version reads only format 1"
   changed_nothing
 }
 
@@ -220,7 +220,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   engine audit_answer '"aside audit.jsonl.before-restore-5"'
   cluster restore ../backup.tar.gz --yes
   exits 0
-  says "it is called audit.jsonl.before-restore-5 now"
+  says "was renamed to audit.jsonl.before-restore-5"
   engine refuse '[["--entrypoint python3", 1, "PermissionError: no"]]'
   cluster restore ../backup.tar.gz --yes
   exits 0
@@ -233,7 +233,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
 @test "a backup whose audit log cannot be read says so, and is restored without" {
   engine refuse '[["python3 - dump", 1, "PermissionError: no"]]'
   saved
-  says "is not in this backup: PermissionError: no"
+  says "does not contain the audit log's file: PermissionError: no"
   cluster restore ../backup.tar.gz --yes
   exits 0
   not_called "--entrypoint python3"

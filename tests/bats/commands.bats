@@ -75,7 +75,7 @@ load bench
   has_line CPU_WORKERS=2 GPU_WORKERS=2 CLUSTER_SIZE=4
   cluster scale 1
   exits 2
-  says "2 GPU workers are more than 1 worker in all"
+  says "2 GPU workers exceed the total of 1 worker"
   cluster scale 4 --gpu 1
   exits 0
   has_line CPU_WORKERS=3 GPU_WORKERS=1

@@ -23,14 +23,14 @@ load bench
   engine refuse '[["docker version", 1, "Cannot connect to the Docker daemon at unix:///var/run/docker.sock."]]'
   cluster docker 1
   exits 3
-  says "no Docker engine answers: Cannot connect" "sudo systemctl start docker"
+  says "the Docker engine does not answer: Cannot connect" "sudo systemctl start docker"
 }
 
 @test "an engine that is too old" {
   engine engine '"19.03.5"'
   cluster docker 1
   exits 3
-  says "Docker Engine 20.10 or later is needed; this is 19.03.5"
+  says "Docker Engine 20.10 or later is required; the installed version is 19.03.5"
 }
 
 @test "engines that are new enough: 20.10 and those with words behind the number" {
@@ -70,7 +70,7 @@ load bench
   engine compose '"2.19.1"'
   cluster docker 1
   exits 3
-  says "Compose 2.20 or later is needed; this is 2.19.1"
+  says "Compose 2.20 or later is required; the installed version is 2.19.1"
 }
 
 @test "a full disk" {
@@ -97,7 +97,7 @@ load bench
 @test "more GPU workers than workers" {
   cluster docker 2 3
   exits 2
-  says "3 GPU workers are more than 2 workers in all" "3 CPU workers and 2 GPU workers"
+  says "3 GPU workers exceed the total of 2 workers" "3 CPU workers and 2 GPU workers"
 }
 
 @test "GPUs on a machine without" {
@@ -111,7 +111,7 @@ load bench
   program nvidia-smi 'printf "GPU 0: NVIDIA\nGPU 1: NVIDIA\n"'
   cluster docker 5 3
   exits 3
-  says "3 GPU workers were asked for, and there are 2 GPUs" "./deploy-cluster.sh docker 5 2"
+  says "3 GPU workers were requested, but there are only 2 GPUs" "./deploy-cluster.sh docker 5 2"
 }
 
 @test "GPUs that Docker does not know" {
@@ -148,7 +148,7 @@ load bench
   printf 'HTTP_PORT=7000\nGRAFANA_PORT=7000\n' >>.env
   cluster docker 1
   exits 2
-  says "GRAFANA_PORT is 7000, which another service has too"
+  says "GRAFANA_PORT is 7000, but another service also uses this port"
 }
 
 @test "containers of another checkout under the same name are left alone" {

@@ -64,7 +64,7 @@ ENV
   cluster docker 1 0
   has_line WORKER_THREADS=0
   [[ $(grep -c WORKER_THREADS= .env) == 1 ]]
-  sed -i '/Of .\/deploy-cluster.sh/d; s/^WORKER_THREADS=.*/WORKER_THREADS=5/' .env
+  sed -i '/Set by .\/deploy-cluster.sh/d; s/^WORKER_THREADS=.*/WORKER_THREADS=5/' .env
   cluster docker 4 0
   has_line WORKER_THREADS=5
 }
@@ -78,7 +78,7 @@ ENV
 @test "a variable of the environment does not win over the counts, and that is said" {
   CPU_WORKERS=9 cluster docker 2 0
   exits 0
-  says "CPU_WORKERS of the environment is not used"
+  says "environment variable CPU_WORKERS is ignored"
   [[ $(of_engine "len([c for c in s['containers'] if c['service'] == 'cpu-worker'])") == 2 ]]
 }
 

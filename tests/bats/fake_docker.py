@@ -316,7 +316,7 @@ class Engine:
             return str(self.state["audit_answer"])
         self.state["loaded"] = self.given
         if self.state["broken_dump"]:
-            raise Refused("error: this is not a whole RDB file")
+            raise Refused("error: this is not a complete RDB file")
         return "keys 3"
 
     def answer(self, words: list[str]) -> str:

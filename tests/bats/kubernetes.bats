@@ -78,7 +78,7 @@ up() { # up N G OPTION...
   echo 1.20.2 >"$FAKE/client"
   cluster kubernetes 1
   exits 3
-  says "kubectl 1.27 or later is needed; this is 1.20.2"
+  says "kubectl 1.27 or later is required; the installed version is 1.20.2"
 }
 
 @test "no context, one that is unknown, one that does not answer, one that refuses" {
@@ -89,7 +89,7 @@ up() { # up N G OPTION...
   printf -- '--raw\nerror: context "there" does not exist\n' >"$FAKE/refuse"
   cluster kubernetes 1 --context there
   exits 3
-  says "kubectl knows no context 'there'"
+  says "kubectl has no context 'there'"
   printf -- '--raw\nUnable to connect to the server: dial tcp 10.0.0.1:6443: i/o timeout\n' >"$FAKE/refuse"
   cluster kubernetes 1 --context there
   exits 3
@@ -106,7 +106,7 @@ up() { # up N G OPTION...
   sed -i 's/^file() /[[ $words != *" get --raw "* ]] || command -p sleep 2\n&/' ../bin/kubectl
   QUIET_SECONDS=1 cluster status
   exits 0
-  says "Waiting for the Kubernetes of context here to answer"
+  says "Waiting up to 30 s for the Kubernetes cluster of context here"
 }
 
 @test "what is deployed there and may not be read is no empty namespace" {
@@ -114,7 +114,7 @@ up() { # up N G OPTION...
   printf 'get configmap deployment\nError from server (Forbidden): configmaps "deployment" is forbidden\n' >"$FAKE/refuse"
   cluster status
   exits 3
-  says "cannot be read: Error from server (Forbidden)" "auth can-i --list --namespace threads-cluster"
+  says "cannot read " ": Error from server (Forbidden)" "auth can-i --list --namespace threads-cluster"
 }
 
 @test "wrong numbers and options" {
@@ -154,7 +154,7 @@ up() { # up N G OPTION...
     printf '%s\nError from server: etcdserver: request timed out\n' "$what" >"$FAKE/refuse"
     cluster kubernetes
     exits 3
-    says "cannot be read: Error from server: etcdserver: request timed out"
+    says "cannot read " ": Error from server: etcdserver: request timed out"
     cluster cleanup --yes
     if [[ $what != *secret* ]]; then exits 3 && [[ -e .kubernetes ]]; else exits 0; fi
     [[ -e .kubernetes ]] || (rm "$FAKE/refuse" && up 5 0 --overlay prod)
@@ -179,7 +179,7 @@ up() { # up N G OPTION...
   printf 'service/kubernetes\ndeployment.apps/theirs\n' >"$FAKE/others"
   cluster kubernetes 1
   exits 1
-  says "holds what is not of Threads Cluster: service/kubernetes deployment.apps/theirs" "--namespace NAME"
+  says "contains other resources: service/kubernetes deployment.apps/theirs" "--namespace NAME"
   changed_nothing
   rm "$FAKE/others"
   up 1
@@ -191,7 +191,7 @@ up() { # up N G OPTION...
   printf 'daemonsets\nError from server (Forbidden): daemonsets.apps is forbidden\n' >"$FAKE/refuse"
   cluster cleanup --yes
   exits 3
-  says "what others run in namespace threads-cluster of context here cannot be read: Error from server (Forbidden)"
+  says "cannot read other workloads in namespace threads-cluster of context here: Error from server (Forbidden)"
   changed_nothing
   [[ -e .kubernetes ]]
 }
@@ -234,7 +234,7 @@ up() { # up N G OPTION...
   printf 'secrets\nnamespaces\n' >"$FAKE/cannot"
   cluster kubernetes 1
   exits 3
-  says "may not create secrets namespaces in namespace threads-cluster"
+  says "cannot create secrets namespaces in namespace threads-cluster"
   changed_nothing
 }
 
@@ -259,7 +259,7 @@ up() { # up N G OPTION...
   printf '1\n0\n' >"$FAKE/gpus"
   cluster kubernetes 5 2
   exits 3
-  says "the nodes offer 1 GPUs" "./deploy-cluster.sh kubernetes 5 1"
+  says "the nodes offer only 1 GPUs" "./deploy-cluster.sh kubernetes 5 1"
   changed_nothing
 }
 
@@ -324,7 +324,7 @@ up() { # up N G OPTION...
 @test "an overlay that scales by itself is not told a number" {
   cluster kubernetes 4 --overlay prod
   exits 0
-  says "scales CPU workers by itself; 4 is not used"
+  says "has an autoscaler of CPU workers; the number 4 is ignored"
   wants "cluster_size=0"
   ! grep -q 'count:' "$FAKE/kustomization.yaml"
 }

@@ -44,7 +44,7 @@ def test_a_worker_for_each_gpu(machine: Callable[..., None]) -> None:
 def test_a_machine_without_a_driver_says_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     assert gpus.usable(chosen()) == (0, "")
-    with pytest.raises(gpus.NoGpus, match=r"GPU_ENABLED=true, but nvidia-smi lists no GPU.*GPU_ENABLED=auto"):
+    with pytest.raises(gpus.NoGpus, match=r"GPU_ENABLED=true, but nvidia-smi lists no usable GPU.*GPU_ENABLED=auto"):
         gpus.usable(chosen("true"))
 
 

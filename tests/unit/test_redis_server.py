@@ -70,7 +70,7 @@ def test_data_of_a_newer_server_is_refused_with_both_versions(tmp_path: Path, mo
     here = f"{server} (version {'.'.join(map(str, redis_server.version(server)))})"
     with pytest.raises(NewerData) as refused:
         find(write_data(tmp_path))
-    said = f"Redis 99.1.0 wrote the data in {tmp_path}, and {here} cannot read it.\n  Install Redis 99.1.0 or later"
+    said = f"Redis 99.1.0 wrote the data in {tmp_path}, but {here} cannot read it.\n  Install Redis 99.1.0 or later"
     assert str(refused.value) == said
 
 
