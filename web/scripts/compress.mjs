@@ -1,9 +1,10 @@
-// Writes FILE.gz and FILE.br beside what a build made, for servers that send files as they lie. Run after `vite build`.
+// Write FILE.gz and FILE.br next to each file of a build, for servers that send precompressed files. Run after `vite
+// build`.
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 
 const TEXT = /\.(?:html|css|js|json|svg|txt)$/;
-/** Below this many bytes a file takes one packet either way. */
+/** Minimum size in bytes of compressed files: smaller files fit into one packet anyway. */
 const LEAST = 1000;
 const dist = new URL("../dist/", import.meta.url);
 

@@ -1,10 +1,9 @@
-// Weighs what a browser loads for each page, gzipped, and fails where a page passes its budget. Run after `npm run
-// build`. "At first": the page, its style, and the scripts that it imports. "In all": also what is fetched when it is
-// first shown, and the web workers.
+// Check the gzipped size of each page against its budget. Run after `npm run build`. The first number counts the page,
+// its style sheet and the scripts that it imports. The second number also counts chunks loaded later and web workers.
 import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
-/** Kilobytes of 1000 bytes: at first, in all. */
+/** Budgets in kilobytes (1000 bytes): initial load, and total. */
 const BUDGETS = { "index.html": [45, 90], "collatz.html": [65, 90], "cluster.html": [55, 115], "kinds.html": [45, 65] };
 const dist = new URL("../dist/", import.meta.url);
 
@@ -25,7 +24,7 @@ function named(pattern, content) {
   return [...content.matchAll(pattern)].map((found) => `assets/${found[1] ?? found[2]}`);
 }
 
-/** Files reached from a page; a script's by `pattern`. */
+/** Return the files that a page references, directly or through scripts that match `pattern`. */
 function reached(page, pattern) {
   const found = new Set([page]);
   for (const path of found) for (const next of named(path.endsWith(".js") ? pattern : ANY, text(path))) found.add(next);

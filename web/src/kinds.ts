@@ -1,27 +1,27 @@
 /**
- * The pages' only table of kinds of job. A kind without an entry gets the generic page
- * (pages/kinds), a form with all its parameters, and its result as tables.
+ * The table of job kinds for all pages. A kind without an entry gets the generic page (pages/kinds) with a form for all
+ * parameters, and its result as tables.
  */
 
 export interface KindEntry {
-  /** The page that shows its jobs; the generic one where it has none of its own. */
+  /** Page for the kind's jobs; the generic page if absent. */
   page?: PageEntry;
   /**
-   * Its units are runs of a program: each has a state, an exit code and a log of its own. Its form is not made of the
-   * schema alone, and its one-line summary has the few parameters only.
+   * True if the kind's units run programs. Each unit then has a state, an exit code and a log. The form has extra
+   * fields, and the one-line summary shows only the parameters in `few`.
    */
   programs?: boolean;
-  /** Its jobs are the cluster's own: nobody submits one. */
+  /** True if only the cluster creates the kind's jobs, so that users cannot submit them. */
   kept?: boolean;
-  /** Parameters that most jobs need, in the form's order; the rest is under "More parameters". */
+  /** Parameters that most jobs need, in the order of the form; other parameters are under "More parameters". */
   few: readonly string[];
-  /** Parameters that say how a job is computed or drawn, not what; left out of a job's one-line summary. */
+  /** Parameters that affect only how a job is computed or drawn; omitted from the job's one-line summary. */
   quiet: readonly string[];
-  /** Figures that sum a result up: title, and the path of names and places in the result. */
+  /** Values that summarize a result: title, and path in the result. */
   figures: readonly Figure[];
-  /** A first job, as somebody types it into a shell. */
+  /** Example shell command that submits a first job. */
   command: string;
-  /** One that any worker computes within seconds, as fields of a workflow's action. */
+  /** Example job that every worker computes within seconds, as fields of a workflow action. */
   action?: readonly string[];
 }
 
@@ -90,33 +90,33 @@ export const PAGES: readonly PageEntry[] = [
   CLUSTER,
 ];
 
-/** Whether somebody with these scopes may submit jobs of a kind. */
+/** Return True if a user with these scopes can submit jobs of a kind. */
 export function submits(kind: string, scopes: readonly string[]): boolean {
   const needed = KINDS[kind]?.programs ? ["submit", "run"] : ["submit"];
   return scopes.includes("admin") || needed.every((each) => scopes.includes(each));
 }
 
-/** Whether jobs of a kind are listed beside others: those that the cluster keeps are listed with what they are of. */
+/** Return True if jobs of a kind appear in job lists; jobs that the cluster creates appear only with their owner. */
 export function isListed(kind: string): boolean {
   return !KINDS[kind]?.kept;
 }
 
-/** The page of a kind; the generic one where it has none of its own. */
+/** Return the page of a kind, or the generic page. */
 export function pageOf(kind: string): PageEntry {
   return KINDS[kind]?.page ?? GENERIC;
 }
 
-/** Where a job is shown: by the page of its kind, or by the generic page. */
+/** Return the URL of a job on the page of its kind. */
 export function addressOf(kind: string, job: string, page: PageEntry = pageOf(kind)): string {
   return page === GENERIC ? genericAddress(kind, job) : `${page.address}#job=${job}`;
 }
 
-/** The generic page of any kind: its form, or one of its jobs. */
+/** Return the URL of a kind's form, or of one of its jobs, on the generic page. */
 export function genericAddress(kind: string, job = ""): string {
   return `${GENERIC.address}#kind=${encodeURIComponent(kind)}${job ? `&job=${job}` : ""}`;
 }
 
-/** The address of the job list, or of one job in it. */
+/** Return the URL of the job list, or of one job in it. */
 export function clusterAddress(job = ""): string {
   return `${CLUSTER.address}#tab=jobs${job ? `&job=${job}` : ""}`;
 }

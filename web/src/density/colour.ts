@@ -1,6 +1,8 @@
-/** Colours of data: one scale for shaders, canvases and legends. Pure. */
+/** Color scales for data, shared by shaders, canvases and legends. Pure functions. */
 
-/** Viridis as a polynomial of degree 6 for each channel, fitted by least squares: at most 4 of 255 off. */
+/**
+ * Viridis color map as a polynomial of degree 6 per channel, fitted by least squares; the maximum error is 4 of 255.
+ */
 export const VIRIDIS: readonly (readonly [number, number, number])[] = [
   [0.2745, 0.0058, 0.3327],
   [0.1077, 1.3965, 1.3868],
@@ -11,7 +13,7 @@ export const VIRIDIS: readonly (readonly [number, number, number])[] = [
   [-5.4321, 4.6416, 26.2721],
 ];
 
-/** Okabe and Ito's, for up to eight residues. */
+/** Okabe-Ito palette, for up to eight residues. */
 export const CLASSES: readonly (readonly [number, number, number])[] = [
   [0, 114, 178],
   [213, 94, 0],
@@ -22,15 +24,15 @@ export const CLASSES: readonly (readonly [number, number, number])[] = [
   [240, 228, 66],
   [120, 120, 120],
 ];
-/** A cell with several residues. */
+/** Color of a cell with several residues. */
 export const MIXED_COLOUR = [150, 150, 150] as const;
 
-/** Which part of the scale is used: its ends have too little contrast on light and on dark pages. */
+/** Return the part of the scale to use: its ends have too little contrast on light or dark pages. */
 export function part(dark: boolean): readonly [number, number] {
   return dark ? [0.22, 1] : [0, 0.86];
 }
 
-/** Red, green and blue, each 0 to 255, of a share of the scale. */
+/** Return red, green and blue (0 to 255) for a position on the scale. */
 export function viridis(share: number, dark: boolean): [number, number, number] {
   const [low, high] = part(dark);
   const at = low + (high - low) * Math.min(1, Math.max(0, share));
@@ -47,14 +49,14 @@ export function css([red, green, blue]: readonly [number, number, number]): stri
 }
 
 export interface Look {
-  /** count: log of how many, from least to most; value: between them; class: residues. */
+  /** count: logarithm of the count, from `least` to `most`; value: linear between them; class: residues. */
   mode: "count" | "value" | "class";
   least: number;
   most: number;
   dark: boolean;
 }
 
-/** The share of the scale that a cell takes. */
+/** Return the position of a cell's value on the color scale. */
 export function share(value: number, { mode, least, most }: Look): number {
   if (mode === "count") {
     const low = Math.log1p(least);
@@ -63,7 +65,7 @@ export function share(value: number, { mode, least, most }: Look): number {
   return (value - least) / Math.max(1, most - least);
 }
 
-/** The colour of a cell that holds something. */
+/** Return the color of a nonempty cell. */
 export function colour(value: number, look: Look): readonly [number, number, number] {
   if (look.mode !== "class") return viridis(share(value, look), look.dark);
   return CLASSES[Math.round(value) - 1] ?? MIXED_COLOUR;

@@ -1,6 +1,7 @@
 /**
- * Draws delays with WebGL2: a grid of counts as one textured quad, or single numbers as points whose x follows from
- * their place and an integer base, so that no number is too great. Where WebGL2 is missing, `flat.ts` draws the same.
+ * Draws delays with WebGL2: a grid of counts as one textured quad, or single numbers as points. The x coordinate of a
+ * point follows from its index and an integer base, so numbers of any size work. Without WebGL2, `flat.ts` draws the
+ * same pictures.
  */
 
 import { CLASSES, MIXED_COLOUR, part, VIRIDIS, type Look } from "./colour";
@@ -14,7 +15,7 @@ const vector = (values: readonly number[]) => `vec3(${values.map((value) => valu
 
 const PALETTE = [...CLASSES, MIXED_COLOUR].map((each) => vector(each.map((channel) => channel / 255))).join(",");
 
-/** colourOf(value), for both fragment shaders. */
+/** GLSL function colourOf(value), used by both fragment shaders. */
 const COLOURS = `
 uniform int mode; uniform vec2 bounds; uniform vec2 part;
 const vec3 classes[9] = vec3[9](${PALETTE});
@@ -99,7 +100,7 @@ class GlPainter implements Painter {
     this.gridProgram = linked(gl, GRID_VERTEX, GRID_FRAGMENT);
     this.texture = gl.createTexture();
     gl.bindTexture(gl.TEXTURE_2D, this.texture);
-    // floats are not filtered everywhere; every cell is a pixel anyhow
+    // Float textures cannot be filtered everywhere, and every cell is one pixel anyway.
     for (const name of [gl.TEXTURE_MIN_FILTER, gl.TEXTURE_MAG_FILTER])
       gl.texParameteri(gl.TEXTURE_2D, name, gl.NEAREST);
     this.empty = gl.createVertexArray();
@@ -113,7 +114,7 @@ class GlPainter implements Painter {
     }
   }
 
-  /** Compiled when the first points are drawn: the first picture is a grid. */
+  /** Compiled when points are first drawn, because the first picture is a grid. */
   private get pointProgram(): WebGLProgram {
     this.made ??= linked(this.gl, POINT_VERTEX, POINT_FRAGMENT);
     return this.made;
@@ -174,7 +175,7 @@ class GlPainter implements Painter {
   }
 }
 
-/** A painter of a canvas that has none yet. */
+/** Return a painter for a canvas without a rendering context. */
 export function painter(canvas: HTMLCanvasElement): Painter {
   const gl = canvas.getContext("webgl2", { antialias: false, premultipliedAlpha: false });
   return gl ? new GlPainter(gl) : flatPainter(canvas);

@@ -1,13 +1,13 @@
-/** The same pictures without WebGL2, on a plain canvas. */
+/** Draws the same pictures without WebGL2, on a 2D canvas. */
 
 import { colour, css, share, type Look } from "./colour";
 import type { Grid } from "./grid";
 import type { Painter, Points } from "./painter";
 
-/** Colours of a share are looked up, not computed for each of a million pixels. */
+/** Number of entries in the color table, which avoids computing a color for each of a million pixels. */
 const STEPS = 255;
 
-/** From the value of a cell to its pixel, little-endian RGBA. */
+/** Return a function from a cell's value to its pixel (little-endian RGBA). */
 function table(look: Look): (value: number) => number {
   const place = (value: number) =>
     look.mode === "class" ? value : Math.round(STEPS * Math.min(1, Math.max(0, share(value, look))));

@@ -1,9 +1,9 @@
-/** Counts on a grid of pixels. Pure. */
+/** Counts on a grid of pixels. Pure functions. */
 
 export interface Grid {
   width: number;
   height: number;
-  /** Row after row, the lowest values first; 0: nothing is there. */
+  /** Cells row by row, lowest values first; 0 for an empty cell. */
   cells: Float32Array;
 }
 

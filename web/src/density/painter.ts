@@ -1,29 +1,29 @@
-/** Draws grids and points on a canvas: with WebGL2 (`density.ts`) or without (`flat.ts`). */
+/** Draws grids and points on a canvas, with WebGL2 (`density.ts`) or without (`flat.ts`). */
 
 import type { Look } from "./colour";
 import type { Grid } from "./grid";
 
-/** Single numbers beside each other. */
+/** Consecutive numbers drawn as points. */
 export interface Points {
   delays: Uint16Array;
-  /** The value that colours each point: bits, or residue plus one. */
+  /** Value that determines the color of each point: bits, or residue plus one. */
   values: Uint16Array;
-  /** Pixels from the left edge to the middle of the first, and from one to the next. */
+  /** Distance in pixels from the left edge to the first point, and between points. */
   left: number;
   step: number;
   low: number;
   high: number;
-  /** Pixels across a point. */
+  /** Diameter of a point in pixels. */
   size: number;
 }
 
 export interface Painter {
   readonly kind: "webgl2" | "canvas";
-  /** True where the machine has no graphics processor. */
+  /** True if the browser renders in software. */
   readonly software: boolean;
-  /** Points drawn at a time at most. */
+  /** Maximum number of points per draw call. */
   readonly mostPoints: number;
-  /** The grid must be as large as the canvas. */
+  /** Draw a grid that has the size of the canvas. */
   grid(grid: Grid, look: Look): void;
   points(points: readonly Points[], look: Look): void;
   clear(): void;

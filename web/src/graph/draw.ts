@@ -1,9 +1,9 @@
-/** A graph on a canvas: edges, boxes with a sign and a colour for their state, words where there is room. */
+/** Draws a graph on a canvas: edges, and boxes with a symbol and a color for their state, and text if it fits. */
 
 import { BOX, type Layout } from "./layout";
 import { mapOf, type Size, type View } from "./view";
 
-/** What tells states apart without colour. */
+/** Symbols that distinguish states without color. */
 export type Sign = "hollow" | "dashed" | "half" | "solid" | "cross" | "bar" | "pause" | "triangle" | "chevrons";
 
 export interface Look {
@@ -13,14 +13,14 @@ export interface Look {
 
 export interface BoxLook {
   title: string;
-  /** Under the title, where there is room. */
+  /** Text below the title, if it fits. */
   note: string;
   look: Look;
-  /** Shares of the box's members in each look, as a bar at its foot; they sum up to at most 1. */
+  /** Fractions of the box's members by color, drawn as a bar at the bottom; their sum is at most 1. */
   shares: readonly (readonly [colour: string, share: number])[];
-  /** Holds more than one vertex. */
+  /** True if the box represents several vertices. */
   folded: boolean;
-  /** Drawn faintly: something else is looked for. */
+  /** True if the box is drawn faintly, because it does not match the current search. */
   faint: boolean;
 }
 
@@ -39,34 +39,36 @@ export interface Drawing {
   layout: Layout;
   boxes: readonly BoxLook[];
   paint: Paint;
-  /** Boxes of the way that is shown, and whether an edge is part of it. */
+  /** Boxes of the highlighted path. */
   lit: ReadonlySet<number>;
   litEdge: (from: number, to: number) => boolean;
-  /** Whether an edge asks for an end only, however it came. */
+  /** Return True if an edge only requires its source to finish, with any outcome. */
   loose: (from: number, to: number) => boolean;
-  /** While it is moved: edges that are too many for a frame are left out. */
+  /** True while the view is moving; edges that do not fit into a frame are then omitted. */
   moving: boolean;
   chosen: number | undefined;
   cursor: number | undefined;
 }
 
-/** Scales from which words, signs and curves are drawn. */
+/** Minimum scales for drawing text, symbols and curves. */
 const WORDS_FROM = 0.6;
 const SIGNS_FROM = 0.2;
 const CURVES_FROM = 0.08;
-/** Edges of one stroke: longer paths cost more than their sum. */
+/** Number of edges per stroke; longer paths are slower than several short ones. */
 const BATCH = 400;
-/** Edges drawn while the picture is moved, and at rest: of more, every second, third ... */
+/**
+ * Maximum number of edges drawn while moving and at rest; of larger graphs only every second, third ... edge is drawn.
+ */
 const MOST_MOVING = 4000;
 export const MOST_EDGES = 20_000;
-/** Boxes in the map: of more, every second, third ... */
+/** Maximum number of boxes in the overview map; of larger graphs only every second, third ... box is drawn. */
 const MOST_MAPPED = 3000;
 const FAINT = 0.22;
-/** Width of a letter of the title. */
+/** Width of a title's letter in pixels. */
 const LETTER = 7.3;
 const NOTE_LETTER = 5.6;
 
-/** A text cut in its middle: names of siblings differ at their ends. */
+/** Shorten a text in the middle, because sibling names differ at their ends. */
 export function shortened(text: string, letters: number): string {
   if (text.length <= letters) return text;
   const tail = Math.floor((letters - 1) * 0.6);
@@ -85,7 +87,7 @@ export function drawGraph(context: CanvasRenderingContext2D, drawing: Drawing, v
   drawMap(context, drawing, view, window);
 }
 
-/** A small picture of the whole with a frame around what is seen. */
+/** Draw an overview map with a frame around the visible part. */
 function drawMap(context: CanvasRenderingContext2D, { layout, boxes, paint }: Drawing, view: View, window: Size): void {
   const map = mapOf(layout, view, window);
   if (!map) return;
@@ -162,7 +164,7 @@ function trace(context: CanvasRenderingContext2D, points: Float32Array, curved: 
   }
 }
 
-/** Every how many-th edge is drawn. */
+/** Return n if only every n-th edge is drawn. */
 export function stepOf(edges: number): number {
   return Math.ceil(edges / MOST_EDGES);
 }
@@ -217,7 +219,7 @@ function drawBox(context: CanvasRenderingContext2D, drawing: Drawing, box: numbe
   context.globalAlpha = shown.faint ? FAINT : 1;
   if (scale < SIGNS_FROM) {
     context.fillStyle = shown.look.colour;
-    // At least two pixels of the screen, whatever the scale.
+    // At least two pixels on the screen at any scale.
     context.fillRect(x, y, Math.max(BOX.width, 2 / scale), Math.max(BOX.height, 2 / scale));
     if (box === drawing.chosen || box === drawing.cursor) frame(context, drawing, box, x, y, scale);
     context.globalAlpha = 1;
@@ -247,7 +249,7 @@ function sheet(context: CanvasRenderingContext2D, paint: Paint, x: number, y: nu
   context.strokeRect(x + 0.5, y + 0.5, BOX.width - 1, BOX.height - 1);
 }
 
-/** What is chosen has a thick frame, what the keys stand at a thin one outside of it. */
+/** The selected box has a thick frame; the box with the keyboard focus has a thin frame around it. */
 function frame(
   context: CanvasRenderingContext2D,
   drawing: Drawing,
@@ -300,7 +302,7 @@ function foot(context: CanvasRenderingContext2D, { shares }: BoxLook, x: number,
   }
 }
 
-/** Draws a sign around a point in the colours that are set. */
+/** Draw a symbol around a point with the current colors. */
 export function drawSign(context: CanvasRenderingContext2D, sign: Sign, x: number, y: number, r: number): void {
   context.lineWidth = r / 3.2;
   const ring = (from = 0, to = 2 * Math.PI) => {

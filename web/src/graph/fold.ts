@@ -1,19 +1,21 @@
-/** Vertices that stand alike in a graph, and boxes that hold one vertex or all that stand alike. Pure. */
+/**
+ * Groups of structurally equivalent vertices of a graph, and boxes that show a vertex or a whole group. Pure functions.
+ */
 
 import { linked, type Graph } from "./structure";
 
-/** Rounds in which groups are told apart: a difference is seen from this many edges away. */
+/** Number of refinement rounds, which is the maximum distance in edges at which differences are detected. */
 const ROUNDS = 24;
 const PRIMES = [0x9e3779b1, 0x85ebca77, 0xc2b2ae3d] as const;
 
-/** Mixes two 32-bit numbers. */
+/** Mix two 32-bit numbers into a hash. */
 function mixed(left: number, right: number): number {
   let value = Math.imul(left ^ (right + 0x7f4a7c15), PRIMES[0]);
   value = Math.imul(value ^ (value >>> 15), PRIMES[1]);
   return value ^ (value >>> 13);
 }
 
-/** Numbers keys from 0 on in the order of their first appearance. */
+/** Number keys from 0 in the order of their first appearance. */
 function numbered<T>(keys: Iterable<T>, size: number): Int32Array {
   const numbers = new Map<T, number>();
   const found = new Int32Array(size);
@@ -28,8 +30,8 @@ function numbered<T>(keys: Iterable<T>, size: number): Int32Array {
 }
 
 /**
- * The group of each vertex. Vertices of a group have one type and one layer, and as many parents and children in every
- * other group as each other: a hundred chains side by side are three groups, not three hundred vertices.
+ * Return the group of each vertex. Vertices of a group have the same type and layer, and equally many parents and
+ * children in every other group. A hundred parallel chains are three groups instead of three hundred vertices.
  */
 export function groupsOf({ size, parents, children, layer }: Graph, types: readonly string[]): Int32Array {
   let groups = numbered(
@@ -40,7 +42,7 @@ export function groupsOf({ size, parents, children, layer }: Graph, types: reado
   for (let round = 0; round < ROUNDS && count < size; round += 1) {
     const keys = new Float64Array(size);
     for (let vertex = 0; vertex < size; vertex += 1) {
-      // A sum knows no order. Two of them, since what has the same sum by chance would share a box.
+      // A sum does not depend on the order. Two sums make accidental collisions unlikely.
       let [up, down] = [0, 0];
       for (const parent of parents[vertex] as readonly number[]) up = (up + mixed(groups[parent] as number, 1)) | 0;
       for (const child of children[vertex] as readonly number[]) down = (down + mixed(groups[child] as number, 2)) | 0;
@@ -56,15 +58,18 @@ export function groupsOf({ size, parents, children, layer }: Graph, types: reado
 }
 
 export interface Boxes {
-  /** The box of each vertex. */
+  /** Box number of each vertex. */
   of: Int32Array;
-  /** Vertices of each box, in their order. */
+  /** Vertices of each box, in ascending order. */
   members: readonly (readonly number[])[];
-  /** Boxes and what they wait for. */
+  /** Graph of the boxes. */
   graph: Graph;
 }
 
-/** Boxes of a graph: a group of over `most` vertices is one box, unless `open` names it; any other vertex is one. */
+/**
+ * Return the boxes of a graph. A group of more than `most` vertices is one box unless it is in `open`; other vertices
+ * have their own box.
+ */
 export function boxesOf(
   graph: Graph,
   groups: Int32Array,

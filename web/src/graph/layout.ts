@@ -1,31 +1,31 @@
-/** Where boxes and edges of a graph stand: layers from left to right. Pure; pixels at scale 1. */
+/** Positions of boxes and edges of a graph, in layers from left to right. Pure functions; pixels at scale 1. */
 
 import { ordered, type Layered } from "./order";
 import { spaced } from "./place";
 import type { Graph } from "./structure";
 
 export const BOX = { width: 176, height: 36 } as const;
-/** Between boxes of a layer, and between a box and an edge that passes it. */
+/** Vertical gap between boxes of a layer, and between a box and a passing edge. */
 const GAP = 12;
 const NARROW = 14;
-/** Between layers: wider where more edges run. */
+/** Minimum gap between layers, which grows with the number of edges. */
 const LEAST_RUN = 56;
 const MOST_RUN = 160;
-/** More passing points than these are not laid out: their edges run straight. */
+/** Maximum number of routing points. In larger graphs, long edges are straight. */
 const MOST_POINTS = 20_000;
-/** A layer with more boxes than this times the root of all boxes is broken into columns. */
+/** A layer with more boxes than this number times the square root of all boxes is split into columns. */
 const TALLNESS = 2;
 const LEAST_ROWS = 24;
 
 export interface Edge {
   from: number;
   to: number;
-  /** x and y by turns: out of a box, past those of the layers between, into another. */
+  /** Alternating x and y coordinates: from a box past intermediate layers to another box. */
   points: Float32Array;
 }
 
 export interface Layout {
-  /** Left and top of each box. */
+  /** Left and top coordinates of each box. */
   x: Float32Array;
   y: Float32Array;
   edges: readonly Edge[];
@@ -35,10 +35,10 @@ export interface Layout {
   height: number;
 }
 
-/** Boxes, then a point for each layer that a long edge passes. */
+/** Boxes, and a routing point for each layer that a long edge crosses. */
 interface Net extends Layered {
   layer: number[];
-  /** Points of each long edge, by `from * size + to`. */
+  /** Routing points of each long edge, keyed by `from * size + to`. */
   passing: Map<number, number[]>;
 }
 
@@ -80,10 +80,10 @@ function netOf({ size, parents, layer: own, layers }: Graph): Net {
   return { layer, rows, up, down, passing };
 }
 
-/** Rounds of moving vertices to the mean of their neighbours. */
+/** Number of rounds that move vertices to the mean position of their neighbors. */
 const ROUNDS = 4;
 
-/** The middle of each vertex, from top to bottom of its layer. */
+/** Return the vertical center of each vertex. */
 function heights(net: Net, size: number): Float64Array {
   const middle = new Float64Array(net.layer.length);
   const gaps = net.rows.map((row) => row.map((vertex, at) => gap(row[at - 1], vertex, size)));
@@ -116,11 +116,11 @@ function gap(before: number | undefined, vertex: number, size: number): number {
   return before === undefined ? 0 : half(before) + half(vertex);
 }
 
-/** A layer of one column, or of several side by side. */
+/** A layer with one or several columns. */
 interface Band {
   left: number;
   columns: number;
-  /** Boxes of a column. */
+  /** Number of boxes in a column. */
   rows: number;
 }
 
@@ -139,7 +139,7 @@ function bandsOf(net: Net, size: number): Band[] {
   return bands;
 }
 
-/** Places the boxes of a graph and its edges. */
+/** Return the positions of all boxes and edges of a graph. */
 export function layoutOf(graph: Graph): Layout {
   const { size } = graph;
   const net = netOf(graph);
@@ -191,7 +191,7 @@ function edgesOf(
       const points = [(x[parent] as number) + BOX.width, (y[parent] as number) + BOX.height / 2];
       for (const point of net.passing.get(parent * size + vertex) ?? []) {
         const band = bands[net.layer[point] as number] as Band;
-        // Past a layer of several columns it runs straight: there is no room between them.
+        // The edge crosses a layer with several columns in a straight line, because there is no gap between columns.
         if (band.columns > 1) continue;
         const height = (middle[point] as number) - top;
         points.push(band.left, height, band.left + BOX.width, height);

@@ -1,24 +1,24 @@
-/** The order of vertices within their layers, so that few edges cross. Pure. */
+/** Orders vertices within their layers to reduce edge crossings. Pure functions. */
 
-/** Vertices in layers, each edge between neighbouring ones. */
+/** Vertices in layers, in which each edge connects adjacent layers. */
 export interface Layered {
-  /** Vertices of each layer; reordered in place. */
+  /** Vertices of each layer, reordered in place. */
   rows: number[][];
-  /** Neighbours of each vertex in the layer before, and in the layer after. */
+  /** Neighbors of each vertex in the previous layer and in the next layer. */
   up: readonly (readonly number[])[];
   down: readonly (readonly number[])[];
 }
 
-/** Rounds, each of one sweep to the right and one to the left: fewer where there are many edges to look at. */
+/** Maximum number of rounds (one sweep right, one left); large graphs use fewer. */
 const SWEEPS = 8;
 const LEAST_SWEEPS = 2;
 const LOOKED_AT = 40_000;
-/** Rounds without fewer crossings after which it stops. */
+/** Number of rounds without improvement after which the search stops. */
 const PATIENCE = 2;
-/** Beyond this many edges, the last order is kept without counting what it crosses. */
+/** Maximum number of edges for counting crossings. In larger graphs the last order is kept. */
 const COUNTED = 20_000;
 
-/** Pairs of edges that cross between two layers: inversions, counted in a tree of sums. */
+/** Count edge crossings between two layers, which are inversions, with a Fenwick tree. */
 function crossed(row: readonly number[], down: Layered["down"], place: Int32Array, width: number): number {
   const sums = new Int32Array(width + 1);
   let [found, seen] = [0, 0];
@@ -35,7 +35,7 @@ function crossed(row: readonly number[], down: Layered["down"], place: Int32Arra
   return found;
 }
 
-/** Pairs of edges that cross. */
+/** Count all edge crossings. */
 export function crossings({ rows, down }: Layered): number {
   const place = placesOf(rows);
   return rows.slice(0, -1).reduce((sum, row, at) => sum + crossed(row, down, place, rows[at + 1]?.length ?? 0), 0);
@@ -47,7 +47,7 @@ function placesOf(rows: readonly (readonly number[])[]): Int32Array {
   return place;
 }
 
-/** Sorts a layer by the mean place of each vertex's neighbours; one without any stays where it is. */
+/** Sort a layer by the mean position of each vertex's neighbors. Vertices without neighbors keep their positions. */
 function sorted(row: number[], near: Layered["up"], place: Int32Array): void {
   const wish = new Map<number, number>();
   for (const [at, vertex] of row.entries()) {
@@ -59,7 +59,7 @@ function sorted(row: number[], near: Layered["up"], place: Int32Array): void {
   for (const [at, vertex] of row.entries()) place[vertex] = at;
 }
 
-/** Reorders the rows: barycentres, swept both ways, the order with the fewest crossings kept. */
+/** Reorder the layers with the barycenter method in both directions, and keep the order with the fewest crossings. */
 export function ordered(layered: Layered): void {
   const { rows, up, down } = layered;
   const place = placesOf(rows);

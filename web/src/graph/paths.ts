@@ -1,15 +1,15 @@
-/** Ways through a graph that say what its end waited for. Pure. */
+/** Paths through a graph that explain when its last vertex finished. Pure functions. */
 
 import type { Graph } from "./structure";
 
 export interface Way {
-  /** From the first to the last. */
+  /** Vertices from first to last. */
   vertices: readonly number[];
-  /** Sum of their weights. */
+  /** Sum of the vertices' weights. */
   length: number;
 }
 
-/** The way with the largest sum of weights: no cluster of any size ends sooner. */
+/** Return the path with the largest sum of weights, which is a lower bound for the duration on any cluster. */
 export function criticalPath({ order, parents }: Graph, weight: (vertex: number) => number): Way {
   const length = new Map<number, number>();
   const upTo = (vertex: number) => length.get(vertex) ?? 0;
@@ -27,7 +27,7 @@ export function criticalPath({ order, parents }: Graph, weight: (vertex: number)
   return { vertices, length: last === undefined ? 0 : upTo(last) };
 }
 
-/** The way that led to a vertex: back from it, always to the parent that ended last. */
+/** Return the path that delayed a vertex, always going back to the parent that finished last. */
 export function wayTo({ parents }: Graph, vertex: number, ended: (vertex: number) => number): readonly number[] {
   return traced(vertex, (each) => {
     const own = parents[each] as readonly number[];

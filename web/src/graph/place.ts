@@ -1,8 +1,8 @@
-/** Heights in a layer: each as near as can be to where it wants to be, none over another. Pure. */
+/** Positions in a layer, as close as possible to the desired ones without overlap. Pure functions. */
 
 /**
- * Places that differ least (by squares) from the wishes while each stands at least `gaps[i]` after the one before it.
- * Neighbours that would overlap share a block around their mean (pool adjacent violators).
+ * Return positions with the least squared distance from `wishes`, in which each position is at least `gaps[i]` after
+ * the previous one. Overlapping neighbors form a block around their mean (pool adjacent violators algorithm).
  */
 export function spaced(wishes: readonly number[], gaps: readonly number[]): number[] {
   const shifts: number[] = [];

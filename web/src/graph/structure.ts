@@ -1,9 +1,9 @@
-/** A directed graph without cycles as numbers: who waits for whom, and in which layer each stands. Pure. */
+/** A directed acyclic graph with numbered vertices, their dependencies and layers. Pure functions. */
 
 export interface Item {
   id: string;
   type: string;
-  /** Ids of those that it waits for. */
+  /** IDs of the items on which it depends. */
   dependencies: readonly string[];
 }
 
@@ -11,14 +11,14 @@ export interface Graph {
   size: number;
   parents: readonly (readonly number[])[];
   children: readonly (readonly number[])[];
-  /** Every vertex after its parents; vertices of a cycle, which no cluster accepts, at the end. */
+  /** Vertices in topological order; vertices of a cycle, which no cluster accepts, are at the end. */
   order: readonly number[];
-  /** The length of the longest way to each vertex from one without parents. */
+  /** Length of the longest path to each vertex from a vertex without parents. */
   layer: Int32Array;
   layers: number;
 }
 
-/** The graph of items, which are numbered as they come. Dependencies that name no item are left out. */
+/** Build the graph of items, numbered in their order. Ignore dependencies on unknown items. */
 export function graphOf(items: readonly Item[]): Graph {
   const place = new Map(items.map(({ id }, number) => [id, number]));
   const edges = items.map(({ dependencies }) => {
@@ -28,7 +28,7 @@ export function graphOf(items: readonly Item[]): Graph {
   return linked(edges);
 }
 
-/** The graph of each vertex's parents. */
+/** Build the graph from each vertex's parents. */
 export function linked(parents: readonly (readonly number[])[]): Graph {
   const size = parents.length;
   const children: number[][] = Array.from({ length: size }, () => []);
@@ -52,7 +52,7 @@ export function linked(parents: readonly (readonly number[])[]): Graph {
   return { size, parents, children, order, layer, layers: layer.reduce((most, each) => Math.max(most, each), -1) + 1 };
 }
 
-/** All that a vertex waits for, directly or not; with `down`, all that wait for it. */
+/** Return all ancestors of a vertex, or with `down` all descendants. */
 export function reachable({ parents, children }: Graph, from: number, down = false): Set<number> {
   const next = down ? children : parents;
   const found = new Set<number>();

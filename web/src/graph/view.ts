@@ -1,12 +1,12 @@
-/** The part of a drawing that is seen: its place and scale, moved and zoomed. Pure. */
+/** The visible part of a drawing: position and scale, which users can move and zoom. Pure functions. */
 
 import { BOX, type Layout } from "./layout";
 
 export interface View {
-  /** The drawing's point in the upper left corner. */
+  /** Point of the drawing in the upper left corner. */
   x: number;
   y: number;
-  /** Pixels of the screen for one of the drawing. */
+  /** Screen pixels per pixel of the drawing. */
   scale: number;
 }
 
@@ -15,10 +15,10 @@ export interface Size {
   height: number;
 }
 
-/** Free space around what is fitted, in pixels of the screen. */
+/** Margin around a fitted drawing in screen pixels. */
 const MARGIN = 16;
 export const MOST_SCALE = 2;
-/** From this scale on, names can be read; a graph of more boxes is first seen whole. */
+/** Minimum scale at which names are readable; larger graphs are first shown completely. */
 export const READABLE = 0.7;
 const MOST_READ = 80;
 const LEAST_SCALE = 0.005;
@@ -27,7 +27,7 @@ function bounded(scale: number): number {
   return Math.max(LEAST_SCALE, Math.min(MOST_SCALE, scale));
 }
 
-/** All of a drawing in the middle of a window, not larger than it is. */
+/** Return a view that centers the whole drawing in the window, at a scale of up to 1. */
 export function fitted(drawing: Size, window: Size): View {
   const room = (each: "width" | "height") => (window[each] - 2 * MARGIN) / Math.max(1, drawing[each]);
   const scale = bounded(Math.min(1, room("width"), room("height")));
@@ -38,13 +38,13 @@ export function fitted(drawing: Size, window: Size): View {
   };
 }
 
-/** Scaled by a factor, with one point of the window where it is. */
+/** Return a view scaled by a factor around a point of the window. */
 export function zoomed(view: View, by: number, x: number, y: number): View {
   const scale = bounded(view.scale * by);
   return { x: view.x + x / view.scale - x / scale, y: view.y + y / view.scale - y / scale, scale };
 }
 
-/** Moved by pixels of the screen; the drawing never leaves the window. */
+/** Return a view moved by screen pixels, such that the drawing stays in the window. */
 export function panned(view: View, dx: number, dy: number, drawing: Size, window: Size): View {
   const kept = (at: number, room: number, whole: number) =>
     Math.max(-room + MARGIN / view.scale, Math.min(whole - MARGIN / view.scale, at));
@@ -55,7 +55,7 @@ export function panned(view: View, dx: number, dy: number, drawing: Size, window
   };
 }
 
-/** Moved as little as brings a box whole into the window. */
+/** Return the view with the smallest move that makes a box fully visible. */
 export function showing(view: View, layout: Layout, box: number, window: Size): View {
   const margin = MARGIN / view.scale;
   const near = (at: number, start: number, length: number, room: number) => {
@@ -69,7 +69,7 @@ export function showing(view: View, layout: Layout, box: number, window: Size): 
   };
 }
 
-/** The box at a point of the window. */
+/** Return the box at a point of the window. */
 export function boxAt({ x, y }: Layout, view: View, left: number, top: number): number | undefined {
   const [atX, atY] = [view.x + left / view.scale, view.y + top / view.scale];
   for (let box = 0; box < x.length; box += 1) {
@@ -79,7 +79,7 @@ export function boxAt({ x, y }: Layout, view: View, left: number, top: number): 
   return undefined;
 }
 
-/** The box that an arrow leads to: along an edge to the nearest, or to the next of its layer. */
+/** Return the box that an arrow key selects: the nearest one along an edge, or the next one in the layer. */
 export function arrived(
   layout: Layout,
   near: { parents: readonly number[]; children: readonly number[] },
@@ -109,18 +109,18 @@ export function arrived(
 
 // -- the map ----------------------------------------------------------------------------------------------------------
 
-/** Most pixels of the map in the corner of the window. */
+/** Maximum size of the overview map in pixels. */
 const MAP = { width: 160, height: 96 };
 const CORNER = 8;
 
 export interface Rect extends Size {
   left: number;
   top: number;
-  /** Pixels of the map for one of the drawing. */
+  /** Pixels of the map per pixel of the drawing. */
   scale: number;
 }
 
-/** Where the map stands in the window; undefined while all of the drawing is in sight. */
+/** Return the position of the map in the window, or undefined if the whole drawing is visible. */
 export function mapOf(drawing: Size, { x, y, scale: now }: View, window: Size): Rect | undefined {
   const whole =
     x <= 0 && y <= 0 && x + window.width / now >= drawing.width && y + window.height / now >= drawing.height;
@@ -130,7 +130,7 @@ export function mapOf(drawing: Size, { x, y, scale: now }: View, window: Size): 
   return { left: window.width - width - CORNER, top: window.height - height - CORNER, width, height, scale };
 }
 
-/** The view whose middle is at a point of the map; undefined beside the map. */
+/** Return the view centered at a point of the map, or undefined outside the map. */
 export function mapped(view: View, map: Rect, left: number, top: number, window: Size): View | undefined {
   const [x, y] = [left - map.left, top - map.top];
   if (x < 0 || y < 0 || x > map.width || y > map.height) return undefined;
@@ -138,7 +138,7 @@ export function mapped(view: View, map: Rect, left: number, top: number, window:
   return { x: x / map.scale - window.width / scale / 2, y: y / map.scale - window.height / scale / 2, scale };
 }
 
-/** A first view: all of it where names can be read then, else a part around a box. */
+/** Return the first view: the whole drawing if names are readable, otherwise a part around a box. */
 export function opening(layout: Layout, box: number | undefined, window: Size): View {
   const whole = fitted(layout, window);
   if (whole.scale >= READABLE || layout.x.length > MOST_READ) return whole;

@@ -1,17 +1,17 @@
-/** How old what a page shows is: it decides whether the page shows it in colour. Pure. */
+/** Age of the displayed data, which decides whether the page shows it in color. Pure functions. */
 
 export type Connection = "connecting" | "live" | "stale" | "reconnecting" | "offline" | "denied";
 
 /**
- * live: as the cluster is now. old: nothing was heard for longer than a healthy cluster is silent. lost: the cluster is
- * not reached, and nobody knows what became of what is shown.
+ * live: the data is current. old: nothing was received for longer than a healthy cluster is silent. lost: the cluster
+ * is unreachable, so the current state is unknown.
  */
 export type Age = "live" | "old" | "lost";
 
-/** A stream says something every 12 s at least. */
+/** Maximum silence in milliseconds of a live stream, which sends something at least every 12 s. */
 export const OLD_MS = 20_000;
 
-/** The age of what came over the stream, last heard at `heard`; both in ms since 1970. */
+/** Return the age of stream data, last received at `heard`; both times are in ms since 1970. */
 export function ageOf(connection: Connection, heard: number, now: number): Age {
   if (connection === "reconnecting" || connection === "offline" || connection === "denied") return "lost";
   if (connection === "stale") return "old";

@@ -1,4 +1,4 @@
-/** The HTTP API: JSON in and out, problems as errors, a login of the browser. */
+/** The HTTP API: JSON requests and responses, problems as errors, and the browser's login. */
 
 import { signal } from "@preact/signals";
 import { messageOf } from "./errors";
@@ -44,22 +44,22 @@ export type ActionDetail = Schemas["ActionDetail"];
 export type Complaint = Schemas["Complaint"];
 export type Validation = Schemas["Validation"];
 
-/** A kind of job, as GET /api/job-types shows it. */
+/** A kind of job in the response of GET /api/job-types. */
 export type Kind = Schemas["Kind"];
 
-/** Milliseconds after which a call without an answer fails. */
+/** Timeout of a request in milliseconds. */
 const PATIENCE_MS = 40_000;
 
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
-/** A refusal in the API's words (RFC 9457). Status 0: no answer at all. */
+/** An error response of the API (RFC 9457). Status 0 means that there was no response. */
 export class Problem extends Error {
   constructor(
     readonly status: number,
     readonly title: string,
     readonly detail: string,
     readonly field?: string,
-    /** Says which request of the logs it was. */
+    /** Request ID, which identifies the request in logs. */
     readonly request?: string,
   ) {
     super(detail);
@@ -67,23 +67,23 @@ export class Problem extends Error {
   }
 }
 
-/** Any error as a problem, for places that show one. */
+/** Convert any error to a Problem for display. */
 export function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
   return new Problem(0, "Failed", messageOf(error));
 }
 
-/** True once a call was refused for want of a token; the page then asks for one. */
+/** True after a request failed because a token is required. The page then shows the login form. */
 export const needsToken = signal(false);
 
-/** Whose the login is; without one, what everybody may do. Undefined until `askWho`. */
+/** User and scopes of the login, or of anonymous access. Undefined until `askWho` has finished. */
 export const who = signal<Session | undefined>(undefined);
 
 export async function askWho(): Promise<void> {
   who.value = await ask<Session>("/api/session");
 }
 
-/** Whether jobs of every tenant are shown. */
+/** Return True if the page shows jobs of all tenants. */
 export function seesAll(): boolean {
   return allIn(who.value?.scopes ?? ["admin"]);
 }
@@ -92,7 +92,7 @@ function allIn(scopes: readonly string[]): boolean {
   return scopes.includes("operate") || scopes.includes("admin");
 }
 
-/** Until a token is given; the page asks for it. */
+/** Wait until the user has logged in; the page shows the login form. */
 export function signedIn(): Promise<void> {
   return new Promise((done) => {
     const stop = needsToken.subscribe((needed) => {
@@ -105,25 +105,28 @@ export function signedIn(): Promise<void> {
   });
 }
 
-/** What proves that a request comes from a page of this origin, port included; a cookie alone opens nothing. */
+/**
+ * Cookie whose value proves that a request comes from a page of this origin and port, because the login cookie is not
+ * enough.
+ */
 const CSRF = "csrf-token";
 
 function proof(): string {
   return globalThis.localStorage?.getItem(CSRF) ?? "";
 }
 
-/** True while this browser is logged in, as far as it knows. */
+/** True if this browser is probably logged in. */
 export const loggedIn = signal(proof() !== "");
 
 globalThis.addEventListener?.("storage", (event) => {
   if (event.key !== CSRF) return;
-  // Logged out in another tab: what this one shows goes too.
+  // The user logged out in another tab, so this tab must not show private data either.
   if (event.newValue === null) location.reload();
   loggedIn.value = event.newValue !== null;
   if (loggedIn.value) void takeLogin();
 });
 
-/** Goes on with the login of another tab. */
+/** Use the login of another tab. */
 async function takeLogin(): Promise<void> {
   try {
     const login = await ask<Session>("/api/session");
@@ -135,16 +138,16 @@ async function takeLogin(): Promise<void> {
   }
 }
 
-/** Whether a login sees other things than those which this page has read: those are not its own. */
+/** Return True if a login can see other data than the login with which this page was loaded. */
 function seesOther({ tenant, scopes }: Pick<Session, "tenant" | "scopes">): boolean {
   const before = who.peek();
   return before !== undefined && (before.tenant !== tenant || allIn(before.scopes) !== allIn(scopes));
 }
 
-/** Why the last attempt to log in failed. */
+/** Error message of the last login attempt. */
 export const loginTrouble = signal("");
 
-/** Logs the browser in with a token or with the code of a one-time link; `loginTrouble` says why it failed. */
+/** Log in with a token or the code of a one-time link. On failure, `loginTrouble` contains the reason. */
 export async function logIn(given: { token: string } | { code: string }): Promise<void> {
   try {
     const answer = await post<Schemas["LoggedIn"]>("/api/login", given);
@@ -158,7 +161,7 @@ export async function logIn(given: { token: string } | { code: string }): Promis
   }
 }
 
-/** Ends the login, and shows the page as everybody sees it. Rejects with a Problem when the login goes on. */
+/** Log out and show the page as an anonymous user sees it. Rejects with a Problem if the logout fails. */
 export async function logOut(): Promise<void> {
   await call("/api/logout", { method: "POST" }).catch((error: unknown) => {
     if (!(error instanceof Problem && error.status === 401)) throw error;
@@ -167,14 +170,14 @@ export async function logOut(): Promise<void> {
   location.reload();
 }
 
-/** Takes the code of a one-time link out of the address, where it stands behind #: it was sent to nobody. */
+/** Remove the code of a one-time link from the URL's hash, which browsers do not send to servers. */
 export function codeOfLink(): string {
   const code = /^#login=([A-Za-z0-9_-]+)$/.exec(location.hash)?.[1] ?? "";
   if (code) history.replaceState(null, "", location.pathname + location.search);
   return code;
 }
 
-/** Headers of every request of a browser that is logged in. */
+/** Return the headers for requests of a logged-in browser. */
 export function authorization(): Record<string, string> {
   const known = proof();
   return known ? { "X-CSRF-Token": known } : {};
@@ -186,7 +189,7 @@ export function address(path: string, query: Query = {}): string {
   return text ? `${path}?${text}` : path;
 }
 
-/** Reads the problem from an answer that is not 2xx. */
+/** Parse the problem in an error response. */
 export async function problemOf(answer: Response): Promise<Problem> {
   const body = (await answer.json().catch(() => ({}))) as { title?: string; detail?: string; field?: string };
   const title = body.title ?? (answer.statusText || `Status ${answer.status}`);
@@ -195,11 +198,11 @@ export async function problemOf(answer: Response): Promise<Problem> {
   return new Problem(answer.status, title, detail, body.field, answer.headers.get("X-Request-ID") ?? undefined);
 }
 
-/** Statuses of a cluster that is not well, or not there. */
+/** Status codes of an unhealthy or unreachable cluster. */
 export const UNWELL = [0, 502, 503, 504];
 let doubted = (_why: Problem): void => undefined;
 
-/** Has `listen` called with each answer by which the cluster may not be well, whatever was asked. */
+/** Register a listener for responses that suggest an unhealthy cluster. */
 export function onDoubt(listen: (why: Problem) => void): void {
   doubted = listen;
 }
@@ -228,7 +231,7 @@ async function call(path: string, options: RequestInit): Promise<Response> {
   return answer;
 }
 
-/** What is said of an answer that no coordinator gives, such as the page of a proxy. */
+/** Return the problem for a response that does not come from a coordinator, such as a proxy's error page. */
 export function unreadable(path: string): Problem {
   return new Problem(0, "Unreadable", `what answers ${path} is not the cluster; look at what stands before it`);
 }
@@ -241,25 +244,25 @@ async function parsed<T>(answer: Response): Promise<T> {
   }
 }
 
-/** JSON of a GET, whatever comes of it. */
+/** Return the JSON of a GET request, without retries. */
 export async function ask<T>(path: string): Promise<T> {
   return parsed(await call(path, {}));
 }
 
 /**
- * JSON of a GET. A 202 (still being computed) is asked for again until `signal` aborts or two minutes have passed.
- * Where a token is needed, it waits until one is given.
+ * Return the JSON of a GET request. Repeat a request with status 202 (still computing) until `signal` aborts or two
+ * minutes have passed. If a token is required, wait for the login.
  */
 export async function get<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
   return parsed(await answered(path, query, signal));
 }
 
-/** Bytes of a GET; waits through 202 like `get`. */
+/** Return the bytes of a GET request; handles status 202 like `get`. */
 export async function bytes(path: string, query?: Query, signal?: AbortSignal): Promise<ArrayBuffer> {
   return (await answered(path, query, signal)).arrayBuffer();
 }
 
-/** The answer to a GET with its headers; waits through 202 like `get`. */
+/** Return the response to a GET request with its headers; handles status 202 like `get`. */
 export function answered(path: string, query?: Query, signal?: AbortSignal): Promise<Response> {
   return settled(address(path, query), signal);
 }
@@ -299,7 +302,7 @@ export async function post<T>(path: string, body?: unknown, headers: Record<stri
   return parsed(answer);
 }
 
-/** JSON of a POST of a text. */
+/** Send a POST request with a text and return the JSON response. */
 export async function postText<T>(path: string, text: string, type: string, headers = {}): Promise<T> {
   const answer = await call(path, { method: "POST", headers: { "Content-Type": type, ...headers }, body: text });
   return parsed(answer);

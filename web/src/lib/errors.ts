@@ -1,4 +1,4 @@
-/** The message of an error, after the name of its class where that is not Error: "TypeError: x is undefined". */
+/** Return an error's message, prefixed with the name of a specific class, such as "TypeError: x is undefined". */
 export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const named = !["Error", "Problem"].includes(error.name);

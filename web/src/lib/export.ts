@@ -1,6 +1,6 @@
-/** Files from what is on screen. */
+/** Export displayed data to files and the clipboard. */
 
-/** Lets the browser save a file under a name. */
+/** Save a file with the browser's download dialog. */
 export function download(name: string, content: Blob | string, type = "text/plain;charset=utf-8"): void {
   const blob = typeof content === "string" ? new Blob([content], { type }) : content;
   const link = document.createElement("a");
@@ -12,7 +12,7 @@ export function download(name: string, content: Blob | string, type = "text/plai
 
 type Cell = string | number | bigint | boolean | null | undefined;
 
-/** RFC 4180. A text that a spreadsheet would take for a formula keeps a quote before it. */
+/** Format CSV (RFC 4180). Texts that spreadsheets would read as formulas get a leading quote. */
 export function csv(rows: readonly (readonly Cell[])[]): string {
   return rows.map((row) => `${row.map(field).join(",")}\r\n`).join("");
 }
@@ -24,7 +24,7 @@ function field(value: Cell): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** Copies a text; false where the browser does not allow it. */
+/** Copy a text to the clipboard. Returns false if the browser forbids it. */
 export async function copy(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
@@ -34,7 +34,7 @@ export async function copy(text: string): Promise<boolean> {
   }
 }
 
-/** Pages of plain HTTP have no clipboard, but a selection can be copied. */
+/** Copy through a selection: pages served over plain HTTP have no clipboard API. */
 function copyByHand(text: string): boolean {
   const area = document.createElement("textarea");
   area.value = text;

@@ -1,4 +1,4 @@
-/** Applies events to the page's model of the cluster. Pure: model and event in, changes out. */
+/** Apply events to the page's model of the cluster. Pure functions. */
 
 import type { Alert, Gpu, Job, JobState, Queue, Snapshot, Status, Worker } from "./api";
 import { paced, type Pace } from "./pace";
@@ -10,10 +10,10 @@ export function ended(job: Pick<Job, "state">): boolean {
   return ENDED.includes(job.state);
 }
 
-/** An event as the stream tells it. */
+/** An event of the stream. */
 export interface LiveEvent {
   id: string;
-  /** ms since 1970, of the cluster's clock. */
+  /** Cluster time of the event in ms since 1970. */
   time: number;
   type: string;
   job?: string;
@@ -26,21 +26,21 @@ export interface LiveEvent {
   total?: number | string;
 }
 
-/** A queue, and when it was heard of, in ms since 1970 of this machine's clock. */
+/** A queue, with the time of its last update on this machine's clock in ms since 1970. */
 export type HeardQueue = Queue & { heard?: number };
 
-/** A row that is no longer listed. */
+/** An item that is no longer listed. */
 interface Gone {
   gone?: boolean;
 }
 
 export interface Model {
-  /** Position of the last event known. */
+  /** Position of the last known event in the stream. */
   at: string;
-  /** Events up to here are in the snapshot already. */
+  /** Position up to which the snapshot contains all events. */
   covered: string;
   jobs: Map<string, Job>;
-  /** Counts from which the rate of committed units is computed, by job. */
+  /** Counts for computing the rate of committed units, keyed by job. */
   paces: Map<string, Pace>;
   status?: Status | undefined;
   queues: HeardQueue[];
@@ -49,30 +49,30 @@ export interface Model {
   alerts: Alert[];
 }
 
-/** Changes that an event brings. */
+/** Changes caused by an event. */
 export interface Change {
   event?: LiveEvent;
-  /** A job that changed in the model. */
+  /** ID of a job that changed in the model. */
   job?: string;
-  /** A job whose whole view must be asked for: unknown, or changed in what events do not tell. */
+  /** ID of a job to request in full, because it is unknown or the event lacks its changes. */
   ask?: string;
-  /** A job that somebody deleted, which was known. */
+  /** ID of a known job that was deleted. */
   deleted?: string;
-  /** Rows of workers, queues or alerts changed. */
+  /** True if workers, queues or alerts changed. */
   rows?: boolean;
-  /** More or fewer jobs wait than before. */
+  /** True if the number of waiting jobs changed. */
   waits?: boolean;
   resync?: boolean;
 }
 
-/** Jobs kept, unless watched or not ended. */
+/** Maximum number of jobs in the model, apart from watched and unfinished jobs. */
 export const MOST_JOBS = 1000;
 
 export function empty(): Model {
   return { at: "", covered: "", jobs: new Map(), paces: new Map(), queues: [], workers: [], gpus: [], alerts: [] };
 }
 
-/** Takes a snapshot into the model; jobs that it does not name stay. */
+/** Update the model from a snapshot, keeping jobs that the snapshot does not contain. */
 export function take(model: Model, snapshot: Snapshot, at = Date.now()): void {
   const { status, queues, workers, gpus, alerts, stream } = snapshot;
   Object.assign(model, {
@@ -87,7 +87,7 @@ export function take(model: Model, snapshot: Snapshot, at = Date.now()): void {
   for (const job of snapshot.jobs) model.jobs.set(job.job_id, job);
 }
 
-/** Events made from a job's own times, for the past before the stream began. */
+/** Create events from a job's timestamps, for the time before the stream started. */
 export function past(job: Job): LiveEvent[] {
   const { job_id, type: kind, done, total, error } = job;
   const common = { id: "", job: job_id, kind, total };
@@ -114,7 +114,7 @@ function eta(done: number | string, total: number | string, rate: number | null)
   return rate ? Math.max(0, Number(total) - Number(done)) / rate : null;
 }
 
-/** A job after an event of it; `rate` in units/s as the events tell it, null when they do not yet. */
+/** Return a job updated by an event. `rate` is in units/s, or null if it is not known yet. */
 export function moved(job: Job, event: LiveEvent, rate: number | null = null): Job {
   const state = (event.state ?? job.state) as JobState;
   const works = state === "running" || state === "cancelling";
@@ -135,8 +135,8 @@ export function moved(job: Job, event: LiveEvent, rate: number | null = null): J
 }
 
 /**
- * A job as the API shows it, with the rate that the page measured where the API has none yet. No rate and no time left
- * while no worker is live: the API's rate is an average that takes its time to fall.
+ * Return a job from the API, with the rate that the page measured if the API has none yet. Without live workers, omit
+ * the rate and the remaining time, because the API's rate is an average that falls slowly.
  */
 export function adopted(job: Job, before: Job | undefined, workers = 1): Job {
   if (!workers) return { ...job, rate: null, eta_seconds: null };
@@ -144,36 +144,39 @@ export function adopted(job: Job, before: Job | undefined, workers = 1): Job {
   return { ...job, rate: before.rate };
 }
 
-/** ms by which the cluster's clock was ahead of `at` when it gave this view; undefined unless the job runs. */
+/**
+ * Return how many ms the cluster's clock was ahead of `at` when it created this job record; undefined unless it is
+ * running.
+ */
 export function clockAhead({ started, ended: end, seconds }: Job, at: number): number | undefined {
   return started && !end && seconds !== null ? Date.parse(started) + seconds * 1000 - at : undefined;
 }
 
-/** Units/s by kind; none while no worker is live: the API's rates are averages that take their time to fall. */
+/** Return units/s by kind, or nothing without live workers, because the API's rates are averages that fall slowly. */
 export function speedsOf(status: Pick<Status, "units_per_second">, workers: number): [string, number][] {
   return workers ? Object.entries(status.units_per_second) : [];
 }
 
-/** Why no speed is shown: no job runs, no worker is live, or the first work is not committed yet. */
+/** Explain why no speed is shown: no running job, no live worker, or no committed work yet. */
 export function whyNoSpeed(status: Pick<Status, "jobs">, workers: number): string {
   if (!status.jobs.running) return "nothing runs";
   return workers ? "not measured yet" : "no live worker";
 }
 
 /**
- * Seconds from a job's start to its end, or up to `at`, ms since 1970 of the cluster's clock, and no fewer than the API
- * has told; null before the start.
+ * Return the seconds from a job's start to its end or to `at` (cluster time in ms since 1970), at least the value from
+ * the API. Null before the start.
  */
 export function secondsRun({ started, ended: end, seconds }: Job, at: number): number | null {
   return started && !end && seconds !== null ? Math.max(seconds, (at - Date.parse(started)) / 1000) : seconds;
 }
 
-/** Seconds that the oldest job of a queue has waited at a moment, in ms since 1970; 0 when none waits. */
+/** Return how many seconds the oldest job of a queue has waited at a time in ms since 1970; 0 for an empty queue. */
 export function waitOf({ jobs, oldest_wait_seconds: told, heard }: HeardQueue, at: number): number {
   return jobs ? told + Math.max(0, at - (heard ?? at)) / 1000 : 0;
 }
 
-/** The same of all queues. */
+/** Return the longest wait in seconds of all queues. */
 export function oldestWait(queues: readonly HeardQueue[], at: number): number {
   return Math.max(0, ...queues.map((queue) => waitOf(queue, at)));
 }
@@ -188,7 +191,7 @@ function event(frame: Frame): LiveEvent {
   };
 }
 
-/** Applies a frame of /api/events to the model. */
+/** Apply an event of /api/events to the model. */
 export function apply(model: Model, frame: Frame, at = Date.now()): Change {
   if (frame.event === "resync") return { resync: true };
   if (frame.event === "fleet" || frame.event === "queue" || frame.event === "alert") return row(model, frame, at);
@@ -229,7 +232,7 @@ function row(model: Model, frame: Frame, at: number): Change {
   return { rows: true, waits: before !== (data as Queue).jobs };
 }
 
-/** Whether a worker has room for more work: what waits says why by it. */
+/** Return True if a worker can accept more work, which affects the reasons of waiting jobs. */
 function hasRoom(worker: Worker | undefined): boolean {
   return worker?.live === true && !worker.draining && worker.busy_lanes < worker.lanes;
 }
@@ -245,20 +248,20 @@ function workerRow(model: Model, worker: Worker & Gone): Change {
   };
 }
 
-/** Ids of jobs that are computed now, as far as the page knows. */
+/** Return the IDs of running jobs. */
 export function beingComputed(model: Model): string[] {
   const jobs = [...model.jobs.values()];
   return jobs.filter((job) => job.state === "running" && !job.waiting_because).map((job) => job.job_id);
 }
 
-/** The rows with one replaced where it stands, added at the end, or gone: what is listed never changes its place. */
+/** Return the items with one item replaced in place, appended or removed; the order of listed items never changes. */
 export function placed<T>(rows: readonly T[], row: T & Gone, name: (row: T) => string): T[] {
   const others = (each: T) => name(each) !== name(row);
   if (row.gone) return rows.filter(others);
   return rows.some((each) => !others(each)) ? rows.map((each) => (others(each) ? each : row)) : [...rows, row];
 }
 
-/** Every GPU that a worker tells of, with whose it is; as the snapshot has them. */
+/** Return the GPUs of all workers with their owners. */
 export function gpus(workers: readonly Worker[]): Gpu[] {
   return workers.flatMap((worker) =>
     (worker.gpus ?? []).map(
@@ -267,7 +270,7 @@ export function gpus(workers: readonly Worker[]): Gpu[] {
   );
 }
 
-/** Ids of ended jobs beyond the limit, oldest first; `kept` says which must stay. */
+/** Return the IDs of ended jobs beyond the limit, oldest first; `kept` marks jobs that must stay. */
 export function surplus(model: Model, kept: (id: string) => boolean, most = MOST_JOBS): string[] {
   if (model.jobs.size <= most) return [];
   const old = [...model.jobs.values()].filter((job) => ended(job) && !kept(job.job_id));

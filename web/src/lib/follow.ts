@@ -1,27 +1,30 @@
-/** Asking again for what events only announce: soon after one, and never more than answers take. */
+/** Requests data again after events that only announce changes, at a bounded rate. */
 
-/** Asked again at most this often after an event, and this often without one while units run. */
+/** Minimum interval after an event, and interval without events while units are running, both in milliseconds. */
 const SOON_MS = 300;
 const BUSY_MS = 1000;
 const IDLE_MS = 3000;
-/** Share of the time that may be spent on answers: large ones are asked for less often. */
+/** Maximum fraction of time spent on requests; larger responses are requested less often. */
 const SHARE = 0.1;
 
-/** Milliseconds to wait before asking again: after an event, or without one; an answer took `took` ms. */
+/**
+ * Return the milliseconds to wait before the next request, after an event or without one; the last request took `took`
+ * ms.
+ */
 export function patience(event: boolean, sinceLast: number, took: number): number {
   const least = Math.max(BUSY_MS, took / SHARE);
   return event ? Math.max(SOON_MS, least - sinceLast) : Math.max(IDLE_MS, least);
 }
 
 export interface Follower {
-  /** Something happened to the job. */
+  /** Report that something happened to the job. */
   poke(): void;
   stop(): void;
 }
 
 /**
- * Asks now, soon after each `poke`, and every few seconds while `lasting` says so; never twice at once. `ask` rejects
- * where nothing came of it: it is asked again when its time comes.
+ * Send requests now, soon after each `poke`, and every few seconds while `lasting` returns true, one at a time. `ask`
+ * rejects on failure; the next request then follows at its usual time.
  */
 export function follow(ask: (signal: AbortSignal) => Promise<unknown>, lasting: () => boolean): Follower {
   const control = new AbortController();
@@ -39,7 +42,7 @@ export function follow(ask: (signal: AbortSignal) => Promise<unknown>, lasting: 
       () => false,
     );
     [busy, last] = [false, Date.now()];
-    took = answered ? last - begun : 0; // what timed out says nothing of how large an answer is
+    took = answered ? last - begun : 0; // a timeout does not indicate the size of a response
     if (control.signal.aborted) return;
     if (poked) plan(true);
     else if (lasting()) plan(false);

@@ -1,11 +1,11 @@
-/** Numbers as people read them. Values beyond 2^53 come as decimal strings and stay exact. */
+/** Formats numbers for people. Values above 2^53 are decimal strings and stay exact. */
 
-/** Thin, and never broken at the end of a line. */
+/** Narrow no-break space. */
 export const THIN = "\u202f";
 
 type Countable = number | bigint | string;
 
-/** Digits in groups of three: 1 234 567. What is no integer is rounded. */
+/** Group digits by three, such as 1 234 567. Other numbers are rounded to integers. */
 export function integer(value: Countable | null | undefined): string {
   if (value === null || value === undefined || value === "") return "";
   const text = typeof value === "number" ? decimal(value) : String(value);
@@ -17,14 +17,14 @@ function decimal(value: number): string {
   return BigInt(Math.round(value)).toString();
 }
 
-/** How many of a thing there are, in full digits: 1 step, 1 234 steps. */
+/** Format a count with its noun in full digits, such as 1 step or 1 234 steps. */
 export function counted(count: Countable, what: string, many = `${what}s`): string {
   return `${integer(count)} ${Number(count) === 1 ? what : many}`;
 }
 
 const STEPS = ["", "k", "M", "G", "T", "P", "E"];
 
-/** Three significant digits and a letter: 12.3 M. Beyond 10^21: 1.23e30. */
+/** Format with three significant digits and a letter, such as 12.3 M; above 10^21, as 1.23e30. */
 export function compact(value: Countable | null | undefined): string {
   if (value === null || value === undefined || value === "") return "";
   const number = Number(value);
@@ -38,24 +38,24 @@ export function compact(value: Countable | null | undefined): string {
   return `${short(number / 1000 ** Math.min(step, STEPS.length - 1))}${THIN}${letter}`;
 }
 
-/** How many of a thing there are: 1 unit, 12.3 M units. */
+/** Format a rounded count with its noun, such as 1 unit or 12.3 M units. */
 export function amount(value: Countable, what: string): string {
   return `${compact(value)}${compact(value).includes(THIN) ? " " : THIN}${what}${Number(value) === 1 ? "" : "s"}`;
 }
 
-/** A string of digits too long for a double. */
+/** Format a string of digits that exceeds a double in exponent notation. */
 function exponent(digits: string): string {
   const body = digits.replace("-", "");
   return `${digits.startsWith("-") ? "-" : ""}${body[0]}.${body.slice(1, 3)}e${body.length - 1}`;
 }
 
-/** Three significant digits without an exponent, and no zeros that say nothing. */
+/** Format with three significant digits, without an exponent or trailing zeros. */
 function short(number: number): string {
   if (Number.isInteger(number)) return String(number);
   return String(Number(number.toPrecision(3)));
 }
 
-/** 0..1 as per cent. Never 100 % before all is done, and what is little is not nothing: <1 %. */
+/** Format a fraction as a percentage. Values below 1 never show 100 %, and small positive values show <1 %. */
 export function percent(ratio: number | null | undefined, digits = 0): string {
   if (ratio === null || ratio === undefined || Number.isNaN(ratio)) return "";
   const least = 10 ** -digits;
@@ -65,7 +65,7 @@ export function percent(ratio: number | null | undefined, digits = 0): string {
   return `${shown.toFixed(digits)}${THIN}%`;
 }
 
-/** A duration: 350 µs, 41.2 ms, 1.4 s, 3 min 20 s, 2 h 5 min, 3 d 4 h. */
+/** Format a duration, such as 350 µs, 41.2 ms, 1.4 s, 3 min 20 s, 2 h 5 min or 3 d 4 h. */
 export function seconds(value: number | null | undefined): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "";
   if (!Number.isFinite(value)) return "never";
@@ -77,7 +77,7 @@ export function seconds(value: number | null | undefined): string {
   return long(Math.round(value));
 }
 
-/** Time that passes, in whole seconds: 5 s, 3 min 20 s. */
+/** Format elapsed time in whole seconds, such as 5 s or 3 min 20 s. */
 export function passed(value: number): string {
   const whole = Math.max(0, Math.round(value));
   return whole < 60 ? `${whole}${THIN}s` : long(whole);
@@ -101,7 +101,7 @@ function long(whole: number): string {
   return parts.join(" ");
 }
 
-/** Binary steps: 1.5 GiB. */
+/** Format bytes with binary prefixes, such as 1.5 GiB. */
 export function bytes(value: number | null | undefined): string {
   if (value === null || value === undefined) return "";
   const names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -114,21 +114,21 @@ export function bytes(value: number | null | undefined): string {
   return `${step ? short(Number(size.toPrecision(3))) : Math.round(size)}${THIN}${names[step]}`;
 }
 
-/** Per second: 12.3 M/s. */
+/** Format a rate, such as 12.3 M/s. */
 export function rate(value: number | null | undefined, unit = ""): string {
   if (value === null || value === undefined) return "";
   const text = compact(value);
   return unit ? `${text}${THIN}${unit}/s` : `${text}/s`;
 }
 
-/** Time since a moment as the API writes it: 12 s ago. */
+/** Format the time since an API timestamp, such as 12 s ago. */
 export function ago(moment: string | null | undefined, now = Date.now()): string {
   if (!moment) return "";
   const passed = (now - Date.parse(moment)) / 1000;
   return passed < 1 ? "now" : `${seconds(passed)} ago`;
 }
 
-/** The hour of a moment, in the reader's time zone: 14:03:27. */
+/** Format the time of day in the reader's time zone, such as 14:03:27. */
 export function clock(moment: string | number): string {
   const date = new Date(moment);
   const pad = (value: number) => String(value).padStart(2, "0");

@@ -1,4 +1,4 @@
-/** State in the address: readable keys after #, so that a view can be sent to somebody. */
+/** Page state in the URL's hash with readable keys, so that users can share a view. */
 
 import { effect, signal, type Signal } from "@preact/signals";
 
@@ -12,16 +12,16 @@ type Widened<T> = T extends number
       ? readonly string[]
       : string;
 export type HashState<D extends Defaults> = { [K in keyof D]: Signal<Widened<D[K]>> } & {
-  /** Writes the address now, as a step that Back returns from. */
+  /** Write the URL now, as a new entry in the browser's history. */
   commit(): void;
-  /** The address of the state as it is. */
+  /** Return the URL of the current state. */
   link(): string;
 };
 
-/** Safari refuses to replace the address more than 100 times in 30 s. */
+/** Minimum interval in milliseconds: Safari allows 100 URL replacements in 30 s. */
 const THROTTLE_MS = 350;
 
-/** Escapes like encodeURIComponent, but leaves readable what is harmless after #, and writes a space as +. */
+/** Escape like encodeURIComponent, but keep characters that are safe after # and write spaces as +. */
 function escaped(plain: string): string {
   return encodeURIComponent(plain).replaceAll("%20", "+").replaceAll("%3A", ":").replaceAll("%2F", "/");
 }
@@ -43,7 +43,7 @@ function parsed(given: string, example: Value): Value | undefined {
   return plain !== "" && Number.isFinite(number) ? number : undefined;
 }
 
-/** Writes the values that differ from the defaults, keys in their order. */
+/** Encode the values that differ from the defaults, in the order of their keys. */
 export function encode(values: Record<string, Value>, defaults: Defaults): string {
   const parts: string[] = [];
   for (const [name, usual] of Object.entries(defaults)) {
@@ -54,7 +54,7 @@ export function encode(values: Record<string, Value>, defaults: Defaults): strin
   return parts.join("&");
 }
 
-/** Values of a hash; what it lacks, or what does not parse, is the default. Unknown keys are left out. */
+/** Decode a hash. Missing or invalid values get the default, and unknown keys are ignored. */
 export function decode(hash: string, defaults: Defaults): Record<string, Value> {
   const given = new Map<string, string>();
   for (const part of hash.replace(/^#/, "").split("&")) {
@@ -73,7 +73,7 @@ function read(given: string | undefined, usual: Value): Value {
   }
 }
 
-/** Signals that live in the hash of the address. Call once a page. */
+/** Create signals that are stored in the URL's hash. Call once per page. */
 export function hashState<D extends Defaults>(defaults: D): HashState<D> {
   const signals: Record<string, Signal<Value>> = {};
   for (const [name, value] of Object.entries(decode(location.hash, defaults))) signals[name] = signal(value);

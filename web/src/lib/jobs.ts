@@ -1,4 +1,4 @@
-/** Jobs from the pages: submitted, followed, steered, read. */
+/** Submit, follow, control and read jobs. */
 
 import { computed, effect, signal, type ReadonlySignal } from "@preact/signals";
 import { del, get, post, Problem, type Job, type Kind, type Result, type Submitted } from "./api";
@@ -10,16 +10,16 @@ export interface SubmitOptions {
   gpu_preferred?: boolean;
 }
 
-/** A key that no other call has: a repeat of the same call makes nothing twice. */
+/** Return a random idempotency key, so that a repeated request has no second effect. */
 export function key(): string {
-  // randomUUID needs https; a cluster on a desk has none.
+  // randomUUID requires HTTPS, which local clusters do not have.
   return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Statuses after which it is not known whether the job was written; the key makes asking again harmless. */
+/** Status codes after which it is unknown whether the job was stored; the idempotency key makes a repetition safe. */
 const UNSURE = [0, 502, 503, 504];
 
-/** Submits a job and gives its id. Throws Problem, whose field names the parameter. */
+/** Submit a job and return its ID. Throws a Problem whose field names the parameter. */
 export async function submit(type: string, parameters: object, options: SubmitOptions = {}): Promise<string> {
   return (await submitted(type, parameters, options)).job_id;
 }
@@ -39,7 +39,7 @@ export async function submitted(type: string, parameters: object, options: Submi
 }
 
 const failures = signal<ReadonlyMap<string, Problem>>(new Map());
-/** Jobs that were asked for, each once; those of which no answer came are asked for again after a while. */
+/** IDs of requested jobs. Requests without a response are repeated after a while. */
 const asked = new Set<string>();
 const unsure = new Set<string>();
 const AGAIN_MS = 5000;
@@ -50,7 +50,7 @@ function lookUp(id: string): void {
   keep(id).catch((error: unknown) => {
     if (!(error instanceof Problem)) throw error;
     failures.value = new Map(failures.peek()).set(id, error);
-    // What was refused is refused the next time as well.
+    // A rejected request would be rejected again.
     if (error.status < 400 || error.status >= 500) setTimeout(() => lookAgain(id), AGAIN_MS);
   });
 }
@@ -61,26 +61,27 @@ function lookAgain(id: string): void {
   else unsure.add(id);
 }
 
-// Once the cluster answers again, so does it about these.
+// When the cluster is reachable again, repeat the failed requests.
 effect(() => {
   if (connection.value !== "live") return;
   for (const id of unsure) lookUp(id);
   unsure.clear();
 });
 
-/** The job as it is now, over the one stream of the tab; undefined until it is known. */
+/** Return a signal with the current state of a job from the tab's stream; undefined until it is known. */
 export function watch(id: string): ReadonlySignal<Job | undefined> {
   lookUp(id);
   return computed(() => snapshot.value.jobs.get(id)?.value);
 }
 
-/** Why `watch` knows no such job: there is none, it was deleted, or nobody answers. Undefined while it is known. */
+/** Return a signal with the reason why a job is unknown (nonexistent, deleted or unreachable), or undefined. */
 export function trouble(id: string): ReadonlySignal<Problem | undefined> {
   return computed(() => (snapshot.value.jobs.has(id) ? undefined : (gone.value.get(id) ?? failures.value.get(id))));
 }
 
 /**
- * The result with what stands around it; `partial` gives what is committed so far. Throws Problem 409 before the end.
+ * Return the result with its metadata; with `partial`, the committed part. Throws Problem 409 if the job has not
+ * finished.
  */
 export async function result<T = unknown>(
   id: string,
@@ -91,7 +92,7 @@ export async function result<T = unknown>(
 
 export type Verb = "cancel" | "pause" | "resume" | "retry";
 
-/** Passes on what is done to a job; one that somebody else has deleted is lost. */
+/** Await an action on a job, and forget the job if somebody else deleted it. */
 async function onto<T>(id: string, act: Promise<T>): Promise<T> {
   try {
     return await act;
@@ -101,7 +102,7 @@ async function onto<T>(id: string, act: Promise<T>): Promise<T> {
   }
 }
 
-/** Steers a job; Problem 409 names the state that does not allow it. */
+/** Cancel, pause or resume a job. Problem 409 names a state that does not allow it. */
 export async function steer(id: string, verb: Verb): Promise<Job> {
   const job = await onto(id, post<Job>(`/api/jobs/${id}/${verb}`));
   adopt(job);
@@ -113,13 +114,13 @@ export const pause = (id: string): Promise<Job> => steer(id, "pause");
 export const resume = (id: string): Promise<Job> => steer(id, "resume");
 export const retry = (id: string): Promise<Job> => steer(id, "retry");
 
-/** Removes a finished job and its result. */
+/** Delete a finished job and its result. */
 export async function remove(id: string): Promise<void> {
   await onto(id, del(`/api/jobs/${id}`));
   lose(id, new Problem(404, "Deleted", `job ${id} was deleted`));
 }
 
-/** Which verbs a job's state allows. */
+/** Return the actions that a job's state allows. */
 export function verbs(job: Pick<Job, "state">): Verb[] {
   switch (job.state) {
     case "blocked":
@@ -139,7 +140,7 @@ export function verbs(job: Pick<Job, "state">): Verb[] {
 
 let listed: Promise<Kind[]> | undefined;
 
-/** Every kind with its schema; asked for once. */
+/** Return all kinds with their schemas, requested once. */
 export function kinds(): Promise<Kind[]> {
   listed ??= get<{ kinds: Kind[] }>("/api/job-types").then((answer) => answer.kinds);
   listed.catch(() => (listed = undefined));

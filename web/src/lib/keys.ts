@@ -1,19 +1,19 @@
-/** Keys of a page: `keys({ "g o": {run, text}, Space: {…} })`. A sequence is written with spaces. */
+/** Keyboard shortcuts: `keys({ "g o": {run, text}, Space: {…} })`. The keys of a sequence are separated by spaces. */
 
 import { signal } from "@preact/signals";
 
 export interface Key {
   run: (event: KeyboardEvent) => void;
-  /** Its effect, for the list under `?`. */
+  /** Description for the list of shortcuts under `?`. */
   text: string;
 }
 
 export type Keys = Record<string, Key>;
 
-/** All keys that are bound now, the newest set last: what `?` lists. */
+/** All bound shortcuts, newest set last, as listed under `?`. */
 export const bound = signal<readonly Keys[]>([]);
 
-/** Milliseconds within which the second key of a sequence must come. */
+/** Maximum time in milliseconds between the keys of a sequence. */
 const SEQUENCE_MS = 1200;
 
 const ALIASES: Record<string, string> = {
@@ -24,11 +24,11 @@ const ALIASES: Record<string, string> = {
   ArrowDown: "Down",
 };
 
-/** The key's name in tables of keys: "Shift+Left", "j", "?". */
+/** Return the name of a key event, such as "Shift+Left", "j" or "?". */
 export function nameOf(event: Pick<KeyboardEvent, "key" | "shiftKey" | "ctrlKey" | "metaKey" | "altKey">): string {
   const key = ALIASES[event.key] ?? event.key;
   const marks = [event.ctrlKey || event.metaKey ? "Ctrl" : "", event.altKey ? "Alt" : ""];
-  // Shift is part of the character where there is one: "?" and "A".
+  // Printable characters such as "?" and "A" already include Shift.
   if (event.shiftKey && key.length > 1) marks.push("Shift");
   return [...marks.filter(Boolean), key].join("+");
 }
@@ -40,7 +40,7 @@ function types(target: EventTarget | null): boolean {
   );
 }
 
-/** A button, a link or a box to check keeps Enter and Space for itself. */
+/** Buttons, links and checkboxes handle Enter and Space themselves. */
 function acts(target: EventTarget | null, name: string): boolean {
   return (
     (name === "Enter" || name === "Space") &&
@@ -80,9 +80,7 @@ function onKey(event: KeyboardEvent): void {
   }
 }
 
-/**
- * Binds keys until the returned function is called. Keys typed into fields, and while a dialog is open, are left alone.
- */
+/** Bind shortcuts until the returned function is called. Keys in input fields and in open dialogs are ignored. */
 export function keys(set: Keys): () => void {
   if (!bound.peek().length) document.addEventListener("keydown", onKey);
   bound.value = [...bound.peek(), set];

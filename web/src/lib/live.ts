@@ -1,4 +1,4 @@
-/** The state of the cluster as signals, fed by one stream of events a tab. `start()` once; everything else is read. */
+/** State of the cluster as signals, updated by one event stream per tab. Call `start()` once. */
 
 import { batch, computed, signal, type Signal } from "@preact/signals";
 import { isListed } from "../kinds";
@@ -46,22 +46,22 @@ export interface Fleet {
   workers: readonly Worker[];
   gpus: readonly Gpu[];
   alerts: readonly Alert[];
-  /** By id, each with a signal of its own: a job that moves redraws itself alone. */
+  /** Jobs by ID, each with its own signal, so that a changed job redraws only itself. */
   jobs: ReadonlyMap<string, Signal<Job>>;
 }
 
 export const connection = signal<Connection>("connecting");
-/** Why it is not live, in words. */
+/** Reason why the connection is not live. */
 export const reason = signal("");
-/** ms since 1970 of the next attempt while reconnecting. */
+/** Time of the next attempt in ms since 1970, while reconnecting. */
 export const retryAt = signal(0);
-/** ms since 1970 when the cluster was last heard. */
+/** Time of the last message from the cluster in ms since 1970. */
 export const heard = signal(0);
-/** ms since 1970, each second while the page is in sight: ages and countdowns read it. */
+/** Current time in ms since 1970, updated every second while the page is visible, for ages and countdowns. */
 export const now = signal(Date.now());
-/** How old what is shown is; pictures lose their colour unless it is live. Time after `heard` is not known then. */
+/** Age of the displayed data. Pictures are gray unless it is live; the time after `heard` is unknown otherwise. */
 export const age = computed(() => ageOf(connection.value, heard.value, now.value));
-/** ms since 1970 up to which what is shown is known: now, or when the cluster was last heard. */
+/** Time up to which the displayed data is known in ms since 1970. */
 export const seenAt = computed(() => (age.value === "live" ? now.value : heard.value));
 export const snapshot = signal<Fleet>({
   status: undefined,
@@ -71,32 +71,29 @@ export const snapshot = signal<Fleet>({
   alerts: [],
   jobs: new Map(),
 });
-/** False until the first snapshot. */
+/** False until the first snapshot has arrived. */
 export const known = signal(false);
-/** Jobs that were here and that the cluster no longer has, with what it says of them. */
+/** Jobs that were displayed and no longer exist, with the API's reason. */
 export const gone = signal<ReadonlyMap<string, Problem>>(new Map());
-/** The newest events, oldest first. */
+/** Recent events, oldest first. */
 export const events = signal<readonly LiveEvent[]>([]);
 
 const TOPICS = "jobs,workers,workflows,fleet,queues,alerts";
 const DEAD_MS = 40_000;
-/** Signals change at most this often. */
+/** Minimum interval in milliseconds between updates of the signals. */
 const FLUSH_MS = 250;
-/**
- * Counts by state and reasons to wait are in no event: they are asked for soon after an event that changes them, but
- * not more often.
- */
+/** Delay in milliseconds before requesting counts by state and waiting reasons, which events do not contain. */
 const COUNT_SOON_MS = 400;
 const COUNT_MS = 2000;
-/** Milliseconds after which a hidden page closes its connection: browsers allow six a host. */
+/** Time in milliseconds after which a hidden page closes its connection: browsers allow six per host. */
 const HIDDEN_MS = 60_000;
-/** Where other tabs have all places for streams: how long one is open from time to time, and is not between. */
+/** Time in milliseconds that a stream stays open when other tabs use all permitted streams. */
 const TURN_MS = 1000;
 const BETWEEN_MS = 3000;
 const BY_TURNS = "following the cluster every few seconds: other tabs of this browser have its connections";
-/** A running job of which nothing was heard for this long is asked for: it may have gone back to its queue. */
+/** Silence in milliseconds after which a running job is requested, because it may have returned to its queue. */
 const QUIET_MS = 3000;
-/** More jobs than these are asked for as a list. */
+/** Maximum number of jobs that are requested individually rather than as a list. */
 const ASK_EACH = 4;
 
 const model = empty();
@@ -105,7 +102,7 @@ const jobs = new Map<string, Signal<Job>>();
 const watched = new Set<string>();
 const touched = new Set<string>();
 const asked = new Set<string>();
-/** ms since 1970 when each running job was heard or asked for last. */
+/** Time of the last message about each running job, or of its last request, in ms since 1970. */
 const lastWord = new Map<string, number>();
 let room = MOST_JOBS;
 let fleetTouched = false;
@@ -142,7 +139,7 @@ function flush(): void {
   fleetTouched = logTouched = false;
 }
 
-/** Moves a job into its signal; true when the signal is new. */
+/** Copy a job to its signal. Returns true if the signal is new. */
 function publish(id: string): boolean {
   const job = model.jobs.get(id);
   lastWord.set(id, Date.now());
@@ -153,7 +150,7 @@ function publish(id: string): boolean {
   return !there;
 }
 
-// -- asking for what events do not tell -----------------------------------------------------------------------------
+// -- requests for data that events do not contain -------------------------------------------------------------------
 
 function ask(id: string): void {
   asked.add(id);
@@ -168,7 +165,7 @@ async function askNow(): Promise<void> {
       wanted.length <= ASK_EACH ? await each(wanted) : (await get<Jobs>("/api/jobs", { limit: 200 })).jobs;
     for (const job of answered) if (isListed(job.type) || watched.has(job.job_id)) adopt(job);
   } catch {
-    // The stream notices the same and says so; its next snapshot has what is missing.
+    // The stream detects the same failure, and its next snapshot contains the missing data.
   }
   askTimer = asked.size ? window.setTimeout(() => void askNow(), 1000) : 0;
 }
@@ -182,14 +179,14 @@ async function each(ids: string[]): Promise<Job[]> {
   return answers.filter((one) => one.status === "fulfilled").map((one) => one.value);
 }
 
-/** Forgets a job that the cluster no longer has. */
+/** Forget a job that no longer exists. */
 export function lose(id: string, why: Problem): void {
   forget(id, why);
   flush();
 }
 
 function forget(id: string, why: Problem): void {
-  // That it was deleted says more than that there is none.
+  // Keep an earlier reason such as a deletion, which is more specific.
   if (!gone.peek().has(id)) gone.value = new Map(gone.peek()).set(id, why);
   model.jobs.delete(id);
   watched.delete(id);
@@ -217,25 +214,25 @@ async function countNow(): Promise<void> {
     if (asked.size) await askNow();
     flushSoon();
   } catch {
-    // The stream notices the same and says so.
+    // The stream detects and reports the same failure.
   }
   countTimer = 0;
 }
 
-/** ms by which the cluster's clock is ahead of this machine's: a snapshot tells, and a job that runs shows it since. */
+/** Milliseconds by which the cluster's clock is ahead of this machine's, from snapshots and running jobs. */
 let ahead = 0;
 
-/** The cluster's clock at a moment of this machine's, both in ms since 1970. */
+/** Convert a time of this machine's clock to cluster time, both in ms since 1970. */
 export function clusterTime(at: number): number {
   return at + ahead;
 }
 
-/** Reads the cluster's clock from a view that has just come. */
+/** Update the clock difference from a new job record. */
 function readClock(job: Job): void {
   ahead = clockAhead(job, Date.now()) ?? ahead;
 }
 
-/** Takes a job's view as the API gave it. */
+/** Store a job record from the API. */
 export function adopt(job: Job): void {
   readClock(job);
   const kept = adopted(job, model.jobs.get(job.job_id), model.status?.workers.live);
@@ -245,43 +242,41 @@ export function adopt(job: Job): void {
   flushSoon();
 }
 
-/** Keeps `count` jobs more than before: somebody asked for older ones. */
+/** Increase the number of stored jobs by `count`, after a request for older jobs. */
 export function makeRoom(count: number): void {
   room = Math.max(room, jobs.size + count);
 }
 
-/**
- * Keeps a job in `snapshot.jobs` however old it becomes, and asks for it if it is not known. Rejects with a Problem.
- */
+/** Keep a job in `snapshot.jobs` regardless of its age, and request it if it is unknown. Rejects with a Problem. */
 export async function keep(id: string): Promise<void> {
   watched.add(id);
   if (!model.jobs.has(id)) adopt(await get<Job>(`/api/jobs/${id}`));
 }
 
-/** Asks for an ended job that is known: it may have expired, which no event tells. */
+/** Request a known ended job again: it may have expired, which no event announces. */
 export function askAgain(id: string): void {
   const job = model.jobs.get(id);
   if (job && (ended(job) || job.state === "blocked")) ask(id);
 }
 
-/** Recent events, made from the times of the newest jobs. */
+/** Create recent events from the timestamps of the newest jobs. */
 function remember(newest: readonly Job[]): void {
   const recent = newest.flatMap(past).sort((left, right) => left.time - right.time);
   for (const event of recent.slice(-100)) log.push(event);
   logTouched = true;
 }
 
-/** Takes the snapshot again, such as after an act of this page. */
+/** Request the snapshot again, for example after an action on this page. */
 export async function refresh(): Promise<void> {
   const fresh = await askOnce<Snapshot>("/api/snapshot");
-  // Not the date of an answer: that is a coordinator's own clock.
+  // The Date header is unsuitable: it is a coordinator's own clock.
   ahead = fresh.time * 1000 - Date.now();
   take(model, fresh);
   for (const job of fresh.jobs) {
     readClock(job);
     touched.add(job.job_id);
   }
-  // Of those the snapshot has no room for, nobody has heard since the last one.
+  // Watched jobs outside the snapshot may have changed since the last one.
   for (const id of watched) if (model.jobs.has(id) && !touched.has(id)) ask(id);
   fleetTouched = true;
   if (!known.peek()) remember(fresh.jobs);
@@ -325,7 +320,7 @@ function understood(frame: Frame): Change {
   }
 }
 
-/** Reads one connection to its end, or for so many milliseconds. */
+/** Read one connection until its end, or for a number of milliseconds. */
 async function follow(control: AbortController, most?: number): Promise<void> {
   const since = model.at;
   const answer = await fetch(`/api/events?topics=${TOPICS}`, {
@@ -353,8 +348,8 @@ async function follow(control: AbortController, most?: number): Promise<void> {
 }
 
 /**
- * Follows in a place for streams to the end of the connection. Until there is one, from time to time: what happened
- * meanwhile comes first each time.
+ * Follow the stream in one of the permitted slots until the connection ends. Without a free slot, follow it from time
+ * to time; each connection first delivers the missed events.
  */
 async function followed(control: AbortController): Promise<void> {
   while (!(await inPlace(() => follow(control)))) {
@@ -373,7 +368,7 @@ function becomeLive(): void {
   });
 }
 
-/** 1, 2, 4 … 30 s, between half and all of it: clients that lost one coordinator must not come back as one. */
+/** Return a delay of 1, 2, 4 ... 30 s with jitter, so that clients of a failed coordinator do not reconnect at once. */
 export function backoff(failures: number, random = Math.random()): number {
   return Math.min(30_000, 1000 * 2 ** Math.min(failures, 5)) * (0.5 + random / 2);
 }
@@ -390,7 +385,7 @@ async function pause(): Promise<void> {
   await rest(wait);
 }
 
-/** Waits so long, or until somebody wakes it, or aborts what it is part of. */
+/** Wait for a time, until woken up, or until aborted. */
 async function rest(ms: number, control?: AbortSignal): Promise<void> {
   await new Promise<void>((done) => {
     setTimeout(done, ms);
@@ -400,7 +395,7 @@ async function rest(ms: number, control?: AbortSignal): Promise<void> {
   wake = undefined;
 }
 
-/** While the page has given its connection back. */
+/** Wait until the page is visible again. */
 function seen(): Promise<void> {
   if (!asleep) return Promise.resolve();
   return new Promise((done) => {
@@ -420,7 +415,7 @@ async function run(): Promise<never> {
       await followed(control);
       throw new Problem(0, "Ended", "the cluster closed the connection");
     } catch (error) {
-      control.abort(); // a stream that nobody reads keeps its connection, and browsers allow six a host
+      control.abort(); // an unread stream would keep its connection, and browsers allow six per host
       if (asleep) continue;
       batch(() => {
         const denied = needsToken.value || (error instanceof Problem && error.status === 403);
@@ -435,7 +430,7 @@ async function run(): Promise<never> {
 
 let quietAt = 0;
 
-/** Asks for the running jobs of which nothing was heard. */
+/** Request the running jobs without recent messages. */
 function askQuiet(): void {
   if (Date.now() - quietAt < QUIET_MS) return;
   quietAt = Date.now();
@@ -448,7 +443,7 @@ function askQuiet(): void {
   }
 }
 
-/** Looks each second whether the stream still speaks. */
+/** Check every second whether the stream is silent. */
 function watchOver(): void {
   const silent = Date.now() - heard.value;
   if (connection.value === "live" && silent > OLD_MS) {
@@ -462,8 +457,8 @@ function watchOver(): void {
 let doubting = false;
 
 /**
- * Looks whether the cluster is well, after an answer that says it may not be: a stream is silent for seconds before it
- * ends. The stream is given up where the snapshot fails too.
+ * Check the cluster after a suspicious response, because a failed stream stays silent for seconds before it ends. Close
+ * the stream if the snapshot fails too.
  */
 async function doubt(why: Problem): Promise<void> {
   if (doubting || connection.peek() !== "live") return;
@@ -472,7 +467,7 @@ async function doubt(why: Problem): Promise<void> {
   doubting = false;
 }
 
-/** Tries again now. */
+/** Reconnect immediately. */
 export function retryNow(): void {
   attempt = 0;
   wake?.();
@@ -490,7 +485,7 @@ function rouse(): void {
   retryNow();
 }
 
-/** Begins to follow the cluster; a second call does nothing. */
+/** Start following the cluster; further calls have no effect. */
 export function start(): void {
   if (started) return;
   started = true;

@@ -1,17 +1,17 @@
-/** Units/s from counts that come now and then. Pure. */
+/** Units/s from irregular counts. Pure functions. */
 
 export interface Pace {
   done: number;
-  /** ms since 1970 of `done`. */
+  /** Time of `done` in ms since 1970. */
   time: number;
-  /** Units/s, smoothed; null after the first count. */
+  /** Smoothed rate in units/s; null after the first count. */
   rate: number | null;
 }
 
-/** Over this long an old rate loses most of its weight. */
+/** Time in milliseconds over which an old rate loses most of its weight. */
 const MEMORY_MS = 5000;
 
-/** The pace after one more count. A count that fell, or came at the same time, starts anew or changes nothing. */
+/** Return the pace after another count. A lower count restarts the measurement; a count at the same time is ignored. */
 export function paced(before: Pace | undefined, done: number, time: number): Pace {
   if (!before || done < before.done) return { done, time, rate: null };
   const passed = time - before.time;

@@ -1,6 +1,6 @@
-/** Parameters of a job in the address of a page: `cores:4,spawn.mean:2`. Pure. */
+/** Job parameters in a page's URL, such as `cores:4,spawn.mean:2`. Pure functions. */
 
-/** {cores: 4, spawn: {mean: 2}} as ["cores:4", "spawn.mean:2"]. */
+/** Convert {cores: 4, spawn: {mean: 2}} to ["cores:4", "spawn.mean:2"]. */
 export function flat(value: Record<string, unknown>, path = ""): string[] {
   return Object.entries(value).flatMap(([name, each]) => {
     if (each !== null && typeof each === "object" && !Array.isArray(each))
@@ -9,7 +9,7 @@ export function flat(value: Record<string, unknown>, path = ""): string[] {
   });
 }
 
-/** The same, back. What is no JSON is a text. */
+/** Convert the list back to an object. Values that are not JSON become strings. */
 export function nested(list: readonly string[]): Record<string, unknown> {
   const tree: Record<string, unknown> = {};
   for (const each of list) {
@@ -30,7 +30,7 @@ export function nested(list: readonly string[]): Record<string, unknown> {
 function parsed(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text);
-    // Digits that a double would change stay as they are.
+    // Keep integers as strings if a double would change their digits.
     return typeof value === "number" && !Number.isSafeInteger(value) && /^\d+$/.test(text) ? text : value;
   } catch {
     return text;

@@ -1,17 +1,17 @@
-/** Places for streams: a browser has six connections a host over HTTP/1.1, and its pages ask for more than streams. */
+/** Limits the streams of a browser: it allows six HTTP/1.1 connections per host, and pages need some for requests. */
 
-/** Streams that the tabs of one browser keep open at once. */
+/** Maximum number of open streams in all tabs of a browser. */
 export const PLACES = 4;
 
-/** True where a connection carries any number of requests. */
+/** Return True if a connection can carry several requests at once. */
 function shares(): boolean {
   const [page] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
   return page?.nextHopProtocol === "h2" || page?.nextHopProtocol === "h3";
 }
 
 /**
- * Acts in one of the places; false at once where other tabs have all of them. A tab that is closed gives its own back.
- * Browsers have no locks on pages over plain HTTP from another machine: there each tab acts as if it were alone.
+ * Run a function in one of the slots. Returns false immediately if other tabs use all slots. A closed tab releases its
+ * slot. Browsers provide no locks for plain HTTP pages of other machines; each tab then acts on its own.
  */
 export async function inPlace(act: () => Promise<void>): Promise<boolean> {
   if (!navigator.locks || shares()) return act().then(() => true);

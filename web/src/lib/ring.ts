@@ -1,4 +1,4 @@
-/** A buffer of the newest values: adding is cheap and never grows it. */
+/** Ring buffer of the newest values with a fixed size. */
 export class Ring<T> {
   private readonly items: (T | undefined)[];
   private first = 0;
@@ -15,7 +15,7 @@ export class Ring<T> {
     else this.first = (this.first + 1) % this.capacity;
   }
 
-  /** The item at a place, 0 the oldest, -1 the newest. */
+  /** Return the item at an index; 0 is the oldest, -1 the newest. */
   at(place: number): T | undefined {
     const from = place < 0 ? this.length + place : place;
     return from >= 0 && from < this.length ? this.items[(this.first + from) % this.capacity] : undefined;
@@ -30,7 +30,7 @@ export class Ring<T> {
     for (let place = 0; place < this.length; place += 1) yield this.at(place) as T;
   }
 
-  /** Oldest first. */
+  /** Return all items, oldest first. */
   toArray(): T[] {
     return [...this];
   }

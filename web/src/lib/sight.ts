@@ -1,17 +1,20 @@
-/** The rows of a long list that are in sight. Pure. */
+/** Visible rows of a long list. Pure functions. */
 
-/** Browsers draw nothing beyond some 33 million pixels: a longer list is scrolled in larger steps. */
+/**
+ * Maximum height of a list in pixels. Browsers draw nothing beyond about 33 million pixels, so longer lists scroll in
+ * larger steps.
+ */
 const MOST_PIXELS = 8_000_000;
 
 export interface Sight {
   first: number;
   last: number;
-  /** Height of the whole list, and the top of its first line in sight, in pixels. */
+  /** Height of the list and top of its first visible row, in pixels. */
   height: number;
   top: number;
 }
 
-/** The lines in sight of a list of `count` rows, scrolled to `scrolled` in a box `tall` pixels high. */
+/** Return the visible rows of a list of `count` rows, scrolled to `scrolled` in a box `tall` pixels high. */
 export function sight(count: number, row: number, scrolled: number, tall: number): Sight {
   const height = Math.min(count * row, MOST_PIXELS);
   const rows = Math.ceil(tall / row) + 1;
@@ -23,7 +26,7 @@ export function sight(count: number, row: number, scrolled: number, tall: number
   return { first, last, height, top: Math.max(0, scrolled) - (offset - first * row) };
 }
 
-/** Where to scroll so that a row stands in the middle. */
+/** Return the scroll position that centers a row. */
 export function scrollTo(line: number, count: number, row: number, tall: number): number {
   const wanted = Math.max(0, line * row - (tall - row) / 2);
   if (count * row <= MOST_PIXELS) return wanted;

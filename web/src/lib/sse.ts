@@ -1,13 +1,13 @@
-/** Server-sent events from text as it arrives, in whatever pieces. EventSource would send no headers. */
+/** Parser for server-sent events in chunks of text. EventSource cannot send request headers. */
 
 export interface Frame {
   event: string;
   data: string;
-  /** Empty when the frame had none. */
+  /** Event ID; empty if the event has none. */
   id: string;
 }
 
-/** Characters of a frame at most: who sends more is no coordinator. */
+/** Maximum length of an event in characters; a coordinator never sends longer events. */
 const MOST = 1 << 22;
 
 export class Parser {
@@ -16,14 +16,14 @@ export class Parser {
   private id = "";
   private data: string[] = [];
   private size = 0;
-  /** Milliseconds that the server asks us to wait before coming back; 0: not said. */
+  /** Reconnect delay in milliseconds requested by the server; 0 if unspecified. */
   retry = 0;
 
-  /** Frames that this piece completes. Throws where one is longer than any of a coordinator's. */
+  /** Return the events completed by this chunk. Throws if an event is too long. */
   push(piece: string): Frame[] {
     const frames: Frame[] = [];
     const text = this.rest + piece;
-    // A \r at the very end may be half of \r\n.
+    // A trailing \r may be the first half of \r\n.
     const held = text.endsWith("\r") ? 1 : 0;
     const lines = text.slice(0, text.length - held).split(/\r\n|\n|\r/);
     this.rest = (lines.pop() ?? "") + text.slice(text.length - held);
@@ -63,7 +63,7 @@ export class Parser {
   }
 }
 
-/** True when stream position `left` ("ms-n") comes after `right`. */
+/** Return True if stream position `left` ("ms-n") is after `right`. */
 export function after(left: string, right: string): boolean {
   const [leftMs = 0, leftN = 0] = left.split("-").map(Number);
   const [rightMs = 0, rightN = 0] = right.split("-").map(Number);

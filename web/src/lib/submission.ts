@@ -1,4 +1,4 @@
-/** A job before it is submitted: as a form holds it, and as people keep it for a shell and for Python. Pure. */
+/** A job before its submission: as a form draft, a shell command, and Python code. Pure functions. */
 
 import type { Job } from "./api";
 
@@ -11,7 +11,7 @@ export interface Draft {
 
 export const EMPTY: Draft = { kind: "", parameters: {}, priority: "normal", device: "any" };
 
-/** The draft of a job like one that there is. */
+/** Return a draft with the parameters of an existing job. */
 export function draftOf(job: Job): Draft {
   const set = Object.entries(job.parameters).filter(([, value]) => value !== null);
   const device = (["cpu", "gpu", "any"] as const).find((each) => each === job.device) ?? "any";
@@ -19,7 +19,7 @@ export function draftOf(job: Job): Draft {
   return { kind: job.type, parameters: Object.fromEntries(set), device, priority };
 }
 
-/** The body of POST /api/submit for a draft, without what is the default. */
+/** Return the body of POST /api/submit for a draft, without default values. */
 export function submissionOf({ kind, parameters, priority, device }: Draft): Submission {
   return {
     type: kind,
@@ -40,7 +40,7 @@ function body({ type, parameters, priority, device }: Submission): Record<string
   return { type, parameters, ...(priority ? { priority } : {}), ...(device ? { device } : {}) };
 }
 
-/** Between single quotes of a shell. */
+/** Quote a text for a shell. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
@@ -53,7 +53,7 @@ export function curl(submission: Submission, origin: string, withToken: boolean)
   );
 }
 
-/** A value as Python writes it. */
+/** Format a value as a Python literal. */
 export function literal(value: unknown): string {
   if (value === null || value === undefined) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";

@@ -1,11 +1,11 @@
-/** A job in one line. Pure. */
+/** One-line summaries of jobs. Pure functions. */
 
 import { clusterAddress, KINDS } from "../kinds";
 import type { Job } from "./api";
 import { integer } from "./format";
 import { workflowIdOf } from "./naming";
 
-/** A job's parameters in one line; `show` writes a value. */
+/** Return a job's parameters on one line; `show` formats a value. */
 export function summary(job: Pick<Job, "type" | "parameters">, show: (value: unknown) => string = shortened): string {
   const { programs, few = [], quiet = [] } = KINDS[job.type] ?? {};
   const shown = (name: string) => (programs ? few.includes(name) : !quiet.includes(name));
@@ -15,14 +15,14 @@ export function summary(job: Pick<Job, "type" | "parameters">, show: (value: unk
     .join(", ");
 }
 
-/** Parameters for people: the words of a program as somebody types them. */
+/** Format a program's arguments as a user would type them. */
 export function asTyped(kind: string, parameters: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const given = { ...parameters };
   if (KINDS[kind]?.programs && "command" in given) given.command = words(given.command);
   return given;
 }
 
-/** Arguments as somebody types them. */
+/** Join arguments as a user would type them. */
 function words(value: unknown): unknown {
   if (!Array.isArray(value)) return value;
   const texts = value.map((each) => (typeof each === "string" ? each : String(each.literal)));
@@ -35,7 +35,7 @@ function shortened(value: unknown): string {
   return /^-?\d+$/.test(text) ? integer(text) : text;
 }
 
-/** Why no more of a job is begun, as a sentence; a job that runs does not wait, it has given out all it has. */
+/** Explain as a sentence why a job is waiting. A running job without free units is not waiting. */
 export function waits({ state, waiting_because: why }: Pick<Job, "state" | "waiting_because">): string {
   if (!why) return "";
   return state === "running" || why.startsWith("waits ")
@@ -43,13 +43,13 @@ export function waits({ state, waiting_because: why }: Pick<Job, "state" | "wait
     : `Waits: ${why}.`;
 }
 
-/** Where the workflow of a job is shown; undefined for a job of none. */
+/** Return the URL of the workflow to which a job belongs; undefined for other jobs. */
 export function workflowOf(job: string): string | undefined {
   const id = workflowIdOf(job);
   return id && workflowAddress(id);
 }
 
-/** Where a workflow is shown. */
+/** Return the URL of a workflow. */
 export function workflowAddress(id: string): string {
   return `${clusterAddress().split("#")[0]}#tab=workflows&workflow=${id}`;
 }

@@ -1,4 +1,4 @@
-/** Light or dark: as the system says, or as chosen here; and the tokens as canvases need them. */
+/** Light or dark theme, chosen by the system or the user, and design tokens for canvases. */
 
 import { computed, signal } from "@preact/signals";
 
@@ -15,7 +15,7 @@ const system = signal(media.matches);
 media.addEventListener("change", () => (system.value = media.matches));
 
 export const theme = computed(() => preference.value);
-/** True while the page is dark: canvases that draw with tokens read it, and are drawn again. */
+/** True while the page is dark. Canvases read this signal so that they are redrawn. */
 export const dark = computed(() => (preference.value === "auto" ? system.value : preference.value === "dark"));
 
 function show(wanted: Theme): void {
@@ -23,9 +23,9 @@ function show(wanted: Theme): void {
   else document.documentElement.dataset.theme = wanted;
 }
 
-/** Changes the theme of this browser, for good. */
+/** Store the theme of this browser. */
 export function choose(wanted: Theme): void {
-  show(wanted); // first: whoever redraws on the signal reads colours from the page
+  show(wanted); // first, because listeners of the signal read colors from the page
   localStorage.setItem("theme", wanted);
   preference.value = wanted;
 }
@@ -34,7 +34,10 @@ show(preference.peek());
 
 const colours = new Map<string, string>();
 
-/** A token as a colour that a canvas takes: token("accent"). Read in an effect, it draws anew with the theme. */
+/**
+ * Return a design token as a canvas color, such as token("accent"). Effects that call it run again when the theme
+ * changes.
+ */
 export function token(name: string): string {
   const key = `${dark.value} ${name}`;
   const colour = colours.get(key) ?? resolve(name);
@@ -51,7 +54,7 @@ function resolve(name: string): string {
   return colour;
 }
 
-/** True where fingers point: there is no wheel and no Shift key. */
+/** True for touch screens, which have no wheel and no Shift key. */
 export const touch = matchMedia("(hover: none)").matches;
-/** True when the reader wants no motion. */
+/** True if the user prefers reduced motion. */
 export const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -1,6 +1,6 @@
-/** Lines of a log that grows: bytes as they came, and where each line begins. Text is made of what is looked at. */
+/** Lines of a growing log, stored as bytes with line offsets. Only visible lines are decoded. */
 
-/** A longer line is shown in pieces, so that no line is too wide to be drawn. */
+/** Maximum length of a displayed line in bytes; longer lines are split. */
 export const MOST_BYTES = 4096;
 
 const NEWLINE = 10;
@@ -14,29 +14,29 @@ function grown<T extends Uint8Array | Uint32Array>(list: T, length: number): T {
   return larger;
 }
 
-/** True where a line may be cut: not inside a character, unless these are no characters at all. */
+/** Return True if a line can be split here: not inside a UTF-8 character, unless the bytes are not UTF-8. */
 function divides(bytes: Uint8Array, at: number, begun: number): boolean {
   return ((bytes[at] as number) & 0xc0) !== 0x80 || at - begun > MOST_BYTES + 3;
 }
 
 export class Lines {
   private bytes = new Uint8Array(FIRST_BYTES);
-  /** Where the line after each begins. */
+  /** Offset of the line after each line. */
   private nexts = new Uint32Array(1024);
-  /** Lines that are complete; one more may have begun. */
+  /** Number of complete lines, not counting an unfinished last line. */
   private closed = 0;
   private begun = 0;
-  /** What the page says between lines, by their number. */
+  /** Notes of the page between lines, keyed by line number. */
   private readonly notes = new Map<number, string>();
   private readonly decoder = new TextDecoder();
-  /** Bytes of the log that are here. */
+  /** Number of stored bytes. */
   size = 0;
 
   get count(): number {
     return this.closed + (this.begun < this.size ? 1 : 0);
   }
 
-  /** Lines that nothing is added to any more. */
+  /** Number of lines that can no longer grow. */
   get complete(): number {
     return this.closed;
   }
@@ -53,7 +53,7 @@ export class Lines {
     this.size = end;
   }
 
-  /** A line of the page's own, between the last line and the next. */
+  /** Insert a note of the page after the last line. */
   note(text: string): void {
     if (this.begun < this.size) this.close(this.size);
     this.notes.set(this.closed, text);
@@ -67,14 +67,12 @@ export class Lines {
     this.begun = next;
   }
 
-  /** Says what the page itself says there; undefined for a line of the log. */
+  /** Return the note at a line number, or undefined for a line of the log. */
   noteAt(line: number): string | undefined {
     return this.notes.get(line);
   }
 
-  /**
-   * The text of a line as a terminal leaves it: what stands before a carriage return was written over.
-   */
+  /** Return the text of a line as a terminal shows it: text before a carriage return is overwritten. */
   text(line: number): string {
     const begin = line ? (this.nexts[line - 1] as number) : 0;
     let end = line < this.closed ? (this.nexts[line] as number) : this.size;
@@ -86,7 +84,7 @@ export class Lines {
     return this.decoder.decode(returned < 0 ? whole : whole.subarray(returned + 1));
   }
 
-  /** All bytes, for a file. */
+  /** Return all bytes, for a download. */
   all(): Uint8Array {
     return this.bytes.subarray(0, this.size);
   }

@@ -1,4 +1,4 @@
-/** The log of a unit: read whole once it is there, followed while its program runs. */
+/** Log of a unit: loaded completely if stored, followed while its program is running. */
 
 import { signal, type ReadonlySignal, type Signal } from "@preact/signals";
 import { asProblem, answered, authorization, Problem, problemOf } from "../lib/api";
@@ -9,33 +9,33 @@ import { Lines } from "./lines";
 export const STREAMS = ["all", "stdout", "stderr"] as const;
 export type StreamName = (typeof STREAMS)[number];
 
-/** Bytes of one answer. */
+/** Size of a requested chunk in bytes. */
 const PIECE = 1 << 20;
-/** Redraws while a log is followed. */
+/** Minimum interval in milliseconds between redraws of a followed log. */
 const DRAW_MS = 100;
-/** Milliseconds after which a log is asked for again whose program has just ended, and how often. */
+/** Interval in milliseconds and number of retries for the log of a program that has just exited. */
 const AGAIN_MS = 700;
 const MOST_AGAIN = 8;
 const BACK_MS = 2000;
 
 export interface Log {
   lines: Lines;
-  /** Bytes of the log, once it is known. */
+  /** Size of the log in bytes; undefined until it is known. */
   total: number | undefined;
-  /** True while more may come. */
+  /** True while the log may grow. */
   going: boolean;
-  /** Why there is nothing. */
+  /** Error that explains an empty log. */
   problem: Problem | undefined;
 }
 
-/** What was heard so far; offsets count the bytes of both streams. */
+/** Received part of the log; offsets count bytes of both streams. */
 export interface Heard {
   attempt: number;
-  /** Tells apart what was started twice under one attempt. */
+  /** Distinguishes two starts under the same attempt number. */
   run: string;
-  /** The offset behind the last byte. */
+  /** Offset after the last byte. */
   at: number;
-  /** Last-Event-ID of the next connection. */
+  /** Last-Event-ID for the next connection. */
   id: string;
   ended: boolean;
 }
@@ -44,7 +44,7 @@ export function unheard(): Heard {
   return { attempt: 0, run: "", at: 0, id: "", ended: false };
 }
 
-/** Data of an event: of an output, or of bytes that were dropped. */
+/** Data of an event: output, or a number of dropped bytes. */
 interface Told {
   attempt?: number;
   run?: string;
@@ -60,7 +60,7 @@ function bytesOf({ data, text }: Told): Uint8Array {
   return Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
 }
 
-/** Puts what an event tells into the lines: nothing twice, and what is missing is said. */
+/** Append an event's output to the lines, without duplicates and with notes about gaps. */
 export function take(lines: Lines, heard: Heard, frame: Frame, wanted: StreamName): void {
   const told = JSON.parse(frame.data) as Told;
   if (frame.id) heard.id = frame.id;
@@ -100,7 +100,7 @@ function sleep(ms: number, control: AbortSignal): Promise<void> {
   });
 }
 
-/** A log that fills itself until `stop`. `running` says whether its program may still write. */
+/** Load and follow a log until `stop` is called. `running` returns true while its program may still write. */
 export function openLog(
   job: string,
   unit: number,
@@ -127,7 +127,7 @@ async function fill(
 ): Promise<void> {
   if (running()) {
     await followed(log, `${path}/follow`, stream, control);
-    // What was followed may have gaps: the log that is kept takes its place once all of it is here.
+    // The followed output may have gaps, so the stored log replaces it when it is complete.
     for (let tries = 0; tries < MOST_AGAIN && !control.aborted; tries += 1) {
       if (await whole(log, path, stream, control, false).then(yes, no)) return;
       await sleep(AGAIN_MS, control);
@@ -139,7 +139,7 @@ async function fill(
 const yes = () => true;
 const no = () => false;
 
-/** Reads the log that is kept, piece by piece; `shown` at once, or when all of it is here. */
+/** Load the stored log in chunks, and show it immediately or when it is complete. */
 async function whole(
   log: Signal<Log>,
   path: string,
@@ -162,7 +162,7 @@ async function whole(
   log.value = { lines, total: from, going: false, problem: undefined };
 }
 
-/** Reads the events of a program that runs until they say that it has ended. */
+/** Read the events of a running program until they report its exit. */
 async function followed(log: Signal<Log>, path: string, stream: StreamName, control: AbortSignal): Promise<void> {
   const { lines } = log.peek();
   const heard = unheard();
@@ -186,7 +186,7 @@ async function followed(log: Signal<Log>, path: string, stream: StreamName, cont
   }
 }
 
-/** What is not there, or not allowed, does not come by asking again; what is too much now may. */
+/** Rethrow errors that a retry cannot fix, such as a missing log; a rate limit can be retried. */
 function missing(error: unknown): void {
   const status = error instanceof Problem ? error.status : 0;
   if (status >= 400 && status < 500 && status !== 429) throw error;

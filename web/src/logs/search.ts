@@ -1,16 +1,16 @@
-/** Lines of a log that hold a text, found a few milliseconds at a time. */
+/** Searches a log for a text, a few milliseconds at a time. */
 
 import type { Lines } from "./lines";
 import { plain } from "./terminal";
 
-/** Lines kept; a text that is in more is no help. */
+/** Maximum number of matches; a more frequent text is not useful. */
 export const MOST_HITS = 10_000;
-/** Milliseconds of a step, and lines between two looks at the clock. */
+/** Duration of a step in milliseconds, and number of lines between clock checks. */
 const STEP_MS = 8;
 const BETWEEN = 256;
 
 export class Search {
-  /** Numbers of lines, ascending. */
+  /** Line numbers of the matches, ascending. */
   readonly hits: number[] = [];
   private next = 0;
   private readonly sought: string;
@@ -23,7 +23,7 @@ export class Search {
     return this.hits.length >= MOST_HITS;
   }
 
-  /** Looks at some more lines; true when all that are complete, or `whole`, were looked at. */
+  /** Search more lines. Returns true when all complete lines (with `whole`, all lines) were searched. */
   step(lines: Lines, whole: boolean): boolean {
     const until = performance.now() + STEP_MS;
     const end = whole ? lines.count : lines.complete;
@@ -40,7 +40,7 @@ export class Search {
     return text.length >= this.sought.length && plain(text).toLowerCase().includes(this.sought);
   }
 
-  /** The place in `hits` of the first line at or after one; the last where there is none. */
+  /** Return the index in `hits` of the first match at or after a line, or of the last match. */
   nearest(line: number): number {
     const place = this.hits.findIndex((each) => each >= line);
     return place < 0 ? this.hits.length - 1 : place;

@@ -1,26 +1,28 @@
-/** Text of a program as a page may show it: colours as names, every other escape left out, nothing that hides. Pure. */
+/**
+ * Convert program output for display: named colors, no other escape sequences and no hidden characters. Pure functions.
+ */
 
 export interface Piece {
   text: string;
-  /** Names of the page's styles: `red`, `bold`, … */
+  /** Names of styles, such as `red` or `bold`. */
   style: string;
 }
 
 const COLOURS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"] as const;
 const MARKS: Readonly<Record<number, string>> = { 1: "bold", 2: "dim", 3: "italic", 4: "underline" };
-/** Numbers of a sequence that take more numbers behind them: a colour of a palette, or of three parts. */
+/** Number of additional parameters of extended color sequences (palette or RGB). */
 const LONG: Readonly<Record<number, number>> = { 5: 1, 2: 3 };
 
 /**
- * Texts to the terminal up to their end, such as titles and links; control sequences; other escapes. A text without an
- * end loses only its beginning: what follows is shown.
+ * Escape sequences: operating system commands such as titles and links, control sequences, and others. After an
+ * unterminated sequence, the following text is still shown.
  */
 const ESCAPES =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not reach the page
   /\u001b[\]PX^_][^\u0007\u001b]*(?:\u0007|\u001b\\)|(?:\u001b\[|\u009b)[0-?]*[ -/]*[@-~]?|\u001b[ -/]*[0-~]?/g;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: as above
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
-/** Characters that turn the direction of text or take no room: they make a line look like another one. */
+/** Characters that change the text direction or are invisible, which could disguise a line. */
 const HIDDEN = /[\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
 
 function harmless(text: string): string {
@@ -32,7 +34,7 @@ function harmless(text: string): string {
     .replace(HIDDEN, (each) => `<U+${each.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}>`);
 }
 
-/** The text without its escapes: what a search looks at. */
+/** Return the text without escape sequences, for searching. */
 export function plain(text: string): string {
   return harmless(text.replace(ESCAPES, ""));
 }
@@ -44,7 +46,7 @@ interface Look {
 
 const PLAIN: Look = { colour: "", marks: new Set() };
 
-/** A line in pieces of one look each. Looks end with the line. */
+/** Split a line into pieces with one style each. Styles end at the end of the line. */
 export function pieces(line: string): Piece[] {
   const list: Piece[] = [];
   let look = PLAIN;
@@ -67,7 +69,7 @@ function changed(look: Look, numbers: readonly number[]): Look {
   let next = look;
   for (let place = 0; place < numbers.length; place += 1) {
     const number = numbers[place] as number;
-    // Colours of a palette and of three parts are left out: nobody knows whether they can be read on this page.
+    // Ignore palette and RGB colors, because their contrast on this page is unknown.
     if (number === 38 || number === 48) place += 1 + (LONG[numbers[place + 1] ?? 0] ?? 0);
     else next = one(next, number);
   }
@@ -89,7 +91,7 @@ function without(look: Look, marks: readonly string[]): Look {
   return { ...look, marks: new Set([...look.marks].filter((each) => !marks.includes(each))) };
 }
 
-/** Pieces with every place of `wanted` in pieces of its own, marked `hit`. */
+/** Split pieces so that every occurrence of `wanted` is a separate piece marked `hit`. */
 export function marked(list: readonly Piece[], wanted: string): Piece[] {
   if (!wanted) return [...list];
   const whole = list.map((piece) => piece.text).join("");

@@ -1,4 +1,4 @@
-/** The log of a unit: only the lines in sight are on the page, however long it is. */
+/** View of a unit's log, which renders only the visible lines. */
 
 import "./logs.css";
 import { useSignal } from "@preact/signals";
@@ -15,7 +15,7 @@ import { openLog, STREAMS, type Log, type StreamName } from "./log";
 import { MOST_HITS, Search } from "./search";
 import { marked, pieces } from "./terminal";
 
-/** Height of a line and of the box, in pixels. */
+/** Height of a line and of the box in pixels. */
 const ROW = 18;
 const TALL = 26 * ROW;
 
@@ -108,7 +108,7 @@ function Scrolled({ log: { lines, going } }: { log: Log }) {
   const onScroll = (event: Event) => {
     const at = event.currentTarget as HTMLDivElement;
     top.value = at.scrollTop;
-    // Whoever scrolls up wants to read: it stops following until the end is in sight again.
+    // Scrolling up stops following until the end is visible again.
     if (going) following.value = at.scrollTop + at.clientHeight >= at.scrollHeight - ROW;
   };
   const seen = sight(lines.count, ROW, top.value, TALL);
@@ -156,7 +156,7 @@ interface LineProps {
   line: number;
   digits: number;
   wanted: string;
-  /** The line that the search stands at. */
+  /** Current line of the search. */
   at: number | undefined;
 }
 
@@ -183,10 +183,10 @@ function Line({ lines, line, digits, wanted, at }: LineProps) {
 
 // -- search ---------------------------------------------------------------------------------------------------------
 
-/** Milliseconds after a key before the search begins. */
+/** Delay in milliseconds between a key press and the search. */
 const TYPED_MS = 150;
 
-/** A search in the lines, which goes on while they grow. `show` brings a line into sight. */
+/** Search the lines while they grow. `show` scrolls to a line. */
 function useSearch(lines: Lines, going: boolean, show: (line: number) => void) {
   const typed = useSignal("");
   const search = useSignal<Search | undefined>(undefined);

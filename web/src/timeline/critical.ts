@@ -1,16 +1,16 @@
-/** Work, span and the bounds that follow from them, out of what a trace says of its threads. */
+/** Work, span and the resulting bounds of a trace. */
 
 import { NONE, type Trace } from "./model";
 
 export interface Critical {
-  /** Time of one core: work and all costs. µs. */
+  /** Work: time on one core including all costs, in µs. */
   work: number;
-  /** Time on endless cores: the longest way along spawns and joins. */
+  /** Span: time with unlimited cores, the longest path along spawns and joins. */
   span: number;
-  /** Threads of that way, its root first. */
+  /** Threads of this path from the root. */
   path: number[];
   joins: number;
-  /** False where the trace was cut or hangs: the figures are then of what it holds. */
+  /** False if the trace was cut or deadlocked; the values then describe only the trace. */
   whole: boolean;
 }
 
@@ -27,7 +27,7 @@ export function critical(trace: Trace): Critical {
   ];
   const joined = trace.parameters.join !== "none";
   const count = parent.length;
-  // When the thread's own part ends on endless cores; then, upwards, when its whole subtree has.
+  // End of a thread's own part with unlimited cores; then, bottom-up, the end of its subtree.
   const ends = new Float64Array(count);
   const via = new Uint32Array(count).fill(NONE);
   let [total, joins] = [0, 0];
@@ -66,11 +66,11 @@ export function critical(trace: Trace): Critical {
 
 export interface Bounds {
   parallelism: number;
-  /** No schedule on p cores is faster. */
+  /** Lower bound for every schedule on p cores. */
   least: number;
-  /** Graham's and Brent's: no greedy schedule is slower. */
+  /** Graham's and Brent's upper bound for greedy schedules. */
   greedy: number;
-  /** Speedups that follow: at least Brent's, at most p and the parallelism. */
+  /** Resulting bounds of the speedup: at least Brent's, at most p and the parallelism. */
   least_speedup: number;
   most_speedup: number;
 }

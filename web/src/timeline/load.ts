@@ -1,4 +1,4 @@
-/** A trace and all that is computed from it once. */
+/** A trace with its precomputed index. */
 
 import { critical, type Critical } from "./critical";
 import { indexed, type Index } from "./lod";

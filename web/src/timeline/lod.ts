@@ -1,19 +1,19 @@
 /**
- * Any window of a trace at any width, in time that depends on the pixels and not on the slices.
+ * Drawing of any time window of a trace at any width, in time that depends on the pixels and not on the slices.
  *
- * Running sums over the slices give the share of each pixel that a core was busy, stealing or blocked; a grid finds the
- * slice at a moment without searching the whole core. What is narrower than a pixel is therefore a share of it, never
- * the colour of whichever slice came first. Where a pixel holds several bins of the grid the sums at their edges do: a
- * step further from the slices, at most a 16th of a pixel off, and none of the time is lost or counted twice.
+ * Prefix sums over the slices provide the share of each pixel during which a core was busy, stealing or blocked. A grid
+ * finds the slice at a time without searching the whole core. Slices narrower than a pixel therefore contribute a share
+ * of its color. If a pixel contains several bins of the grid, the sums at their edges are used: the result is off by at
+ * most a 16th of a pixel, and no time is lost or counted twice.
  */
 
 import { BLOCKED, RUN, STEAL, STOLEN, countUpTo, type Trace } from "./model";
 
-/** Shades that busy time can be coloured by. */
+/** Color modes of busy time. */
 export const MODES = ["depth", "stolen", "wait"] as const;
 export type Mode = (typeof MODES)[number];
 
-/** Rows of sums: time, and busy time times what the modes tell. */
+/** Rows of sums: time, and busy time multiplied by the mode's value. */
 export const BUSY_TIME = 0,
   STEAL_TIME = 1,
   BLOCKED_TIME = 2;
@@ -21,25 +21,25 @@ const FIRST_MODE = 3;
 const ROWS = FIRST_MODE + MODES.length;
 
 export interface Index {
-  /** ROWS sums before each slice, all cores in one line, and after the last. */
+  /** ROWS sums before each slice of all cores, and after the last slice. */
   sums: Float64Array;
-  /** The same at the edges of the grid's bins, core after core. */
+  /** The same sums at the edges of the grid's bins, by core. */
   edges: Float64Array;
-  /** Slices of core c that began before bin b of the whole trace: grid[c * (bins + 1) + b]. */
+  /** grid[c * (bins + 1) + b] is the number of slices of core c that started before bin b. */
   grid: Uint32Array;
   bins: number;
   deepest: number;
   /** The longest wait. */
   longest: number;
-  /** Births and ends of the threads, and depths reached, by time of birth. */
+  /** Births, ends and depths of the threads, ordered by birth. */
   births: Float64Array;
   ends: Float64Array;
   reached: Uint8Array;
-  /** Slices by their begin, across cores. */
+  /** Slices of all cores ordered by start. */
   order: Uint32Array;
 }
 
-/** Waits are coloured by their logarithm: µs 0 .. 10^6 give 0 .. 1. */
+/** Convert a wait to a logarithmic level: µs 0 .. 10^6 become 0 .. 1. */
 export function waitLevel(wait: number): number {
   return Math.min(1, Math.log10(1 + wait) / 6);
 }
@@ -106,7 +106,7 @@ function fillReached({ threads }: Trace, { reached }: Index): void {
   }
 }
 
-/** The last slice of a core that began at or before a moment, one below the core's first when none did. */
+/** Return the last slice of a core that started at or before a time, or the index before the core's first slice. */
 export function before(trace: Trace, index: Index, core: number, moment: number): number {
   const from = trace.lanes[core] as number;
   const to = trace.lanes[core + 1] as number;
@@ -115,12 +115,12 @@ export function before(trace: Trace, index: Index, core: number, moment: number)
   if (bin >= index.bins) return from + countUpTo(trace.start, moment, from, to) - 1;
   const base = core * (index.bins + 1) + bin;
   const low = index.grid[base] as number;
-  // Rounding may put a begin beside its bin.
+  // Rounding can place a start next to its bin.
   const high = Math.min(to, (index.grid[base + 1] as number) + 1);
   return low + countUpTo(trace.start, moment, low, high) - 1;
 }
 
-/** A row's sum on a core before a moment, given the last slice before it. Only differences mean something. */
+/** Return a row's sum on a core before a time. Only differences of sums are meaningful. */
 export function until(trace: Trace, { sums }: Index, row: number, slice: number, core: number, moment: number): number {
   const after = sums[(slice + 1) * ROWS + row] as number;
   if (slice < (trace.lanes[core] as number)) return after;
@@ -135,7 +135,7 @@ export interface Shades {
   busy: Float32Array;
   steal: Float32Array;
   blocked: Float32Array;
-  /** Mean of what the mode tells, over the busy time. */
+  /** Mean of the mode's value over the busy time. */
   level: Float32Array;
 }
 
@@ -144,10 +144,10 @@ export function shadesOf(width: number): Shades {
   return { busy: row(), steal: row(), blocked: row(), level: row() };
 }
 
-/** Bins in a pixel from which on their edges are used. */
+/** Number of bins per pixel from which their edges are used. */
 const COARSE = 4;
 
-/** Puts the four sums at the edges of a core's pixels into `rows`, one edge after the other. */
+/** Write the four sums at the edges of a core's pixels to `rows`. */
 function sample(
   trace: Trace,
   index: Index,
@@ -172,7 +172,7 @@ function sample(
   }
 }
 
-/** The sums at a moment, by a line between the edges of its bin. */
+/** Interpolate the sums at a time between the edges of its bin. */
 function between(
   trace: Trace,
   { edges, bins }: Index,
@@ -194,7 +194,7 @@ function between(
 
 let scratch = new Float64Array();
 
-/** Shares of the pixels of one core between t0 and t1, into `out`, whose rows say how many pixels. */
+/** Write the shares of one core's pixels between t0 and t1 to `out`. */
 export function shade(trace: Trace, index: Index, core: number, t0: number, t1: number, mode: Mode, out: Shades): void {
   const width = out.busy.length;
   const step = (t1 - t0) / width;
@@ -210,7 +210,7 @@ export function shade(trace: Trace, index: Index, core: number, t0: number, t1: 
   }
 }
 
-/** Busy cores, as a mean over each pixel between t0 and t1. */
+/** Return the mean number of busy cores in each pixel between t0 and t1. */
 export function busyCores(trace: Trace, index: Index, t0: number, t1: number, width: number): Float32Array {
   const shares = new Float32Array(width);
   const step = (t1 - t0) / width;

@@ -1,30 +1,30 @@
-/** One replica as typed arrays: what a trace says, without an object per slice. Times are µs. */
+/** One replica as typed arrays, without an object per slice. Times are in µs. */
 
 export const RUN = 0,
   BLOCKED = 1,
   JOIN = 2,
   STEAL = 3;
-/** Flags of a slice: the first of its thread; after or of a steal that succeeded. */
+/** Flags of a slice: first slice of its thread; slice after a successful steal, or the steal. */
 export const FIRST = 1,
   STOLEN = 2;
-/** No thread, no slice. */
+/** Marks a missing thread or slice. */
 export const NONE = 0xffffffff;
 export const NO_CORE = 0xffff;
 
 export interface Threads {
-  /** Parents come before their children. */
+  /** Parents precede their children. */
   parent: Uint32Array;
-  /** Which child of its parent, or which root. */
+  /** Index among the children of its parent, or among the roots. */
   number: Uint32Array;
   depth: Uint8Array;
   work: Float64Array;
-  /** Children that it wants; fewer exist where the trace was cut or spawns were refused. */
+  /** Number of requested children; fewer exist if the trace was cut or spawns were rejected. */
   wanted: Uint16Array;
-  /** When it became ready first, was first on a core, and ended; Infinity where the trace does not see that end. */
+  /** Times of becoming ready, first running, and ending; Infinity if the trace does not contain the end. */
   born: Float64Array;
   begun: Float64Array;
   ended: Float64Array;
-  /** Its first slice. */
+  /** First slice of the thread. */
   slice: Uint32Array;
 }
 
@@ -33,48 +33,48 @@ export interface Trace {
   scheduler: string;
   cell: number;
   replica: number;
-  /** Where the trace ends; the makespan unless it was cut. */
+  /** End of the trace; the makespan unless it was cut. */
   until: number;
   truncated: boolean;
   deadlocked: boolean;
   digest: string;
   parameters: Record<string, unknown>;
-  /** Slices of core c: lanes[c] to lanes[c + 1], by time; they do not overlap. */
+  /** Slices of core c, from lanes[c] to lanes[c + 1], ordered by time without overlap. */
   lanes: Uint32Array;
   start: Float64Array;
   end: Float64Array;
   kind: Uint8Array;
   flags: Uint8Array;
-  /** The thread of each slice; NONE for steals. */
+  /** Thread of each slice; NONE for steals. */
   thread: Uint32Array;
-  /** The next slice of the same thread. */
+  /** Next slice of the same thread. */
   next: Uint32Array;
-  /** How long the thread was ready before this slice. */
+  /** Time that the thread was ready before this slice. */
   wait: Float64Array;
-  /** For a steal: the number of attempts, and the last one's victim. */
+  /** For steals: number of attempts, and the last victim. */
   attempts: Uint32Array;
   victim: Uint16Array;
   threads: Threads;
   steals: { time: Float64Array; from: Uint16Array; to: Uint16Array; thread: Uint32Array };
-  /** Threads that wait for a core, as they change. */
+  /** Number of threads waiting for a core, at each change. */
   ready: { time: Float64Array; count: Uint32Array };
 }
 
-/** T3.0.1: child 1 of child 0 of root 3. */
+/** Return a thread's path; T3.0.1 is child 1 of child 0 of root 3. */
 export function pathOf({ parent, number }: Threads, thread: number): string {
   const parts: number[] = [];
   for (let at = thread; at !== NONE; at = parent[at] as number) parts.push(number[at] as number);
   return `T${parts.reverse().join(".")}`;
 }
 
-/** Thread-3**: root 3's line, with a * for every spawn on the way. */
+/** Return a thread's name; Thread-3** has two spawns below root 3. */
 export function nameOf({ parent, number, depth }: Threads, thread: number): string {
   let root = thread;
   while (parent[root] !== NONE) root = parent[root] as number;
   return `Thread-${number[root]}${"*".repeat(depth[thread] as number)}`;
 }
 
-/** Ancestors of a thread, its root first, itself last. */
+/** Return the ancestors of a thread from its root, including the thread. */
 export function lineage({ parent }: Threads, thread: number): number[] {
   const way: number[] = [];
   for (let at = thread; at !== NONE; at = parent[at] as number) way.push(at);

@@ -1,20 +1,20 @@
-/** Colours of time on a core. Each has a second sign too: labels, hatching, the legend. */
+/** Colors of time on a core. Labels, hatching and the legend provide the same information without color. */
 
 import type { Mode } from "./lod";
 
 export type Rgb = readonly [number, number, number];
 
 export interface Palette {
-  /** 256 colours from the least to the most of what the mode tells. */
+  /** 256 colors from the minimum to the maximum of the mode's value. */
   ramp: Uint8Array;
   steal: Rgb;
   blocked: Rgb;
   ground: Rgb;
 }
 
-/** Least to most; on white all are dark enough, on black light enough. */
+/** Color ramps with sufficient contrast on white and on black. */
 const RAMPS: Record<Mode, { light: Rgb[]; dark: Rgb[] }> = {
-  /** From depth 1 to the deepest: roots have a colour of their own. */
+  /** From depth 1 to the greatest depth; roots have a separate color. */
   depth: {
     light: [
       [43, 108, 196],
@@ -63,14 +63,14 @@ function mixed(from: Rgb, to: Rgb, share: number): Rgb {
   return [part(0), part(1), part(2)];
 }
 
-/** The colour at 0..1 between the first stop and the last. */
+/** Return the color at 0..1 between the first and the last stop. */
 function between(stops: readonly Rgb[], at: number): Rgb {
   const place = Math.max(0, Math.min(1, at)) * (stops.length - 1);
   const low = Math.min(stops.length - 2, Math.floor(place));
   return mixed(stops[low] as Rgb, stops[low + 1] as Rgb, place - low);
 }
 
-/** The colour of a depth, whole or a mean of several. */
+/** Return the color of a depth, which can be a mean. */
 function ofDepth(stops: readonly Rgb[], root: Rgb, depth: number, deepest: number): Rgb {
   if (depth <= 1) return mixed(root, stops[0] as Rgb, depth);
   return between(stops, (depth - 1) / Math.max(1, deepest - 1));
@@ -82,7 +82,7 @@ function table(colourAt: (level: number) => Rgb): Uint8Array {
   return ramp;
 }
 
-/** Colours of a mode; `deepest` is the depth that level 1 of the mode depth stands for. */
+/** Return the colors of a mode; `deepest` is the depth at level 1. */
 export function palette(mode: Mode, dark: boolean, deepest = 1): Palette {
   const theme = dark ? "dark" : "light";
   const stops = RAMPS[mode][theme];
@@ -95,7 +95,7 @@ export function palette(mode: Mode, dark: boolean, deepest = 1): Palette {
     : { ramp, steal: [160, 74, 124], blocked: [112, 126, 140], ground: [255, 255, 255] };
 }
 
-/** The colour of a level 0..1. */
+/** Return the color of a level 0..1. */
 export function shadeAt({ ramp: colours }: Palette, level: number): Rgb {
   const place = 3 * Math.round(255 * Math.max(0, Math.min(1, level)));
   return [colours[place] as number, colours[place + 1] as number, colours[place + 2] as number];

@@ -1,11 +1,11 @@
-/** Events of a Chrome trace, as the kind `thread` writes them, into typed arrays. */
+/** Converts the events of a Chrome trace, as written by the kind `thread`, to typed arrays. */
 
 import { BLOCKED, FIRST, JOIN, NO_CORE, NONE, RUN, STEAL, STOLEN, type Threads, type Trace } from "./model";
 import type { TraceEvent } from "./scan";
 
 type Numbers = Float64Array | Uint32Array | Uint16Array | Uint8Array;
 
-/** A typed array that grows. */
+/** A growing typed array. */
 class Column<T extends Numbers> {
   length = 0;
   private items: T;
@@ -31,7 +31,7 @@ class Column<T extends Numbers> {
     this.items[place] = value;
   }
 
-  /** In another order; without one, as it is. */
+  /** Return the values, reordered if an order is given. */
   taken(order?: Uint32Array): T {
     const array = new this.make(this.length);
     if (!order) array.set(this.items.subarray(0, this.length));
@@ -41,7 +41,7 @@ class Column<T extends Numbers> {
   }
 }
 
-/** A trace of a whole machine has process numbers for lanes; this page is for simulated cores. */
+/** Maximum number of lanes. Traces of a real machine use process IDs, but this page shows simulated cores. */
 const MOST_LANES = 1024;
 const KINDS: Record<string, number> = { blocked: BLOCKED, join: JOIN, steal: STEAL };
 const doubles = () => new Column(Float64Array);
@@ -110,7 +110,7 @@ export class Builder {
     return thread;
   }
 
-  /** The trace; `about` is the file without its events. */
+  /** Return the trace; `about` is the file without its events. */
   finish(about: Record<string, unknown>): Trace {
     const other = (about.otherData ?? {}) as Record<string, unknown>;
     const { slice } = this;
@@ -180,7 +180,7 @@ function lanesOf(core: Uint16Array, cores: number): Uint32Array {
   return lanes;
 }
 
-/** Places of the slices core after core, by time. */
+/** Return the order of the slices by core and time. */
 function ordered(core: Uint16Array, start: Float64Array, cores: number): Uint32Array {
   const lanes = lanesOf(core, cores);
   const order = new Uint32Array(core.length);
@@ -191,7 +191,7 @@ function ordered(core: Uint16Array, start: Float64Array, cores: number): Uint32A
   }
   for (let each = 0; each < cores; each += 1) {
     const lane = order.subarray(lanes[each], lanes[each + 1]);
-    // A core's slices are written as they end, so they are in order unless somebody else wrote the file.
+    // Slices of a core are ordered by their end, unless another program wrote the file.
     if (lane.some((place, at) => at > 0 && (start[place] as number) < (start[lane[at - 1] as number] as number))) {
       lane.sort((left, right) => (start[left] as number) - (start[right] as number));
     }
@@ -199,7 +199,7 @@ function ordered(core: Uint16Array, start: Float64Array, cores: number): Uint32A
   return order;
 }
 
-/** Links the slices of each thread in the order of time. */
+/** Link the slices of each thread in the order of time. */
 function chain({ cores, lanes, start, thread, next, threads }: Trace): void {
   const last = new Uint32Array(threads.parent.length).fill(NONE);
   const link = (slice: number) => {
@@ -211,7 +211,7 @@ function chain({ cores, lanes, start, thread, next, threads }: Trace): void {
   };
   for (let core = 0; core < cores; core += 1)
     for (let slice = lanes[core] as number; slice < (lanes[core + 1] as number); slice += 1) link(slice);
-  // Where a thread was on several cores, its slices came core after core.
+  // Slices of a thread on several cores arrived core by core.
   for (let each = 0; each < last.length; each += 1) untangle(threads.slice, next, start, each);
 }
 
@@ -229,7 +229,7 @@ function untangle(heads: Uint32Array, next: Uint32Array, start: Float64Array, th
   for (const [place, slice] of mine.entries()) next[slice] = mine[place + 1] ?? NONE;
 }
 
-/** First slices, and what was stolen: the slice that follows a steal that succeeded. */
+/** Flag first slices and stolen slices, which follow successful steals. */
 function flag(trace: Trace): void {
   const { cores, lanes, kind, flags, victim, end, thread, threads } = trace;
   const rows: [number, number, number, number][] = [];
@@ -260,7 +260,7 @@ function flag(trace: Trace): void {
   };
 }
 
-/** When threads became ready, began and ended. With joins a thread lives as long as its children. */
+/** Compute when threads became ready, started and ended. With joins, a thread lives as long as its children. */
 function lives(trace: Trace): void {
   const { threads, start, end, wait, next, until } = trace;
   const joins = trace.parameters.join !== "none";
@@ -272,7 +272,7 @@ function lives(trace: Trace): void {
     if (parent !== NONE) known[parent] = (known[parent] as number) + 1;
     if (first === NONE) continue;
     threads.begun[thread] = start[first] as number;
-    // Times are whole ns.
+    // Times are integers of ns.
     threads.born[thread] = Math.max(0, Math.round(((start[first] as number) - (wait[first] as number)) * 1000) / 1000);
     let last = first;
     while (next[last] !== NONE) last = next[last] as number;
@@ -284,7 +284,7 @@ function lives(trace: Trace): void {
         (known[thread] as number) < (threads.wanted[thread] as number));
     const mine = open ? Infinity : own;
     const before = threads.ended[thread] as number;
-    // Until here `ended` holds the latest end of a child, where there is one.
+    // Before this line, `ended` contains the latest end of a child.
     threads.ended[thread] = joins && known[thread] ? Math.max(mine, before) : mine;
     if (joins && parent !== NONE) {
       const latest = threads.ended[parent] as number;

@@ -1,4 +1,4 @@
-/** The page's side of the worker that reads traces. */
+/** Client of the web worker that reads traces. */
 
 import type { Loaded } from "./load";
 import type { Answer } from "./worker";
@@ -23,7 +23,8 @@ function started(): Worker {
 }
 
 /**
- * Reads a Chrome trace of this cluster; its bytes are gone from here then. Throws Error saying what is wrong with it.
+ * Read a Chrome trace of this cluster, transferring its bytes to the worker. Throws an Error that describes an invalid
+ * trace.
  */
 export function readTrace(source: ArrayBuffer | Blob): Promise<Loaded> {
   worker ??= started();

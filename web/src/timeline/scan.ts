@@ -1,4 +1,4 @@
-/** Reads the JSON of a Chrome trace piece by piece: the events in batches, never the whole text as objects. */
+/** Streaming parser of Chrome traces: events arrive in batches, so the whole text is never parsed at once. */
 
 export interface TraceEvent {
   ph: string;
@@ -18,7 +18,7 @@ const QUOTE = 34,
   BRACE = 123,
   UNBRACE = 125;
 
-/** A text as it comes, cut after every event. `push` pieces, then `finish`. */
+/** Incremental scanner that cuts a text after every event. Call `push` for each piece, then `finish`. */
 export class Scanner {
   private head = "";
   private rest = "";
@@ -35,7 +35,7 @@ export class Scanner {
     else this.seek(text);
   }
 
-  /** Fields beside the events. Throws when the text is no trace. */
+  /** Return the fields outside the events. Throws if the text is not a trace. */
   finish(): Record<string, unknown> {
     if (this.state !== "tail") throw new Error("this is no Chrome trace: it has no complete list named traceEvents");
     return JSON.parse(this.head + this.rest) as Record<string, unknown>;
@@ -54,7 +54,7 @@ export class Scanner {
     this.scan(body);
   }
 
-  /** The list alone, without anything around it: a form of the format too. */
+  /** True if the file is only the list of events, which the format allows. */
   private bare = false;
 
   private scan(text: string): void {
@@ -76,7 +76,7 @@ export class Scanner {
     }
     this.give(text.slice(0, cut));
     this.rest = text.slice(cut);
-    // A backslash at the very end takes the first character of the next piece with it.
+    // A backslash at the end escapes the first character of the next piece.
     this.place = this.quoted && trailing(text) ? this.rest.length - 1 : this.rest.length;
   }
 
@@ -93,14 +93,14 @@ export class Scanner {
   }
 }
 
-/** True when a text ends in the middle of an escape. */
+/** Return True if a text ends inside an escape sequence. */
 function trailing(text: string): boolean {
   let count = 0;
   while (text.charCodeAt(text.length - 1 - count) === BACKSLASH) count += 1;
   return count % 2 === 1;
 }
 
-/** All events of a stream of bytes, and what stands beside them. */
+/** Return all events of a byte stream and the other fields. */
 export async function scanned(
   stream: ReadableStream<Uint8Array>,
   onEvents: (events: TraceEvent[]) => void,

@@ -1,6 +1,4 @@
-/**
- * Lanes of cores on a plain 2D canvas: shares of time per pixel, slices where they are wide enough, arrows for steals.
- */
+/** Lanes of cores on a 2D canvas: shares of time per pixel, slices if they are wide enough, and arrows for steals. */
 
 import { before, busyCores, shade, shadesOf, waitLevel, type Mode, type Shades } from "./lod";
 import type { Loaded } from "./load";
@@ -21,7 +19,7 @@ export interface Inks {
   line: string;
   accent: string;
   ground: string;
-  /** Around what is picked. */
+  /** Color around the selected slices. */
   halo: string;
 }
 
@@ -31,31 +29,31 @@ export interface Scene {
   mode: Mode;
   palette: Palette;
   inks: Inks;
-  /** The range that is marked. */
+  /** The marked range. */
   range: View | undefined;
-  /** The playhead; what comes after it is dimmed. */
+  /** The playhead; later parts are dimmed. */
   at: number | undefined;
-  /** The cursor, shared with a picture beside. */
+  /** The cursor, shared with the compared picture. */
   cursor: number | undefined;
   steals: boolean;
-  /** Threads that are outlined: of the critical path, and of the one that was picked. */
+  /** Outlined threads: those of the critical path, and the selected one. */
   critical: readonly number[];
   picked: number;
   family: readonly number[];
-  /** Height that the lanes may take, in px. */
+  /** Maximum height of the lanes in pixels. */
   room: number;
-  /** Pixels that are drawn for a pixel of the page. */
+  /** Device pixels per CSS pixel. */
   scale: number;
 }
 
-/** Heights of lanes: of one picture, and of each of two that stand in one screen. */
+/** Height of the lanes of a single picture, and of each of two pictures on one screen. */
 export const ROOM = 340,
   HALF_ROOM = 150;
 const AXIS = 20;
-/** Slices of this many px are drawn with an edge of their own. */
+/** Minimum width in pixels of slices with an edge. */
 const EDGED = 5;
 const LABELLED = 44;
-/** Steals in view, above which there are ticks instead of arrows. */
+/** Maximum number of visible steals drawn as arrows; more are drawn as ticks. */
 export const MOST_ARROWS = 300;
 
 export function frameOf(width: number, cores: number, room = ROOM): Frame {
@@ -85,7 +83,7 @@ export function coreAt(frame: Frame, y: number): number | undefined {
   return core >= 0 && core < frame.cores ? core : undefined;
 }
 
-/** The slice under a point, or within two pixels of it. */
+/** Return the slice at a point, or within two pixels of it. */
 export function hit({ trace, index }: Loaded, frame: Frame, view: View, x: number, y: number): number {
   const core = coreAt(frame, y);
   if (core === undefined || x < frame.left) return NONE;
@@ -101,7 +99,7 @@ let shades: Shades = shadesOf(1);
 let pixels: ImageData | undefined;
 let sheet: HTMLCanvasElement | undefined;
 
-/** One row of pixels a core: mixtures of what happened in each. */
+/** Draw one row of pixels per core, mixing the states in each pixel. */
 function paint(scene: Scene, width: number): HTMLCanvasElement {
   const { trace, index } = scene.loaded;
   sheet ??= document.createElement("canvas");
@@ -136,7 +134,7 @@ function mix(
     const at = 3 * Math.min(255, Math.round((level[pixel] as number) * scale));
     const part = (place: 0 | 1 | 2) =>
       (b * (ramp[at + place] as number) + s * stealing[place] + h * held[place]) / total;
-    // Idle time is the ground showing through.
+    // Idle time shows the background.
     words[pixel] = (Math.round(Math.min(1, total) * 255) << 24) | (part(2) << 16) | (part(1) << 8) | part(0);
   }
 }
@@ -188,13 +186,13 @@ function ground(context: Context, frame: Frame, scene: Scene): void {
   context.strokeRect(frame.left - 0.5, -0.5, frame.width + 1, frame.lane * frame.cores + 1);
 }
 
-/** The time that the trace covers, as pixels from and to. */
+/** Return the pixel range of the trace. */
 function covered(frame: Frame, { view, loaded: { trace } }: Scene): [number, number] {
   const from = Math.max(frame.left, xOf(frame, view, 0));
   return [from, Math.max(from, Math.min(frame.left + frame.width, xOf(frame, view, trace.until)))];
 }
 
-/** Lines of the ground between lanes. */
+/** Draw the background lines between lanes. */
 function gaps(context: Context, frame: Frame, scene: Scene, gap: number): void {
   const [from, to] = covered(frame, scene);
   context.fillStyle = colour(scene.palette.ground);
@@ -202,13 +200,13 @@ function gaps(context: Context, frame: Frame, scene: Scene, gap: number): void {
     context.fillRect(from, core * frame.lane - gap / 2, to - from, gap);
 }
 
-/** Edges, hatching and names of slices that are wide enough. */
+/** Draw edges, hatching and names of slices that are wide enough. */
 function edges(context: Context, frame: Frame, scene: Scene, gap: number): void {
   const { trace, index } = scene.loaded;
   const { t0, t1 } = scene.view;
   const least = (EDGED / frame.width) * (t1 - t0);
   const mean = trace.until / Math.max(1, trace.start.length / trace.cores);
-  if (mean * 40 < least) return; // none is wide enough, but for a few: their pixels say the same
+  if (mean * 40 < least) return; // only a few slices could be wide enough, and their pixels show the same
   const tall = frame.lane - gap;
   context.textAlign = "left";
   for (let core = 0; core < frame.cores; core += 1) {
@@ -257,7 +255,7 @@ function luminance(rgb: readonly number[]): number {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
-/** The value behind a slice's colour, 0..1. */
+/** Return the value 0..1 behind a slice's color. */
 function levelOf({ loaded: { trace, index }, mode }: Scene, slice: number): number {
   if (mode === "stolen") return (trace.flags[slice] as number) & STOLEN ? 1 : 0;
   if (mode === "wait") return waitLevel(trace.wait[slice] as number);
@@ -276,7 +274,7 @@ function label(context: Context, scene: Scene, slice: number, x: number, y: numb
   context.fillText(shown, from + 4, y + tall / 2 + 0.5);
 }
 
-/** Pales the part that the playhead has not reached. */
+/** Dim the part after the playhead. */
 function later(context: Context, frame: Frame, scene: Scene, bottom: number): void {
   if (scene.at === undefined) return;
   const x = Math.max(frame.left, xOf(frame, scene.view, scene.at));
@@ -286,7 +284,7 @@ function later(context: Context, frame: Frame, scene: Scene, bottom: number): vo
   context.globalAlpha = 1;
 }
 
-/** Where the slices of some threads are drawn, those in view. */
+/** Generate the positions of visible slices of some threads. */
 function* boxes(
   frame: Frame,
   { loaded: { trace }, view }: Scene,
@@ -301,7 +299,7 @@ function* boxes(
     }
 }
 
-/** Pales all but the picked thread, its ancestors and its children. */
+/** Dim everything except the selected thread, its ancestors and its children. */
 function single(context: Context, frame: Frame, scene: Scene, gap: number, bottom: number): void {
   context.globalAlpha = 0.6;
   context.fillStyle = colour(scene.palette.ground);
@@ -319,7 +317,7 @@ function single(context: Context, frame: Frame, scene: Scene, gap: number, botto
   }
 }
 
-/** A bright rim with a line of the accent around the slices of the picked thread. */
+/** Draw a bright outline around the slices of the selected thread. */
 function halo(context: Context, frame: Frame, scene: Scene, gap: number): void {
   for (const { x, y, wide } of boxes(frame, scene, [scene.picked])) {
     const box = [x - 1, y + gap / 2 - 0.5, wide + 2, frame.lane - gap + 1] as const;
@@ -352,7 +350,7 @@ function laneOf({ lanes }: Trace, slice: number): number {
   return core;
 }
 
-/** From the victim to the thief; ticks on the thief's lane where there would be too many. */
+/** Draw arrows from victims to thieves, or ticks if there are too many. */
 function arrows(context: Context, frame: Frame, scene: Scene): void {
   const {
     loaded: { trace },
@@ -391,7 +389,7 @@ function arrows(context: Context, frame: Frame, scene: Scene): void {
   context.globalAlpha = 1;
 }
 
-/** The marked range, the cursor and the playhead. */
+/** Draw the marked range, the cursor and the playhead. */
 function marks(
   context: Context,
   frame: Frame,
@@ -441,7 +439,7 @@ function axis(context: Context, frame: Frame, { view, inks, loaded: { trace } }:
 
 export const OVERVIEW_HEIGHT = 56;
 
-/** Busy cores over the whole trace, and which part of it the lanes show. */
+/** Draw the busy cores of the whole trace and the visible part. */
 export function drawOverview(context: Context, width: number, scene: Scene): void {
   const { trace, index } = scene.loaded;
   const frame = frameOf(width, trace.cores);
@@ -475,7 +473,7 @@ export function drawOverview(context: Context, width: number, scene: Scene): voi
   marks(context, { ...frame, lane: OVERVIEW_HEIGHT, cores: 1 }, { ...scene, view: all }, OVERVIEW_HEIGHT);
 }
 
-/** The time under a point of the overview. */
+/** Return the time at a point of the overview. */
 export function overviewTime(width: number, { cores, until }: Trace, x: number): number {
   const frame = frameOf(width, cores);
   return Math.max(0, Math.min(until, timeAt(frame, { t0: 0, t1: until }, x)));

@@ -1,13 +1,13 @@
-/** The spawn tree: what each subtree holds in a window of time, and how it is drawn. */
+/** The spawn tree, the time of its subtrees in a window, and its layout. */
 
 import { NONE, type Trace } from "./model";
 
 export interface Tree {
-  /** Children of thread i: children[first[i]] to children[first[i + 1]], in the order of their numbers. */
+  /** Children of thread i, from children[first[i]] to children[first[i + 1]], ordered by number. */
   first: Uint32Array;
   children: Uint32Array;
   roots: Uint32Array;
-  /** Threads in each subtree, its root included. */
+  /** Number of threads in each subtree, including its root. */
   count: Uint32Array;
   height: Uint8Array;
 }
@@ -46,28 +46,28 @@ export function treeOf({ threads }: Trace): Tree {
   return tree;
 }
 
-/** Children of a thread; of NONE the roots. */
+/** Return the children of a thread, or the roots for NONE. */
 export function childrenOf(tree: Tree, thread: number): Uint32Array {
   return thread === NONE ? tree.roots : tree.children.subarray(tree.first[thread], tree.first[thread + 1]);
 }
 
 export interface Weights {
-  /** Time on a core within the window, of each subtree. */
+  /** Time on cores within the window, by subtree. */
   time: Float64Array;
-  /** Threads of each subtree that were on a core within. */
+  /** Number of each subtree's threads that were on a core within the window. */
   seen: Uint32Array;
   total: number;
   threads: number;
 }
 
-/** Time on cores between t0 and t1, summed over subtrees. */
+/** Sum the time on cores between t0 and t1 over subtrees. */
 export function weights(trace: Trace, t0: number, t1: number): Weights {
   const { threads, start, end, thread, kind } = trace;
   const time = new Float64Array(threads.parent.length);
   const seen = new Uint32Array(time.length);
   for (let slice = 0; slice < start.length; slice += 1) {
     const mine = thread[slice] as number;
-    // A core that is held while its thread waits is no work.
+    // A core held by a waiting thread does no work.
     if (mine === NONE || kind[slice] === 1) continue;
     const part = Math.min(t1, end[slice] as number) - Math.max(t0, start[slice] as number);
     if (part < 0) continue;
@@ -88,7 +88,7 @@ export function weights(trace: Trace, t0: number, t1: number): Weights {
   return { time, seen, total, threads: count };
 }
 
-/** From a root downward, each time into the heaviest subtree. */
+/** Return the path from a root into the heaviest subtree of each level. */
 export function heaviestPath(tree: Tree, { time }: Weights): number[] {
   const path: number[] = [];
   for (let at = NONE; ; ) {
@@ -101,20 +101,20 @@ export function heaviestPath(tree: Tree, { time }: Weights): number[] {
   }
 }
 
-/** A piece of an icicle; without a thread, several that are too narrow to be drawn alone. */
+/** A piece of an icicle; without a thread, it represents several narrow ones. */
 export interface Piece {
   thread: number;
   row: number;
   x: number;
   width: number;
-  /** Threads that it stands for, with their subtrees. */
+  /** Number of represented threads, including their subtrees. */
   count: number;
 }
 
 const LEAST = 2;
 const MOST_PIECES = 20_000;
 
-/** The subtree below `root` (all roots for NONE), each as wide as its time: rows of pieces, `width` px wide. */
+/** Return rows of pieces for the subtree below `root` (NONE for all), with widths that show their time. */
 export function icicle(tree: Tree, sums: Weights, root: number, width: number, rows: number): Piece[] {
   const pieces: Piece[] = [];
   const total = root === NONE ? sums.total : (sums.time[root] as number);
@@ -123,7 +123,7 @@ export function icicle(tree: Tree, sums: Weights, root: number, width: number, r
   const place = (thread: number, row: number, x: number) => {
     const wide = (sums.time[thread] as number) * scale;
     pieces.push({ thread, row, x, width: wide, count: sums.seen[thread] as number });
-    // The thread's own computing is at the right, with nothing below it: a deep tree goes down along the left edge.
+    // The thread's own time is at the right with nothing below, so that deep trees grow along the left edge.
     spread(childrenOf(tree, thread), row + 1, x);
   };
   const spread = (threads: Uint32Array, row: number, from: number) => {

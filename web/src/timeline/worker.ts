@@ -1,4 +1,4 @@
-/** Reads traces beside the page, so that the page never waits. */
+/** Web worker that reads traces, so that the page stays responsive. */
 
 import { loaded, type Loaded } from "./load";
 import { buffersOf } from "./model";
@@ -10,7 +10,7 @@ self.onmessage = async ({ data }: MessageEvent<{ id: number; source: ArrayBuffer
   const send = postMessage as (answer: Answer, transfer?: Transferable[]) => void;
   try {
     const trace = await loaded(new Response(data.source).body as ReadableStream<Uint8Array>);
-    // Arrays may share a buffer, which can be handed over only once.
+    // Arrays can share a buffer, which can be transferred only once.
     send({ id: data.id, loaded: trace }, [...new Set(buffersOf(trace))]);
   } catch (error) {
     send({ id: data.id, error: messageOf(error) });

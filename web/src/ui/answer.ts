@@ -1,4 +1,4 @@
-/** Answers to questions that a component asks while it is shown. */
+/** Requests of a component while it is shown. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -7,11 +7,11 @@ import { result } from "../lib/jobs";
 
 export interface Answer<T> {
   value: T | undefined;
-  /** Why the last question failed. */
+  /** Error of the last request. */
   problem: Problem | undefined;
 }
 
-/** The answer of `ask`, which is asked again when one of `inputs` changes, and by `again`. */
+/** Return the response of `ask`, repeated when one of `inputs` changes and on `again`. */
 export function useAnswer<T>(
   ask: (signal: AbortSignal) => Promise<T>,
   inputs: readonly unknown[] = [],
@@ -37,7 +37,7 @@ export function useAnswer<T>(
   return { ...answer.value, again };
 }
 
-/** The result of a job once there is one; `ask(true)` asks for what is committed so far. */
+/** Return the result of a finished job; `ask(true)` requests the partial result. */
 export function useResult(job: Job) {
   const answer = useSignal<{ value: unknown; partial: boolean } | undefined>(undefined);
   const problem = useSignal<Problem | undefined>(undefined);

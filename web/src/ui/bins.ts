@@ -1,4 +1,4 @@
-/** The bins of a histogram and their places on its canvas. Pure. */
+/** Bins of a histogram and their positions on the canvas. Pure functions. */
 
 export interface Bin {
   from: number;
@@ -6,7 +6,7 @@ export interface Bin {
   count: number;
 }
 
-/** How tall bars are. Unequally wide ones are as tall as they are dense, so that areas compare; `dense` says so. */
+/** Return the heights of the bars. Bars of different widths show densities (`dense`), so that areas are comparable. */
 export function heights(bins: readonly Bin[]): { dense: boolean; tall: number[] } {
   const widths = bins.map((bin) => bin.to - bin.from);
   const [least, most] = [Math.min(...widths), Math.max(...widths)];
@@ -14,10 +14,10 @@ export function heights(bins: readonly Bin[]): { dense: boolean; tall: number[] 
   return { dense, tall: bins.map((bin, place) => (dense ? bin.count / (widths[place] as number) : bin.count)) };
 }
 
-/** Pixels around the bars, for their labels. */
+/** Margin for labels in pixels. */
 export const EDGE = { left: 44, right: 8, top: 8, bottom: 20 };
 
-/** The bin under x pixels from the left edge of a canvas of that width. */
+/** Return the bin at x pixels from the left edge of a canvas. */
 export function placeAt(x: number, width: number, bins: readonly Bin[]): number | undefined {
   const first = bins[0];
   const last = bins.at(-1);

@@ -1,4 +1,4 @@
-/** Buttons that act; those of forms that submit are plain elements. */
+/** Buttons for actions; submit buttons of forms are plain elements. */
 
 import type { JSX } from "preact";
 

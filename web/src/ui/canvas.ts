@@ -1,11 +1,11 @@
-/** Canvases that are as sharp as the screen and drawn once a frame at most. */
+/** Canvases with the screen's resolution, redrawn at most once per frame. */
 
 import { effect } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 export type Draw = (context: CanvasRenderingContext2D, width: number, height: number) => void;
 
-/** Sizes a canvas to its place on the page; units stay CSS pixels. */
+/** Fit a canvas to its size on the page; units are CSS pixels. */
 export function fit(canvas: HTMLCanvasElement): [CanvasRenderingContext2D, number, number] | undefined {
   const { clientWidth: width, clientHeight: height } = canvas;
   const scale = devicePixelRatio || 1;
@@ -19,8 +19,8 @@ export function fit(canvas: HTMLCanvasElement): [CanvasRenderingContext2D, numbe
 }
 
 /**
- * The ref of a canvas that is drawn when it is sized, when signals that `draw` reads change, and when the component
- * renders anew.
+ * Return the ref of a canvas that is redrawn when its size changes, when signals read by `draw` change, and when the
+ * component renders.
  */
 export function useCanvas(draw: Draw): (element: HTMLCanvasElement | null) => void {
   const [element, setElement] = useState<HTMLCanvasElement | null>(null);

@@ -1,4 +1,4 @@
-/** Lines over time, drawn on a canvas, with one clock: charts with the same `sync` share their cursor. */
+/** Line charts over time. Charts with the same `sync` share their cursor. */
 
 import { signal, type Signal } from "@preact/signals";
 import { clock, compact } from "../lib/format";
@@ -9,29 +9,29 @@ import { indexAt, ticks, top } from "./scale";
 
 export interface Series {
   label: string;
-  /** null: not known. */
+  /** null: unknown. */
   values: readonly (number | null)[];
-  /** Bounds of each bin, for the band around the line. */
+  /** Bounds of each bin for the band around the line. */
   low?: readonly (number | null)[];
   high?: readonly (number | null)[];
-  /** 1 to 8; else by place. */
+  /** Color number 1 to 8; by default the index. */
   color?: number;
 }
 
 export interface ChartProps {
   title: string;
-  /** Seconds since 1970, ascending. */
+  /** Times in seconds since 1970, ascending. */
   times: readonly number[];
   series: readonly Series[];
   format?: (value: number) => string;
-  /** Upper end of the y axis at least, such as 1 for shares. */
+  /** Minimum upper end of the y axis, such as 1 for shares. */
   least?: number;
-  /** Bytes: the axis ends at round binary steps. */
+  /** True for bytes; the axis then ends at round binary units. */
   binary?: boolean;
-  /** Charts of one name have one cursor. */
+  /** Charts with the same name share their cursor. */
   sync?: string;
   height?: number;
-  /** After the names in the head of the table. */
+  /** Unit after the names in the table's header. */
   unit?: string;
 }
 
@@ -48,7 +48,7 @@ const DASHES: readonly (readonly number[])[] = [
 const EDGE = { left: 76, right: 8, top: 6, bottom: 20 };
 const FONT = "12px system-ui, sans-serif";
 
-/** The time under the cursor by group of charts; 0: nowhere. */
+/** Time under the cursor by chart group; 0 for none. */
 const cursors = new Map<string, Signal<number>>();
 
 function cursorOf(sync: string): Signal<number> {
@@ -65,7 +65,7 @@ function shown(value: number | null | undefined, format: (value: number) => stri
   return value === null || value === undefined ? "not known" : format(value);
 }
 
-/** Describes the chart in words. */
+/** Describe the chart in words. */
 export function describe({ title, series, times, format = compact }: ChartProps): string {
   const parts = series.map((each) => {
     const now = last(each.values);
@@ -128,7 +128,7 @@ function place(series: Series, index: number): number {
   return ((series.color ?? index + 1) - 1) % DASHES.length;
 }
 
-/** Each line's dash, name, and value: now, or under the cursor. */
+/** Each line's dash, name, and value now or at the cursor. */
 function Legend({ series, at, time, format }: LegendProps) {
   return (
     <ul class="legend">
@@ -223,7 +223,7 @@ function drawAxes(context: CanvasRenderingContext2D, plane: Plane, { times, form
   const [first, final] = [times[0], times.at(-1)];
   if (first === undefined || final === undefined) return;
   const shown = ticks(first, final, (plane.width - EDGE.left) / 70);
-  const length = shown.some((tick) => tick % 60) ? 8 : 5; // with seconds where minutes alone would be equal
+  const length = shown.some((tick) => tick % 60) ? 8 : 5; // include seconds if minutes alone would be ambiguous
   for (const tick of shown) {
     const x = Math.round(plane.x(tick)) + 0.5;
     context.strokeRect(x, EDGE.top, 0, plane.height - EDGE.top - EDGE.bottom + 3);
@@ -245,7 +245,7 @@ function drawLine(
   for (const [index, time] of times.entries()) {
     const value = values[index];
     if (value === null || value === undefined) {
-      on = false; // a hole stays a hole
+      on = false; // keep gaps in the line
     } else if (on) {
       context.lineTo(x(time), y(value));
     } else {
@@ -262,7 +262,7 @@ function drawLine(
   context.lineWidth = 1;
 }
 
-/** From the least to the most of each bin. */
+/** Draw the band between the minimum and maximum of each bin. */
 function drawBand(
   context: CanvasRenderingContext2D,
   { x, y }: Plane,

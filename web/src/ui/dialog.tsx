@@ -1,4 +1,4 @@
-/** Dialogs of the browser's own kind: focus stays inside, Escape closes, focus returns. */
+/** Native dialogs, which keep the focus inside, close on Escape and restore the focus. */
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -7,13 +7,13 @@ import { Button } from "./button";
 
 interface DialogProps {
   title: string;
-  /** Without it, the dialog stays until its own form is done. */
+  /** If absent, the dialog stays open until its form is finished. */
   onClose?: () => void;
   children: ComponentChildren;
   class?: string;
 }
 
-/** Open for as long as it is rendered. */
+/** Dialog that is open while it is rendered. */
 export function Dialog({ title, onClose, children, class: name }: DialogProps) {
   const self = useRef<HTMLDialogElement>(null);
   const id = useId();
@@ -59,7 +59,7 @@ interface Question {
 
 const asked = signal<(Question & { answer: (yes: boolean) => void }) | undefined>(undefined);
 
-/** Asks once before something that cannot be undone. */
+/** Ask for confirmation of an irreversible action. */
 export function confirm(question: Question): Promise<boolean> {
   asked.value?.answer(false);
   return new Promise((done) => {

@@ -1,4 +1,4 @@
-/** Fields of a form from a JSON Schema, and values from the text typed into them. Pure. */
+/** Form fields from a JSON Schema, and parsing of their texts. Pure functions. */
 
 import { integer } from "../lib/format";
 
@@ -20,7 +20,7 @@ export interface Schema {
   maximum?: number;
   exclusiveMinimum?: number;
   exclusiveMaximum?: number;
-  /** A bound beyond 2^53, as a decimal string. */
+  /** A bound above 2^53 as a decimal string. */
   "x-maximum"?: string;
   pattern?: string;
   discriminator?: { propertyName: string };
@@ -30,15 +30,15 @@ interface Shape {
   kind: "integer" | "number" | "boolean" | "choice" | "text" | "list" | "object" | "union" | "json";
   minimum?: string;
   maximum?: string;
-  /** The bounds themselves are outside. */
+  /** Exclusive bounds. */
   above?: string;
   below?: string;
   options?: string[];
-  /** For a list: the shape of its items, and whether a single item is accepted without a list. */
+  /** For a list: the shape of its items, and whether a single item is accepted. */
   item?: Shape;
   single?: boolean;
   fields?: Field[];
-  /** For a union: the property that tells the variants apart. */
+  /** For a union: the property that distinguishes the variants. */
   by?: string;
   variants?: { name: string; fields: Field[] }[];
 }
@@ -48,7 +48,7 @@ export interface Field extends Shape {
   label: string;
   description: string;
   default: unknown;
-  /** May be left out. */
+  /** True if the field can be omitted. */
   optional: boolean;
 }
 
@@ -75,12 +75,12 @@ function bounds(schema: Schema): Partial<Shape> {
   return exact === undefined ? limits : { ...limits, maximum: exact };
 }
 
-/** Alternatives with the nested ones among them, without null. */
+/** Return the flattened alternatives without null. */
 function alternatives(schema: Schema, root: Schema): Schema[] {
   return (schema.anyOf ?? []).flatMap((each) => {
     const one = resolved(each, root);
     if (one.type === "null") return [];
-    // Bounds may stand beside an inner anyOf.
+    // Bounds can be next to an inner anyOf.
     return one.anyOf
       ? alternatives({ ...one }, root).map((inner) => ({ ...one, anyOf: undefined, ...inner }) as Schema)
       : [one];
@@ -131,7 +131,7 @@ function union(schema: Schema, root: Schema): Shape {
   return by ? { kind: "union", by, variants } : { kind: "json" };
 }
 
-/** The fields of an object's schema, in its order. */
+/** Return the fields of an object's schema in its order. */
 export function fields(schema: Schema, root: Schema = schema): Field[] {
   return Object.entries(schema.properties ?? {}).map(([name, given]) => {
     const one = resolved(given, root);
@@ -148,7 +148,7 @@ export function fields(schema: Schema, root: Schema = schema): Field[] {
 
 const UNITS: Record<string, string> = { us: "µs", ms: "ms", kib: "KiB", mib: "MiB" };
 
-/** start_number: "start number"; stack_kib: "stack, KiB". */
+/** Convert start_number to "start number", and stack_kib to "stack, KiB". */
 export function label(name: string): string {
   const words = name.split("_");
   const unit = words.length > 1 ? UNITS[words.at(-1) as string] : undefined;
@@ -159,7 +159,7 @@ export function label(name: string): string {
 
 const GROUPS = /(?<=\d)[ _'\u00a0\u2009\u202f](?=\d)/g;
 
-/** A whole number as people write it: 1 000 000, 1e6, 2^40, 10^9+7. Undefined when it is none. */
+/** Parse an integer such as 1 000 000, 1e6, 2^40 or 10^9+7; undefined if invalid. */
 export function whole(text: string): bigint | undefined {
   const plain = text.trim().replace(GROUPS, "");
   if (/^-?\d+$/.test(plain)) return BigInt(plain);
@@ -173,13 +173,13 @@ export function whole(text: string): bigint | undefined {
   return power ? BigInt(power[1] as string) ** BigInt(power[2] as string) + BigInt(power[3] ?? "0") : undefined;
 }
 
-/** Exact in JSON: a number up to 2^53, else a decimal string. */
+/** Return a JSON number up to 2^53, or else a decimal string. */
 export function exact(value: bigint): number | string {
   const size = value < 0n ? -value : value;
   return size <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(value) : value.toString();
 }
 
-/** The typed text as a value for the API. Text that is no such value is sent as it is: the API says what is wrong. */
+/** Convert a text to a value for the API. Invalid texts are sent unchanged, so that the API reports the error. */
 export function read(field: Shape, text: string): unknown {
   const trimmed = text.trim();
   if (trimmed === "") return undefined;
@@ -209,14 +209,14 @@ function json(text: string): unknown {
   }
 }
 
-/** A value as a field shows it. */
+/** Format a value for a field. */
 export function written(field: Shape, value: unknown): string {
   if (value === undefined || value === null) return "";
   if (field.kind === "list") return Array.isArray(value) ? value.join(", ") : String(value);
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** Says what is wrong with a value before the API is asked; undefined when it looks right. */
+/** Describe an error of a value; undefined if it seems valid. */
 export function complaint(field: Shape, value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (field.kind === "list" && field.item) {
@@ -242,7 +242,7 @@ function within(field: Shape, value: number | bigint): boolean {
   );
 }
 
-/** The bounds in words: "1 to 64", "at least 1", "more than 0, at most 10"; empty when there are none. */
+/** Describe the bounds, such as "1 to 64" or "more than 0, at most 10"; empty without bounds. */
 export function range(field: Shape): string {
   const inner = field.kind === "list" && field.item ? field.item : field;
   const [minimum, maximum, above, below] = [inner.minimum, inner.maximum, inner.above, inner.below].map(grouped);
@@ -258,7 +258,7 @@ function grouped(bound: string | undefined): string | undefined {
   return bound !== undefined && /^-?\d+$/.test(bound) ? integer(bound) : bound;
 }
 
-/** A copy without what is not set. */
+/** Return a copy without unset fields. */
 export function cleaned(value: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined));
 }

@@ -1,4 +1,4 @@
-/** A picture with its words and, under the key T, its table. */
+/** A picture with a description and a table of its data (key T). */
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren, Ref } from "preact";
@@ -6,10 +6,10 @@ import { Button } from "./button";
 import type { Draw } from "./canvas";
 import { fileName, offer } from "./saving";
 
-/** True while pictures are shown as tables. */
+/** True while tables are shown instead of pictures. */
 export const tables = signal(false);
 
-/** Rows of a table twin; more are counted, not shown. */
+/** Maximum number of rows in such a table. */
 const MOST_ROWS = 500;
 
 export interface Twin {
@@ -19,13 +19,13 @@ export interface Twin {
 
 interface FigureProps {
   title?: ComponentChildren;
-  /** The picture in words, kept up to date. */
+  /** Description of the picture, kept up to date. */
   summary: string;
   twin: () => Twin;
   children: ComponentChildren;
-  /** Beside the title. */
+  /** Content next to the title. */
   note?: ComponentChildren;
-  /** Draws the picture for a file that has this title; without it the picture is not offered as one. */
+  /** Draws the picture for a file with this title; without it, the picture cannot be saved. */
   saved?: { title: string; draw: Draw };
   class?: string;
 }
@@ -46,7 +46,7 @@ export function Figure({ title, summary, twin, children, note, saved, class: ext
   );
 }
 
-/** Offers the figure's canvas, drawn anew, as a file. */
+/** Button that saves the redrawn picture. */
 function Save({ title, draw, summary }: { title: string; draw: Draw; summary: string }) {
   const open = (event: MouseEvent) => {
     const canvas = (event.currentTarget as HTMLElement).closest("figure")?.querySelector("canvas");
@@ -96,7 +96,7 @@ function TwinTable({ head, rows, label }: Twin & { label: string }) {
   );
 }
 
-/** The canvas of a figure, named by its summary. */
+/** Canvas of a figure with a label for screen readers. */
 export function Canvas({ summary, at, class: extra }: { summary: string; at: Ref<HTMLCanvasElement>; class?: string }) {
   return <canvas ref={at} role="img" aria-label={summary} class={extra} />;
 }

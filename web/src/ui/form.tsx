@@ -1,4 +1,4 @@
-/** A form from a kind's JSON Schema: the few that matter first, the rest under "more". */
+/** A form from a kind's JSON Schema, with the most important fields first. */
 
 import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
@@ -10,13 +10,13 @@ interface FormProps {
   schema: Schema;
   value: Values;
   onChange: (value: Record<string, unknown>) => void;
-  /** Shown first, in this order; without it, all are. */
+  /** Names of the first fields; if absent, all fields are shown. */
   few?: readonly string[];
-  /** Errors in the API's words, by path: "cores", "spawn.mean". */
+  /** The API's error messages by path, such as "cores" or "spawn.mean". */
   errors?: Readonly<Record<string, string>>;
 }
 
-/** A form's body; the form element and its button belong to the caller. */
+/** Body of a form; the caller provides the form element and its button. */
 export function SchemaForm({ schema, value, onChange, few, errors = {} }: FormProps) {
   const all = fields(schema);
   const first = few
@@ -104,7 +104,7 @@ function hint(field: Field): string {
   return [field.description.replace(/\.$/, ""), range(field)].filter(Boolean).join("; ");
 }
 
-/** Label, input, hint and what is wrong with it, tied together. */
+/** A labelled input with its hint and error message. */
 function Labelled({
   field,
   error,
@@ -133,7 +133,7 @@ function Labelled({
 }
 
 function Text({ field, value, onChange, errors, path }: InputProps) {
-  // The text stays as it was typed while it means the same value.
+  // Keep the typed text while it represents the same value.
   const [typed, setTyped] = useState(written(field, value));
   const same = JSON.stringify(read(field, typed)) === JSON.stringify(value);
   const wrong = trouble(errors, path) ?? complaint(field, value);
@@ -215,7 +215,7 @@ function Switch({ field, value, onChange, errors, path }: InputProps) {
 function Choices({ field, value, onChange, errors, path }: InputProps) {
   const listed = value ?? field.default;
   const values = (Array.isArray(listed) ? listed : [listed]).map(String);
-  // Nothing ticked is shown as it is, and refused: the default in its place would look like a click that was lost.
+  // Show an empty selection and reject it; inserting the default would look like a lost click.
   const none = value !== undefined && !values.length;
   const wrong = trouble(errors, path) ?? (none ? "choose at least one" : undefined);
   const toggle = (option: string, on: boolean) => {
@@ -246,7 +246,7 @@ function Choices({ field, value, onChange, errors, path }: InputProps) {
   );
 }
 
-/** A group of fields, and for a union the choice among its variants. */
+/** A group of fields; for a union, with a choice of variants. */
 function Nested({ field, value, onChange, errors, path }: InputProps) {
   const id = useId();
   const by = field.by ?? "";

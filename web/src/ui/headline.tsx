@@ -1,20 +1,20 @@
-/** The two or three figures that a page is about: large, each with what it was lately. */
+/** The main values of a page in large type, each with its recent history. */
 
 import { Button } from "./button";
 import { sparks } from "./spark";
 
 export interface Headline {
   label: string;
-  /** The number as people read it. */
+  /** The formatted number. */
   value: string;
-  /** Small, after the value: its unit, or "of 8". */
+  /** Small text after the value, such as its unit or "of 8". */
   after?: string;
-  /** What it means, or more of it, in words; shown under the pointer. */
+  /** Explanation in a tooltip. */
   hint?: string;
-  /** What it was lately, oldest first; null: not known. */
+  /** Recent values, oldest first; null if unknown. */
   lately?: readonly (number | null)[];
   tone?: "bad" | "warn" | "soft";
-  /** Shows more of it. */
+  /** Action that shows more details. */
   onOpen?: () => void;
 }
 
@@ -55,7 +55,7 @@ function Value({ of: { value, after, onOpen } }: { of: Headline }) {
 /** Size of a sparkline in pixels. */
 const [WIDE, TALL] = [96, 24];
 
-/** What a figure was lately, from zero; a hole stays a hole. It says nothing to who cannot see it: the value does. */
+/** Recent values from zero, with gaps. Screen readers skip the sparkline and read the value. */
 export function Sparkline({ values }: { values: readonly (number | null)[] }) {
   const { line, area, end } = sparks(values, WIDE, TALL);
   if (!line) return null;

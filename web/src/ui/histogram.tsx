@@ -1,4 +1,4 @@
-/** Counts in bins, as bars from zero, with a table twin. */
+/** Histogram with bars from zero and a table of its data. */
 
 import { compact, integer } from "../lib/format";
 import { token } from "../lib/theme";
@@ -11,12 +11,12 @@ export type { Bin } from "./bins";
 interface HistogramProps {
   title: string;
   bins: readonly Bin[];
-  /** Unit of the values on the x axis, such as ms. */
+  /** Unit of the x axis, such as ms. */
   unit?: string;
-  /** What is counted, such as replicas. */
+  /** Name of the counted objects, such as replicas. */
   counted?: string;
   height?: number;
-  /** Places to be marked, with their labels. */
+  /** Marked positions with labels. */
   marks?: readonly { at: number; label: string }[];
   selected?: number | undefined;
   onPick?: (place: number) => void;
@@ -71,7 +71,7 @@ function draw(
   const { dense, tall: values } = heights(bins);
   const most = Math.max(dense ? Number.MIN_VALUE : 1, ...values);
   const span = last.to - first.from || 1;
-  // Labels of marks stand above the bars.
+  // Labels of marks are above the bars.
   const head = marks.length ? 20 : EDGE.top;
   const [wide, tall] = [width - EDGE.left - EDGE.right, height - head - EDGE.bottom];
   const x = (value: number) => EDGE.left + ((value - first.from) / span) * wide;

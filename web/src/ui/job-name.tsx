@@ -1,4 +1,4 @@
-/** A job by its name, with its short id behind it. */
+/** A job's name followed by its short ID. */
 
 import type { Job } from "../lib/api";
 import { shortId, titleOf } from "../lib/naming";
@@ -6,7 +6,7 @@ import { TextButton } from "./button";
 
 interface JobNameProps {
   job: Pick<Job, "job_id" | "type" | "title">;
-  /** Opens the job; without it the name is text. */
+  /** Opens the job; without it, the name is plain text. */
   onOpen?: () => void;
 }
 

@@ -1,4 +1,4 @@
-/** Parts of a page that are fetched when they are first shown. */
+/** Parts of a page that are loaded when they are first shown. */
 
 import { signal } from "@preact/signals";
 import type { FunctionComponent } from "preact";
@@ -6,13 +6,13 @@ import { useEffect } from "preact/hooks";
 import { Button } from "./button";
 import { Skeleton } from "./table";
 
-/** Milliseconds after which a page that nobody sees goes on without having been painted. */
+/** Timeout in milliseconds for pages that are never painted because they are hidden. */
 const UNSEEN_MS = 5000;
 
-/** Resolves once the first content is on the screen: what is fetched before would hold that up. */
+/** Resolves after the first content is painted, so that later downloads do not delay it. */
 export const painted = new Promise<void>((done) => {
   new PerformanceObserver((seen, self) => {
-    // The first paint may be the background alone.
+    // The first paint may be only the background.
     if (!seen.getEntriesByName("first-contentful-paint").length) return;
     self.disconnect();
     done();
@@ -21,7 +21,8 @@ export const painted = new Promise<void>((done) => {
 });
 
 /**
- * A component that fetches itself; meanwhile `rows` lines stand in its place. After a failure the page says what to do.
+ * Return a component that loads its code when first shown, with `rows` placeholder lines. After a failure, it shows
+ * advice.
  */
 export function later<Props extends object>(
   fetch: () => Promise<FunctionComponent<Props>>,

@@ -1,4 +1,4 @@
-/** The dialog that asks for a token. */
+/** Dialog for a token. */
 
 import { useSignal } from "@preact/signals";
 import { loggedIn, logIn, loginTrouble } from "../lib/api";

@@ -1,13 +1,13 @@
-/** Any JSON as an outline: names, numbers in groups, long lists counted and cut where it is said. */
+/** JSON as an expandable outline with grouped digits; long lists are cut and counted. */
 
 import { counted, integer } from "../lib/format";
 
-/** Items of a list shown; the file has all. */
+/** Maximum number of displayed list items; the file contains all. */
 const MOST_ITEMS = 30;
-/** Objects of more fields than this are closed at first; those that lie deeper, sooner. */
+/** Maximum number of fields of objects that are open at first; nested ones close sooner. */
 const MOST_OPEN = 8;
 const MOST_OPEN_DEEPER = 3;
-/** Fields that repeat the request: closed at first, and last. */
+/** Fields that repeat the request, shown last and closed. */
 const ASKED = ["type", "model_version", "parameters"];
 
 export function leaf(value: unknown): string {

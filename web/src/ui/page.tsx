@@ -1,4 +1,4 @@
-/** The frame that all pages share: header, connection, keys, notices, dialogs. */
+/** Frame of all pages: header, connection state, shortcuts, notices and dialogs. */
 
 import "./tokens.css";
 import { computed, signal, useComputed } from "@preact/signals";
@@ -25,7 +25,7 @@ const LogIn = later(() => import("./login").then((part) => part.LogIn), 0);
 
 const listing = signal(false);
 
-/** Shows a page; behind a one-time link, once that has logged the browser in. */
+/** Render a page, after the login of a one-time link if there is one. */
 export function mount(page: ComponentChild): void {
   const show = () => render(page, document.getElementById("page") as HTMLElement);
   const code = codeOfLink();
@@ -35,7 +35,7 @@ export function mount(page: ComponentChild): void {
 
 export function Page({ current, children }: { current: string; children: ComponentChildren }) {
   useEffect(() => {
-    if (!needsToken.value) askWho().catch(() => undefined); // the stream says what is wrong
+    if (!needsToken.value) askWho().catch(() => undefined); // the stream reports errors
   }, [needsToken.value]);
   useEffect(() => {
     start();
@@ -95,7 +95,7 @@ function Header({ current }: { current: string }) {
   );
 }
 
-/** Ends the login; says whose it is. */
+/** Menu item that logs out the current user. */
 function LogOut() {
   const { tenant, token_name: name, token_id: id, scopes } = who.value ?? {};
   return (
@@ -126,7 +126,7 @@ function ThemeSwitch() {
 
 const wait = computed(() => Math.max(0, Math.ceil((retryAt.value - now.value) / 1000)));
 
-/** Says why the page is not live, how old it is, and when the next attempt is made. */
+/** Banner that explains a lost connection, the age of the data and the next attempt. */
 function Banner() {
   const state = connection.value;
   if (state === "live" || state === "connecting") return null;
@@ -161,7 +161,7 @@ function spelled(name: string): ComponentChild[] {
 
 function KeyList() {
   const seen = new Map<string, { text: string }>();
-  // Keys bound last act first, and stand first.
+  // Shortcuts bound last take precedence and are listed first.
   for (const [name, key] of bound.value.toReversed().flatMap((set) => Object.entries(set))) {
     if (!seen.has(name)) seen.set(name, key);
   }

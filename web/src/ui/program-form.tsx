@@ -1,4 +1,4 @@
-/** The form of a program: what runs, how often and with which files first; limits and wishes folded. */
+/** Form for programs: command, repetitions and files first; limits and requirements are folded. */
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -43,7 +43,7 @@ export function ProgramForm(props: Props) {
   useEffect(() => {
     get<{ artifacts: Artifact[] }>("/api/artifacts", { limit: 1000 }).then(
       (answer) => (artifacts.value = answer.artifacts),
-      () => undefined, // whoever may not list them may still name one
+      () => undefined, // users without permission to list artifacts can still name one
     );
   }, []);
   const rest = others(schema);
@@ -95,7 +95,7 @@ interface GroupProps {
   children: ComponentChildren;
 }
 
-/** Folded, unless something in it is set or refused. */
+/** A folded group of fields, open if a field is set or invalid. */
 function Group({ title, schema, names, value, errors, children }: GroupProps) {
   const words = setWords(schema, value, names);
   const wrong = Object.keys(errors).some((path) => names.includes(path.split(".")[0] ?? ""));
@@ -110,7 +110,7 @@ function Group({ title, schema, names, value, errors, children }: GroupProps) {
   );
 }
 
-/** What a run needs of a runner: the fields of one parameter. */
+/** Requirements on a runner: the fields of one parameter. */
 function Needs({ schema, value, onChange, errors }: Props) {
   const own = inner(schema, "requirements");
   if (!own) return null;
@@ -164,13 +164,13 @@ interface AreaProps {
   error?: string | undefined;
   rows: number;
   placeholder?: string;
-  /** The text of the value as it is kept, and the value of a text. */
+  /** Conversion between the stored value and its text. */
   text: string;
   read: (text: string) => unknown;
   onChange: (value: unknown) => void;
 }
 
-/** A text that stays as it was typed while it means the value that is kept. */
+/** Text area that keeps the typed text while it represents the stored value. */
 function Area({ name, label, hint, error, rows, placeholder, text, read, onChange }: AreaProps) {
   const [typed, setTyped] = useState(text);
   const same = JSON.stringify(read(typed)) === JSON.stringify(read(text));
@@ -336,7 +336,7 @@ function Often({ value, errors, onChange, artifacts }: OftenProps) {
   );
 }
 
-/** A whole number; text that is none is sent as it is, and the API says what is wrong. */
+/** Parse an integer; invalid text is sent unchanged, so that the API reports the error. */
 function numberOf(text: string): unknown {
   const plain = text.trim();
   return plain === "" ? undefined : /^\d{1,15}$/.test(plain) ? Number(plain) : plain;

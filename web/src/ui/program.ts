@@ -1,4 +1,4 @@
-/** What people type into the form of a program, and the parameters that it means. Pure. */
+/** Texts in the form of a program, and the parameters that they represent. Pure functions. */
 
 import type { Artifact } from "../lib/api";
 import { bytes, integer } from "../lib/format";
@@ -6,9 +6,9 @@ import type { Schema } from "./fields";
 
 export type Values = Readonly<Record<string, unknown>>;
 
-// -- what runs ------------------------------------------------------------------------------------------------------
+// -- command --------------------------------------------------------------------------------------------------------
 
-/** A line for a shell, or arguments one by one. */
+/** A shell command, or separate arguments. */
 export type Way = "shell" | "arguments";
 
 export function wayOf(command: unknown): Way {
@@ -20,13 +20,13 @@ interface Literal {
   literal: string;
 }
 
-/** Each argument is a line; a literal is written as JSON. */
+/** Format a command with one argument per line and literals as JSON. */
 export function commandText(command: unknown): string {
   const line = (each: unknown) => (typeof each === "string" ? each : JSON.stringify(each));
   return Array.isArray(command) ? command.map(line).join("\n") : typeof command === "string" ? command : "";
 }
 
-/** The parameter: the text as it is, or each line an argument. */
+/** Return the parameter: the text unchanged, or one argument per line. */
 export function commandOf(text: string, way: Way): unknown {
   if (!text.trim()) return undefined;
   return way === "shell" ? text : text.replace(/\n+$/, "").split("\n").map(argumentOf);
@@ -42,22 +42,22 @@ function argumentOf(line: string): string | Literal {
   }
 }
 
-/** What a shell gets as a variable, and arguments as {unit}: a hint for the wrong one. */
+/** Return a hint if a shell command uses {unit} or arguments use a shell variable. */
 export function commandTrouble(command: unknown): string | undefined {
   if (typeof command !== "string" || !/\{(unit|item)\}/.test(command)) return undefined;
   return "a shell line is not filled in: write $CLUSTER_UNIT or $CLUSTER_ITEM, or give arguments one by one";
 }
 
-// -- how often ------------------------------------------------------------------------------------------------------
+// -- repetitions ----------------------------------------------------------------------------------------------------
 
-/** A number of units, a list of items, or an artifact with one item a line. */
+/** A number of units, a list of items, or an artifact with one item per line. */
 export type Times = "count" | "items" | "file";
 
 export function timesOf(value: Values): Times {
   return value.items_artifact !== undefined ? "file" : value.items !== undefined ? "items" : "count";
 }
 
-/** Each line an item: JSON where it is JSON, else the text. Digits that JSON would change stay text. */
+/** Parse one item per line as JSON or else as text. Digits that JSON would change remain text. */
 export function itemsOf(text: string): unknown[] | undefined {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   return lines.length ? lines.map(itemOf) : undefined;
@@ -73,7 +73,7 @@ function itemOf(line: string): unknown {
   }
 }
 
-/** The lines of a list of items: what would be read as something else is written as JSON. */
+/** Format a list of items, using JSON for texts that would be parsed differently. */
 export function itemsText(items: unknown): string {
   if (!Array.isArray(items)) return "";
   const line = (item: unknown) =>
@@ -85,7 +85,7 @@ export function itemsText(items: unknown): string {
 
 // -- environment ----------------------------------------------------------------------------------------------------
 
-/** NAME=value, one a line. A line without = is a name whose value is empty. */
+/** Parse NAME=value lines. A line without = is a name with an empty value. */
 export function envOf(text: string): Record<string, string> | undefined {
   const pairs = text
     .split("\n")
@@ -106,7 +106,7 @@ export function envText(env: unknown): string {
 
 // -- files ----------------------------------------------------------------------------------------------------------
 
-/** An artifact as a choice: its first name or the beginning of its id, and how large it is. */
+/** Describe an artifact by its first name or short ID, and its size. */
 export function artifactText({ artifact_id: id, names, files, bytes: size }: Artifact): string {
   const name = names.length ? `${names.join(", ")} (${id.slice(0, 8)})` : id.slice(0, 12);
   return `${name}: ${integer(files)} file${files === 1 ? "" : "s"}, ${bytes(size)}`;
@@ -114,10 +114,10 @@ export function artifactText({ artifact_id: id, names, files, bytes: size }: Art
 
 // -- parts of the schema --------------------------------------------------------------------------------------------
 
-/** Parameters that have fields of their own above the others. */
+/** Parameters with their own fields above the others. */
 export const OWN = ["command", "count", "items", "items_artifact", "files", "env"] as const;
 
-/** The rest in groups, each folded until somebody needs it. */
+/** Groups of the other parameters, folded by default. */
 export const GROUPS: readonly { title: string; names: readonly string[] }[] = [
   { title: "Environment, secrets and workspace", names: ["env", "secrets", "workspace", "python"] },
   {
@@ -126,7 +126,7 @@ export const GROUPS: readonly { title: string; names: readonly string[] }[] = [
   },
 ];
 
-/** The schema with these parameters alone, in this order. */
+/** Return the schema with only these parameters in this order. */
 export function only(schema: Schema, names: readonly string[]): Schema {
   const properties = Object.fromEntries(
     names.flatMap((name) => (schema.properties?.[name] ? [[name, schema.properties[name] as Schema]] : [])),
@@ -134,7 +134,7 @@ export function only(schema: Schema, names: readonly string[]): Schema {
   return { ...schema, properties };
 }
 
-/** The schema of one parameter that is an object; undefined where the kind has none. */
+/** Return the schema of an object parameter; undefined if the kind does not have it. */
 export function inner(schema: Schema, name: string): Schema | undefined {
   const given = schema.properties?.[name];
   const one = [given, ...(given?.anyOf ?? [])].find((each) => each?.$ref || each?.properties);
@@ -142,13 +142,13 @@ export function inner(schema: Schema, name: string): Schema | undefined {
   return found?.properties ? { ...found, $defs: schema.$defs ?? {} } : undefined;
 }
 
-/** Parameters that no field above knows. */
+/** Return the parameters without a field above. */
 export function others(schema: Schema): string[] {
   const known = [...OWN, ...GROUPS.flatMap((group) => group.names), "outputs", "requirements"];
   return Object.keys(schema.properties ?? {}).filter((name) => !known.includes(name));
 }
 
-/** What a folded group says of what is set in it: `timeout seconds 60, retries`. */
+/** Describe the set fields of a folded group, such as `timeout seconds 60, retries`. */
 export function setWords(schema: Schema, value: Values, names: readonly string[]): string {
   const word = (name: string) => {
     const each = value[name];
@@ -160,7 +160,7 @@ export function setWords(schema: Schema, value: Values, names: readonly string[]
     .join(", ");
 }
 
-/** True for what differs from the default; a job that is copied names every parameter. */
+/** Return True if a value differs from the default; copied jobs contain all parameters. */
 function isSet(value: unknown, usual: unknown): boolean {
   const empty = value === undefined || value === null || ["[]", "{}"].includes(JSON.stringify(value));
   return !empty && JSON.stringify(value) !== JSON.stringify(usual);

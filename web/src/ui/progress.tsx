@@ -1,4 +1,4 @@
-/** How far a job is: bar, share, speed and time left, with what may be done about it. */
+/** Progress of a job: bar, share, speed and remaining time, with its actions. */
 
 import type { Job } from "../lib/api";
 import { compact, integer, percent, rate, seconds } from "../lib/format";
@@ -24,7 +24,7 @@ export function Bar({ ratio, label }: { ratio: number; label: string }) {
 
 const WORDS: Record<Verb, string> = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry" };
 
-/** Steers a job and tells when it cannot. */
+/** Perform an action on a job and report failures. */
 export async function act(id: string, verb: Verb): Promise<void> {
   try {
     await steer(id, verb);
@@ -35,7 +35,7 @@ export async function act(id: string, verb: Verb): Promise<void> {
 
 interface ProgressProps {
   job: Job;
-  /** With the buttons that the state allows. */
+  /** True to show the buttons that the state allows. */
   steering?: boolean;
   unit?: string;
 }

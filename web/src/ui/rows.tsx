@@ -1,4 +1,4 @@
-/** A long table in a box that scrolls: only the rows in sight are on the page. */
+/** A long table in a scrolling box that renders only visible rows. */
 
 import "./rows.css";
 import { useSignal } from "@preact/signals";
@@ -6,7 +6,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { scrollTo, sight } from "../lib/sight";
 import type { Column } from "./table";
 
-/** Height of a row and of the box, in pixels; a finger needs more. */
+/** Height of a row and of the box in pixels; touch screens need larger rows. */
 const ROW = matchMedia("(pointer: coarse)").matches ? 44 : 30;
 const TALL = 400;
 
@@ -15,7 +15,7 @@ interface RowsProps<T> {
   columns: readonly Column<T>[];
   rows: readonly T[];
   name: (row: T) => string | number;
-  /** The row that is open. */
+  /** Key of the open row. */
   open?: string | number | undefined;
   /** Height of the box in pixels. */
   tall?: number;

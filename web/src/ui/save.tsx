@@ -1,4 +1,4 @@
-/** Asks in which form a picture is saved: pixels at twice the size, or lines. */
+/** Dialog for the format of a saved picture: PNG with double resolution, or SVG. */
 
 import { Button } from "./button";
 import { failed } from "./toast";

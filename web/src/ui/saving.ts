@@ -1,33 +1,33 @@
-/** The picture that somebody wants as a file; the page asks in which form, and writes it. */
+/** The picture to save; the page asks for the format and writes the file. */
 
 import { signal } from "@preact/signals";
 import type { Draw } from "./canvas";
 
 export interface Picture {
   title: string;
-  /** Parameters and whatever else makes it possible to draw it again; long lines are broken. */
+  /** Parameters and other details for reproducing the picture; long lines are wrapped. */
   lines: readonly string[];
-  /** Size in pixels of the page. */
+  /** Size in page pixels. */
   width: number;
   height: number;
-  /** Draws it on nothing, at its own place and size. */
+  /** Draws the picture on a transparent canvas. */
   draw: Draw;
 }
 
 export interface Offer {
-  /** Of the file, without its ending. */
+  /** File name without its extension. */
   name: string;
   picture: Picture;
 }
 
 export const offered = signal<Offer | undefined>(undefined);
 
-/** Asks in which form the picture is to be saved. */
+/** Ask for the format and save the picture. */
 export function offer(name: string, picture: Picture): void {
   offered.value = { name, picture };
 }
 
-/** A text as part of a file's name. */
+/** Convert a text to a part of a file name. */
 export function fileName(text: string): string {
   return text
     .toLowerCase()
@@ -36,7 +36,7 @@ export function fileName(text: string): string {
     .slice(0, 60);
 }
 
-/** A text in lines of at most `width`; a word that is wider stands alone. */
+/** Wrap a text to lines of up to `width`; a longer word has its own line. */
 export function broken(text: string, width: number, measure: (text: string) => number): string[] {
   const lines: string[] = [];
   for (const word of text.split(" ")) {

@@ -1,8 +1,8 @@
-/** Ends and ticks of axes. Pure. */
+/** Ends and ticks of axes. Pure functions. */
 
 const ROUND = [1, 1.5, 2, 3, 4, 5, 6, 8, 10];
 
-/** A round number at or above a value; 1 for nothing. Binary: round in KiB, MiB and so on. */
+/** Return a round number at or above a value; 1 for nothing. With binary, round in KiB, MiB and so on. */
 export function top(value: number, binary = false): number {
   if (!(value > 0)) return 1;
   const unit = binary ? 1024 ** Math.max(0, Math.floor(Math.log2(value) / 10)) : 1;
@@ -13,7 +13,7 @@ export function top(value: number, binary = false): number {
 
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 86_400];
 
-/** Round times in a range, about as many as asked for at most. */
+/** Return up to `most` round times in a range. */
 export function ticks(from: number, to: number, most: number): number[] {
   const span = to - from;
   const step = STEPS.find((each) => span / each <= Math.max(1, most)) ?? 86_400;
@@ -22,7 +22,7 @@ export function ticks(from: number, to: number, most: number): number[] {
   return places;
 }
 
-/** The place of the time nearest to `time`; -1 of none. */
+/** Return the index of the time nearest to `time`; -1 if there is none. */
 export function indexAt(times: readonly number[], time: number): number {
   let [low, high] = [0, times.length - 1];
   if (high < 0) return -1;

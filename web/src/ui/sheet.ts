@@ -1,4 +1,4 @@
-/** Pictures as files that stand alone: with title and parameters, as PNG at twice the size or as SVG. */
+/** Exports pictures with title and parameters as PNG with double resolution or as SVG. */
 
 import { download } from "../lib/export";
 import { token } from "../lib/theme";
@@ -7,9 +7,9 @@ import { SvgContext } from "./svg";
 
 export type Format = "png" | "svg";
 
-/** Pixels of a PNG for a pixel of the page. */
+/** PNG pixels per page pixel. */
 const SCALE = 2;
-/** Pixels around, and of the lines above. */
+/** Margin, and height of the text lines, in pixels. */
 const EDGE = 16;
 const [TITLE, LINE] = [24, 17];
 
@@ -37,7 +37,7 @@ interface Sheet {
   draw: (context: CanvasRenderingContext2D) => void;
 }
 
-/** The picture on the page's ground, with its title and lines above. */
+/** Return the picture on the page's background, below its title and lines. */
 function sheetOf({ title, lines, width, height, draw }: Picture): Sheet {
   const font = fonts();
   const rows = lines.flatMap((each) => broken(each, width, (text) => measured(text, font.line)));
@@ -83,13 +83,13 @@ function asSvg(sheet: Sheet): Blob {
   });
 }
 
-/** The picture as a file. Rejects where the browser cannot make one of that size. */
+/** Return the picture as a file. Rejects if the browser cannot create an image of this size. */
 export async function pictureFile(picture: Picture, format: Format, scale = SCALE): Promise<Blob> {
   const sheet = sheetOf(picture);
   return format === "png" ? asPng(sheet, scale) : asSvg(sheet);
 }
 
-/** Saves the picture as NAME.png or NAME.svg. */
+/** Save the picture as NAME.png or NAME.svg. */
 export async function savePicture(name: string, picture: Picture, format: Format): Promise<void> {
   download(`${name}.${format}`, await pictureFile(picture, format));
 }

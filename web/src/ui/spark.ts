@@ -1,22 +1,22 @@
-/** A sparkline as paths of SVG. Pure. */
+/** A sparkline as SVG paths. Pure functions. */
 
 export interface Sparks {
-  /** Path of the line; empty where no value is known. */
+  /** Path of the line; empty without known values. */
   line: string;
-  /** Path of what is under it. */
+  /** Path of the area below the line. */
   area: string;
-  /** The place of the last value, where it is known. */
+  /** Position of the last value if it is known. */
   end: { x: number; y: number } | undefined;
 }
 
-/** Room for half the line's width, and for the dot at its end. */
+/** Margin for half the line's width and the dot at its end. */
 const EDGE = 2;
 
 function round(value: number): number {
   return Math.round(value * 10) / 10;
 }
 
-/** Runs of values that are known, as places from..to in the list. */
+/** Return runs of known values as index ranges. */
 function runs(values: readonly (number | null)[]): [number, number][] {
   const found: [number, number][] = [];
   for (const [place, value] of values.entries()) {
@@ -28,7 +28,7 @@ function runs(values: readonly (number | null)[]): [number, number][] {
   return found;
 }
 
-/** Values, oldest first, over a width and a height in pixels; from zero to the greatest of them. */
+/** Return the paths of values (oldest first) for a size in pixels, from zero to the maximum. */
 export function sparks(values: readonly (number | null)[], width: number, height: number): Sparks {
   const most = values.reduce<number>((high, value) => Math.max(high, value ?? 0), 0) || 1;
   const x = (place: number) => round(EDGE + (place / Math.max(1, values.length - 1)) * (width - 2 * EDGE));
@@ -37,7 +37,7 @@ export function sparks(values: readonly (number | null)[], width: number, height
   let [line, area] = ["", ""];
   for (const [from, to] of runs(values)) {
     const points = Array.from({ length: to - from + 1 }, (_, place) => at(from + place)).join("L");
-    // A single value is a dash, else nothing would be seen of it.
+    // Draw a single value as a dash, which would otherwise be invisible.
     line += `M${points}${from === to ? `h1` : ""}`;
     area += `M${x(from)} ${y(0)}L${points}L${x(to)} ${y(0)}Z`;
   }

@@ -1,4 +1,4 @@
-/** A state as word, shape and colour: none of the three alone. */
+/** A state, always displayed with text, shape and color together. */
 
 import type { ComponentChildren } from "preact";
 
@@ -56,7 +56,7 @@ const LOOKS: Record<string, [Tone, ComponentChildren]> = {
   asleep: ["soft", PAUSE],
   stopping: ["warn", BAR],
   dead: ["bad", CROSS],
-  // alerts and parts of the cluster
+  // alerts and components of the cluster
   firing: ["bad", TRIANGLE],
   warning: ["warn", TRIANGLE],
   critical: ["bad", TRIANGLE],
@@ -73,7 +73,7 @@ const LOOKS: Record<string, [Tone, ComponentChildren]> = {
   denied: ["bad", BAR],
 };
 
-/** The shape alone; its word must stand beside it. */
+/** The shape alone; place its text next to it. */
 export function Shape({ of }: { of: string }) {
   return (
     <svg viewBox="0 0 12 12" aria-hidden="true">

@@ -1,4 +1,4 @@
-/** The form of a new job: made of the kind's schema, refused in the API's words, copied for a shell and for Python. */
+/** Form for a new job, from the kind's schema, with the API's error messages and copies for a shell and Python. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -16,7 +16,7 @@ import { toast } from "./toast";
 
 const ProgramForm = later(() => import("./program-form").then((part) => part.ProgramForm));
 
-/** A name as the form has it: "parameters.spawn.mean" is its field "spawn.mean". */
+/** Convert an API field such as "parameters.spawn.mean" to the form's field "spawn.mean". */
 function named(text: string): string {
   return text.replace(/^parameters\./, "");
 }
@@ -26,7 +26,7 @@ function errorsOf(problem: Problem | undefined): Record<string, string> {
   return { [named(problem.field)]: named(problem.detail) };
 }
 
-/** Puts the cursor into the field that was refused, wherever it is folded away. */
+/** Focus the rejected field, unfolding its group. */
 function goToRefused(form: HTMLFormElement | null): void {
   const field = form?.querySelector<HTMLElement>("[aria-invalid='true']");
   const folded = field?.closest("details");
@@ -36,14 +36,14 @@ function goToRefused(form: HTMLFormElement | null): void {
 
 interface KindFormProps {
   kind: Kind;
-  /** Kinds to choose from; without them the form is of this one. */
+  /** Kinds to choose from; if absent, the kind is fixed. */
   kinds?: readonly Kind[];
   given: Draft;
   onChange: (draft: Draft) => void;
   onSubmitted: (job: string) => void;
 }
 
-/** A form that submits its draft and says what the API answered. */
+/** Form that submits its draft and shows the API's response. */
 export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: KindFormProps) {
   const problem = useSignal<Problem | undefined>(undefined);
   const busy = useSignal(false);
@@ -53,7 +53,7 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
   }, [problem.value]);
   const change = (next: Partial<Draft>) => onChange({ ...given, kind: kind.type, ...next });
   const schema = kind.schema as Schema;
-  // Programs run on runners: there is no device to pick.
+  // Programs run on runners, so there is no device to choose.
   const programs = KINDS[kind.type]?.programs;
   const errors = errorsOf(problem.value);
   const placed = Object.keys(errors).some((path) => schema.properties?.[path.split(".")[0] ?? ""]);

@@ -1,6 +1,6 @@
 /**
- * A context that writes SVG instead of pixels: the part of CanvasRenderingContext2D with which these pages draw.
- * What it does not know throws, so that no picture is saved with a hole in it. Pure, but for the widths of texts.
+ * A drawing context that writes SVG: the subset of CanvasRenderingContext2D that these pages use. Unsupported calls
+ * throw, so that no incomplete picture is saved. Pure except for text widths.
  */
 
 type Matrix = readonly [number, number, number, number, number, number];
@@ -17,12 +17,12 @@ interface Pen {
   textBaseline: string;
   dash: readonly number[];
   matrix: Matrix;
-  /** The clip path that holds, by its id. */
+  /** ID of the current clip path. */
   clip: string;
 }
 
 const ANCHORS: Record<string, string> = { center: "middle", right: "end", end: "end" };
-/** Where a text's line lies, in parts of its size below its baseline. */
+/** Vertical offset of text baselines as a fraction of the font size. */
 const SHIFTS: Record<string, number> = { middle: 0.35, top: 0.8, hanging: 0.8, bottom: -0.2, ideographic: -0.2 };
 
 function number(value: number): string {
@@ -52,10 +52,10 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
   private path = "";
   private clips = 0;
 
-  /** `measure` gives the width of a text in a font, in pixels. */
+  /** `measure` returns the width of a text in a font in pixels. */
   constructor(private readonly measure: (text: string, font: string) => number) {}
 
-  /** What was drawn, as elements. */
+  /** Return the drawn elements. */
   content(): string {
     return this.parts.join("\n");
   }
@@ -174,7 +174,7 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
   // -- shapes ---------------------------------------------------------------------------------------------------------
 
   clearRect(): void {
-    // The sheet has its ground already, and nothing is drawn twice.
+    // The sheet already has a background, and nothing is drawn twice.
   }
 
   fillRect(x: number, y: number, width: number, height: number): void {
@@ -182,7 +182,7 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
   }
 
   strokeRect(x: number, y: number, width: number, height: number): void {
-    // A rectangle without a side is a line, which SVG does not draw as a rectangle.
+    // SVG does not draw rectangles without width or height, so draw them as lines.
     const shape = `d="M${number(x)} ${number(y)}h${number(width)}v${number(height)}h${number(-width)}Z"`;
     this.add("path", `${shape} ${this.stroked()}`);
   }
@@ -206,7 +206,7 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
     return { width: this.measure(text, this.font) };
   }
 
-  /** Pixels stay pixels. */
+  /** Embed pixels as an image. */
   drawImage(image: HTMLCanvasElement, x: number, y: number, width = image.width, height = image.height): void {
     const smooth = this.imageSmoothingEnabled ? "" : ' style="image-rendering:pixelated"';
     const place = box(x, y, width, height);
@@ -234,7 +234,7 @@ export class SvgContext implements Omit<Pen, "dash" | "matrix" | "clip"> {
   private add(name: string, attributes: string, inner = ""): void {
     const turned = this.matrix.every((value, place) => value === [1, 0, 0, 1, 0, 0][place]);
     const matrix = turned ? "" : ` transform="matrix(${this.matrix.map(number).join(" ")})"`;
-    // The clip is in the units of the sheet, and so around what is turned.
+    // The clip path is in units of the sheet, so it encloses transformed elements.
     const open = this.clipped ? `<g clip-path="url(#${this.clipped})">` : "";
     const shape = `<${name} ${attributes}${matrix}${inner ? `>${inner}</${name}>` : "/>"}`;
     this.parts.push(`${open}${shape}${open && "</g>"}`);

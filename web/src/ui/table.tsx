@@ -1,4 +1,4 @@
-/** A table of rows that keep their places. */
+/** A table whose rows keep their positions. */
 
 import type { ComponentChildren } from "preact";
 
@@ -6,12 +6,12 @@ export interface Column<T> {
   id: string;
   title: ComponentChildren;
   cell: (row: T) => ComponentChildren;
-  /** Numbers end at one line. */
+  /** True to align numbers at the end. */
   end?: boolean;
   wrap?: boolean;
 }
 
-/** A column of numbers, which end at one line. */
+/** Return a column of numbers, which are aligned at the end. */
 export function numberColumn<T>(id: string, title: string, text: (row: T) => ComponentChildren): Column<T> {
   return { id, title, end: true, cell: (row) => <span class="num">{text(row)}</span> };
 }
@@ -21,7 +21,7 @@ interface TableProps<T> {
   columns: readonly Column<T>[];
   rows: readonly T[];
   name: (row: T) => string;
-  /** Instead of rows that there are not. */
+  /** Content for an empty table. */
   empty?: ComponentChildren;
   open?: string | undefined;
   class?: string;
@@ -65,7 +65,7 @@ export function Table<T>({ label, columns, rows, name, empty, open, class: extra
   );
 }
 
-/** Lines in the places of rows that are still being asked for. */
+/** Placeholder lines for rows that are still loading. */
 export function Skeleton({ rows = 5 }: { rows?: number }) {
   return (
     <div aria-busy="true">
@@ -77,7 +77,7 @@ export function Skeleton({ rows = 5 }: { rows?: number }) {
   );
 }
 
-/** Nothing is there: what would be, and what to do. */
+/** Message for an empty list, with advice. */
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
   return (
     <div class="empty">

@@ -1,4 +1,4 @@
-/** Tabs: arrows move, as readers of screens expect; each panel has an address of its own. */
+/** Tabs with the keyboard behavior that screen readers expect; each panel has its own URL. */
 
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
@@ -7,7 +7,7 @@ import { Button } from "./button";
 export interface Tab {
   id: string;
   title: string;
-  /** After the title, such as a count. */
+  /** Content after the title, such as a count. */
   note?: ComponentChildren;
 }
 
@@ -32,7 +32,7 @@ export function Tabs({ label, tabs, current, onChange }: TabsProps) {
     const box = bar.current;
     const chosen = box?.querySelector<HTMLElement>('[aria-selected="true"]');
     if (!box || !chosen) return;
-    // Where somebody has scrolled, it stays until another tab is chosen.
+    // Keep the user's scroll position until another tab is selected.
     if (shown.current.tab === current && shown.current.left !== box.scrollLeft) return;
     box.scrollLeft += middle(chosen) - middle(box);
     shown.current = { tab: current, left: box.scrollLeft };

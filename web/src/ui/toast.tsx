@@ -1,4 +1,4 @@
-/** Short notices at the edge of the page; what failed stays until it is dismissed. */
+/** Short notices at the edge of the page; errors stay until they are dismissed. */
 
 import { signal } from "@preact/signals";
 import { Problem } from "../lib/api";
@@ -20,7 +20,7 @@ function dismiss(id: number): void {
   shown.value = shown.value.filter((each) => each.id !== id);
 }
 
-/** Tells something that happened, with one act at most, such as Undo. */
+/** Show a notice with at most one action, such as Undo. */
 export function toast(text: string, action?: Toast["action"], lasting = false): void {
   count += 1;
   const id = count;
@@ -29,14 +29,14 @@ export function toast(text: string, action?: Toast["action"], lasting = false): 
   if (!lasting) setTimeout(() => dismiss(id), SECONDS * 1000);
 }
 
-/** Tells what failed, in the API's words. */
+/** Show the API's error message for a failed action. */
 export function failed(what: string, error: unknown): void {
   const said = messageOf(error);
   const request = error instanceof Problem && error.request ? ` (request ${error.request})` : "";
   toast(`${what}: ${said}${request}`, undefined, true);
 }
 
-/** Waits for work, tells what came of it, and returns whether it went well. */
+/** Await an action, report the outcome, and return whether it succeeded. */
 export async function attempt(what: string, told: string, work: Promise<unknown>): Promise<boolean> {
   try {
     await work;

@@ -1,4 +1,4 @@
-/** A part of the page whose question failed, and what to do. */
+/** Error message of a part of the page, with advice. */
 
 import { effect } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -6,7 +6,7 @@ import { UNWELL, type Problem } from "../lib/api";
 import { connection } from "../lib/live";
 import { Button } from "./button";
 
-/** Tries again once the cluster, which was away, is back. */
+/** Retry when the cluster is reachable again. */
 function useReturn(problem: Problem, onRetry: (() => void) | undefined): void {
   useEffect(() => {
     if (!onRetry || !UNWELL.includes(problem.status)) return;

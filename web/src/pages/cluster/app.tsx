@@ -1,4 +1,4 @@
-/** The cluster page: eight tabs, one stream, one set of keys. */
+/** The cluster page: eight tabs that share one event stream and one set of keyboard shortcuts. */
 
 import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect } from "preact/hooks";

@@ -1,4 +1,4 @@
-/** One job beside the list: how it is, what came of it, what happened, what may be done. */
+/** Panel with one job: its state, result, events and actions. */
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -27,7 +27,7 @@ import { Outline } from "../../ui/outline";
 import { compose, open } from "./model/state";
 import { Trouble } from "../../ui/trouble";
 
-/** Jobs named of each relation. */
+/** Maximum number of jobs listed per relation. */
 const MOST_RELATED = 20;
 
 const ACTS: Record<Act, string> = {
@@ -180,7 +180,7 @@ function Facts({ job }: { job: Job }) {
   );
 }
 
-/** Who computed it. */
+/** Workers that computed the job. */
 function Who({ job }: { job: Job }) {
   const shares = Object.entries(job.usage.workers);
   if (!shares.length) return null;
@@ -199,7 +199,7 @@ function Who({ job }: { job: Job }) {
   );
 }
 
-/** Jobs before and after it: asked for at once where it waits or was skipped for some. */
+/** Jobs before and after this job, requested immediately if the job waits for one or was skipped because of one. */
 function Relations({ job }: { job: Job }) {
   const found = useSignal<Related | undefined>(undefined);
   const problem = useSignal<Problem | undefined>(undefined);
@@ -300,7 +300,7 @@ function Happened({ id }: { id: string }) {
   );
 }
 
-/** The result once there is one; what is committed so far when it is asked for. */
+/** The result if the job has finished, or on request the committed part. */
 function ResultPart({ job }: { job: Job }) {
   const { shown, problem, ask } = useResult(job);
   const save = () =>

@@ -1,4 +1,4 @@
-/** What happened lately, one line for each job, workflow and worker. */
+/** Recent events, one line per job, workflow and worker. */
 
 import type { LiveEvent } from "../../lib/fleet";
 import { clock } from "../../lib/format";

@@ -1,4 +1,4 @@
-/** GPUs, one cell each: how much of it is used, and whose it is. */
+/** All GPUs as cells that show their utilization and owner. */
 
 import type { Gpu } from "../../lib/api";
 import { bytes, percent } from "../../lib/format";
@@ -7,7 +7,7 @@ import { State } from "../../ui/state";
 import { titleOfJob } from "./model/names";
 import { open } from "./model/state";
 
-/** Held by a job, and idle: waste that a mean does not show. */
+/** True if a job holds the GPU without using it, which a mean would hide. */
 function idle(gpu: Gpu): boolean {
   return gpu.live && gpu.job !== null && (gpu.utilization_ratio ?? 1) < 0.01;
 }
@@ -29,12 +29,12 @@ export function Owner({ gpu }: { gpu: Gpu }) {
   );
 }
 
-/** 0..1; nothing where nothing is known now. */
+/** Utilization from 0 to 1; 0 if it is unknown. */
 function used(gpu: Gpu): number {
   return gpu.live ? (gpu.utilization_ratio ?? 0) : 0;
 }
 
-/** One cell a GPU. */
+/** One cell per GPU. */
 export function GpuStrip({ gpus }: { gpus: readonly Gpu[] }) {
   return (
     <ul class="gpu-strip">

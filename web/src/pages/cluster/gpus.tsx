@@ -1,4 +1,4 @@
-/** GPUs: all on one screen, whose they are, and the last minutes of each under one clock. */
+/** All GPUs on one screen: their owners, and charts of the last minutes with a common time axis. */
 
 import { get, type Gpu, type History } from "../../lib/api";
 import { bytes, percent } from "../../lib/format";
@@ -101,7 +101,7 @@ function GpuRow({ gpu, history }: { gpu: Gpu; history: Polled<History> }) {
   );
 }
 
-/** One figure of the history as a line with its band. */
+/** Return one measurement of the history as a line with its range. */
 export function series(history: History | undefined, name: string, label: string): Series[] {
   const bins = history?.series[name];
   return bins ? [{ label, values: bins.mean, low: bins.min, high: bins.max }] : [];

@@ -1,4 +1,4 @@
-/** The graph of a workflow: boxes from left to right, zoomed and moved by pointer and keys. */
+/** The graph of a workflow from left to right, which users can zoom and move. */
 
 import type { Action, Workflow } from "../../lib/api";
 import { useComputed, useSignal, type Signal } from "@preact/signals";
@@ -52,7 +52,7 @@ function lookOf(name: string): Look {
   return { sign, colour: token(colour) };
 }
 
-/** Chooses an action; an empty id chooses none. */
+/** Select an action; an empty ID clears the selection. */
 export function chooseAction(id: string): void {
   state.action.value = id;
   state.commit();
@@ -82,7 +82,7 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
   const see = useFrames((next: View) => (at.value = next), moving);
   const fit = () => see(fitted(layout, size()));
   const show = (box: number) => see(showing(readable(see.latest() ?? fitted(layout, size())), layout, box, size()));
-  // When it comes, is folded or grows, it is seen as at first.
+  // Reset the view when the graph appears, is folded or grows.
   useLayoutEffect(() => {
     at.value = opening(layout, boxes.of[ofInterest(shown) ?? -1], size());
     see.forget();
@@ -90,7 +90,7 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
   }, [layout]);
   useHands(place, see, () => at.peek(), layout);
   const boxOfAction = (id: string) => boxes.of[structure.place.get(id) ?? -1];
-  // Whoever comes with an action in the address, or chooses one in the list, sees it.
+  // Show the action that the URL or the list selects.
   useEffect(() => {
     const box = boxOfAction(state.action.value);
     if (box !== undefined && box !== cursor.peek()) show(box);
@@ -198,17 +198,17 @@ function Folding({ boxes }: { boxes: readonly (readonly number[])[] }) {
   );
 }
 
-/** A scale at which names can be read. */
+/** Return a view at a scale at which names are readable. */
 function readable(view: View): View {
   return view.scale >= READABLE ? view : { ...view, scale: READABLE };
 }
 
-/** Pixels of height for a drawing: no more than it needs, and no more than the window has. */
+/** Return the height in pixels for a drawing, limited by its size and the window. */
 function tall(drawing: number): number {
   return Math.max(220, Math.min(drawing + 96, Math.round(innerHeight * 0.62)));
 }
 
-/** Where something is to be seen: the most urgent action that is not over, or that failed. */
+/** Return the most urgent action that is unfinished or failed. */
 function ofInterest({ actions }: Workflow): number | undefined {
   for (const name of ["failed", "approval", "running", "queued"]) {
     const vertex = actions.findIndex((action) => action.state === name);
@@ -217,13 +217,13 @@ function ofInterest({ actions }: Workflow): number | undefined {
   return undefined;
 }
 
-/** Of actions that share a box, the one that is looked at first. */
+/** Return the most urgent of the actions in a box. */
 function mostUrgent(members: readonly number[], shown: Workflow): number {
   const [first] = tallied(members.map((vertex) => shown.actions[vertex]?.state ?? ""))[0] ?? [];
   return members.find((vertex) => shown.actions[vertex]?.state === first) ?? members[0] ?? 0;
 }
 
-/** What a box is, for who hears it and for the line under the picture. */
+/** Describe a box for screen readers and for the line below the picture. */
 function describe(members: readonly number[], shown: Workflow): string {
   const actions = members.flatMap((vertex) => shown.actions[vertex] ?? []);
   const [first] = actions;
@@ -246,7 +246,7 @@ function describe(members: readonly number[], shown: Workflow): string {
     .join(", ");
 }
 
-// -- looks ------------------------------------------------------------------------------------------------------------
+// -- appearance -------------------------------------------------------------------------------------------------------
 
 function looksOf({ answer, drawn }: WorkflowView): BoxLook[] {
   const [shown, now] = [answer.value, drawn.value];
@@ -321,22 +321,22 @@ function drawingOf(
   };
 }
 
-// -- hands ------------------------------------------------------------------------------------------------------------
+// -- interaction ------------------------------------------------------------------------------------------------------
 
 interface Frames {
   (next: View): void;
-  /** The last view that was asked for, drawn or not. */
+  /** Return the last requested view, which may not be drawn yet. */
   latest(): View | undefined;
   forget(): void;
-  /** Whether the pointer has moved the picture since it was put down. */
+  /** Return True if the picture was moved since the pointer was pressed. */
   moved(): boolean;
   drag(moved: boolean): void;
 }
 
-/** Milliseconds without a new view after which the picture is at rest. */
+/** Time in milliseconds without a new view after which the picture is at rest. */
 const REST_MS = 140;
 
-/** Passes on the last of the views that come within a frame. */
+/** Pass on only the last view of each frame. */
 function useFrames(pass: (view: View) => void, moving: Signal<boolean>): Frames {
   return useMemo(() => {
     let [frame, moved, rest] = [0, false, 0];
@@ -360,7 +360,7 @@ function useFrames(pass: (view: View) => void, moving: Signal<boolean>): Frames 
   }, []);
 }
 
-/** Pointer and wheel. Two fingers pinch. */
+/** Handle pointer and wheel, including pinch gestures. */
 function useHands(
   place: preact.RefObject<HTMLDivElement | null>,
   see: Frames,
@@ -386,7 +386,7 @@ function useHands(
       if (event.shiftKey) see(panned(view, -(event.deltaY || event.deltaX) * scale, 0, layout, room()));
       else see(zoomed(view, 1.0018 ** (-event.deltaY * scale * (event.ctrlKey ? 4 : 1)), x, y));
     };
-    /** Goes where the map was touched; true beside which nothing else is meant. */
+    /** Move the view to a point of the map; return true if the point is on the map. */
     const jump = (x: number, y: number) => {
       const view = now();
       const map = view && mapOf(layout, view, room());

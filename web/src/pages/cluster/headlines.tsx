@@ -1,4 +1,4 @@
-/** The figures that matter most, large, each with its last ten minutes; the others below them, small. */
+/** The main measurements in large type with their last ten minutes, and the others below in small type. */
 
 import type { ComponentChildren } from "preact";
 import { get, type History, type Status } from "../../lib/api";
@@ -18,7 +18,7 @@ const REFRESH_SECONDS = 5;
 const POINTS = 60;
 const NAMES = "units.*,jobs.running,jobs.queued";
 
-/** Shows the jobs of one state. */
+/** Show the jobs in one state. */
 function list(name: string): void {
   state.filter.value = `state:${name}`;
   go("jobs");
@@ -41,7 +41,7 @@ export function Headlines({ fleet }: { fleet: Fleet }) {
 
 type Lately = (name: string) => readonly (number | null)[];
 
-/** Speeds of kinds stand beside each other: units of one are not those of another. The two fastest are shown. */
+/** Return the two fastest kinds separately, because units of different kinds are not comparable. */
 function speeds({ workers }: Fleet, status: Status, lately: Lately): Headline[] {
   const live = workers.filter((worker) => worker.live).length;
   const all = speedsOf(status, live).sort(([, left], [, right]) => right - left);
@@ -55,7 +55,7 @@ function speeds({ workers }: Fleet, status: Status, lately: Lately): Headline[] 
   }));
 }
 
-/** What is said of jobs that wait though they have begun. */
+/** Return a text about waiting jobs that have already started. */
 function begunText(count: number): string {
   if (count === 1) return "1 of them has begun and waits its turn";
   return count > 0 ? `${integer(count)} of them have begun and wait their turn` : "";

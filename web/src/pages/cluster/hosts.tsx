@@ -1,4 +1,4 @@
-/** Hosts: machines with what runs there, how loaded they are, and what differs from the rest of the cluster. */
+/** Machines with their workers, load, and differences from the rest of the cluster. */
 
 import type { ComponentChildren } from "preact";
 import { get, type Host } from "../../lib/api";
@@ -110,7 +110,7 @@ function Gpus({ host }: { host: Host }) {
   return others.length ? <div>{others}</div> : <span class="soft">{host.gpus.join(", ") || "none"}</span>;
 }
 
-/** Labels that the operator gave a host, and those that its runners say of themselves. */
+/** Labels that the operator assigned to a host, and labels that its runners report. */
 function Labels({ host }: { host: Host }) {
   const { given, said } = labelsOf(host);
   return (

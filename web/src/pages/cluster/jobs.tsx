@@ -1,4 +1,4 @@
-/** All jobs: found, followed, steered one by one or many at once. */
+/** The list of all jobs: search, details, and actions on one or many jobs. */
 
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -22,17 +22,17 @@ import { titleOfJob } from "./model/names";
 import { compose, filter, fleet, jobOf, open, rows, select, selectAll, selected, state } from "./model/state";
 import { Trouble } from "../../ui/trouble";
 
-/** A first job, from a shell. */
+/** Shell command that submits a first job. */
 const FIRST = Object.values(KINDS)
   .filter((kind) => kind.page)
   .at(-1)?.command;
-/** Rows drawn at first, and more each time. */
+/** Number of rows drawn first, and added on request. */
 const STEP = 100;
-/** Jobs asked for at once. */
+/** Number of jobs per request. */
 const PAGE = 200;
 const STATES = ["blocked", "queued", "running", "paused", "failed", "done", "cancelled", "skipped"] as const;
 
-/** How far back the jobs of this filter are here, and asking for more. */
+/** Track how far back jobs of this filter are loaded, and load older ones. */
 function useOlder() {
   const cursor = useSignal<string | null | undefined>(undefined);
   const busy = useSignal(false);
@@ -58,7 +58,7 @@ function useOlder() {
   const ask = query.value;
   useEffect(() => {
     cursor.value = undefined;
-    // Jobs that the snapshot has no room for, such as those that failed yesterday.
+    // Load jobs that the snapshot does not contain, such as jobs that failed yesterday.
     const timer = setTimeout(() => connection.peek() === "live" && void more(), 400);
     return () => clearTimeout(timer);
   }, [ask, known.value]);
@@ -97,7 +97,7 @@ export function Jobs() {
   );
 }
 
-// -- above the rows -------------------------------------------------------------------------------------------------
+// -- above the table ------------------------------------------------------------------------------------------------
 
 function FilterBar() {
   const counts = fleet.value.status?.jobs;
@@ -141,7 +141,10 @@ function FilterBar() {
   );
 }
 
-/** Enter and Escape go on to the rows; the key is used up, or it would press what has the focus then. */
+/**
+ * Move the focus from the filter to the rows on Enter or Escape. Stop the event, which would otherwise activate the
+ * focused element.
+ */
 function leaveFilter(event: KeyboardEvent): void {
   if (event.key !== "Escape" && event.key !== "Enter") return;
   event.preventDefault();
@@ -154,7 +157,7 @@ const BULK = { pause: "Pause", resume: "Resume", cancel: "Cancel", retry: "Retry
 function SelectedJobs() {
   const ids = [...selected.value];
   if (!ids.length) return null;
-  // Read, so that the offers follow the states.
+  // Read the signals, so that the actions follow state changes.
   for (const id of ids) jobOf(id)?.value;
   return (
     <div class="row selected-jobs" role="group" aria-label="Selected jobs">
@@ -216,7 +219,7 @@ function Progress({ job }: { job: Job }) {
   );
 }
 
-/** How long it has run, or waited. */
+/** Duration or waiting time of a job. */
 function Time({ job }: { job: Job }) {
   const at = clusterTime(seenAt.value);
   const run = secondsRun(job, at);
@@ -224,7 +227,7 @@ function Time({ job }: { job: Job }) {
   return <span class="num soft waits">{waited(job, at)}</span>;
 }
 
-/** Why it failed or waits, then its parameters: one line here, whole in the drawer. */
+/** Reason for failing or waiting, then the parameters, on one line. */
 function Details({ job }: { job: Job }) {
   const why =
     job.error ?? job.waiting_because ?? (job.state === "cancelling" ? "lanes are letting go" : job.notes.join("; "));
@@ -237,7 +240,7 @@ function Details({ job }: { job: Job }) {
   );
 }
 
-/** A column that each job redraws by itself. */
+/** Create a column in which each job redraws its own cell. */
 function jobColumn(id: string, title: string, of: (job: Job) => ComponentChildren, end = false): Column<string> {
   return { id, title, end, cell: (job) => <Cell id={job} of={of} /> };
 }
@@ -246,7 +249,7 @@ function jobNumber(id: string, title: string, text: (job: Job) => string): Colum
   return jobColumn(id, title, (job) => <span class="num">{text(job)}</span>, true);
 }
 
-/** Whose a job is: shown where one is another tenant's than one's own. */
+/** Column with the tenant, displayed if a job belongs to another tenant. */
 const TENANT = jobColumn("tenant", "tenant", (job) => <span class="mono">{job.tenant}</span>);
 
 function columns(ids: readonly string[]): Column<string>[] {
@@ -312,7 +315,7 @@ function Foot({
   older: ReturnType<typeof useOlder>;
   onMore: () => void;
 }) {
-  // Counts come later than jobs do.
+  // Counts arrive later than jobs.
   const counted = Object.values(fleet.value.status?.jobs ?? {}).reduce((sum, each) => sum + each, 0);
   const kept = Math.max(counted, matching);
   return (
@@ -337,12 +340,12 @@ function openers(): HTMLElement[] {
   return [...document.querySelectorAll<HTMLElement>(".job-table .opens")];
 }
 
-/** The row with the focus: its job's id. */
+/** Return the ID of the focused row's job. */
 export function focused(): string | undefined {
   return document.activeElement?.closest<HTMLElement>("tr[data-row]")?.dataset.row;
 }
 
-/** The job that a key means: the row with the focus, else the open one. */
+/** Return the job to which a keyboard shortcut applies: the focused row, or else the open job. */
 export function meant(): string | undefined {
   return focused() ?? (state.job.peek() || undefined);
 }
@@ -354,7 +357,7 @@ export function focusRow(place: number): void {
   wanted?.scrollIntoView({ block: "nearest" });
 }
 
-/** Moves the focus by rows; from nowhere, to the open job's row or the first. */
+/** Move the focus by a number of rows, starting at the open job's row or the first row. */
 export function moveRow(by: number): void {
   const all = openers();
   const here = all.findIndex((each) => each.closest("tr")?.dataset.row === focused());

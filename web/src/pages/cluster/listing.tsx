@@ -1,4 +1,4 @@
-/** A list that is asked for from time to time: its heading, why it cannot be read, and its table. */
+/** A list that is refreshed at an interval: heading, error message and table. */
 
 import type { ComponentChildren } from "preact";
 import { integer } from "../../lib/format";
@@ -11,12 +11,12 @@ interface Props<T> {
   title: string;
   polled: Polled<readonly T[]>;
   columns: readonly Column<T>[];
-  /** The row that is open. */
+  /** Key of the open row. */
   open: string;
   empty: ComponentChildren;
-  /** Beside the heading. */
+  /** Content next to the heading. */
   act?: ComponentChildren;
-  /** Below the table. */
+  /** Content below the table. */
   children: ComponentChildren;
 }
 

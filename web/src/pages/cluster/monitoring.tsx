@@ -1,4 +1,4 @@
-/** Is the cluster well: alerts, the parts it is made of, and the last hour under one clock. */
+/** Health of the cluster: alerts, components, and the last hour in charts with a common time axis. */
 
 import { useComputed } from "@preact/signals";
 import { get, type Alert, type History, type Worker } from "../../lib/api";
@@ -52,7 +52,7 @@ export function Monitoring() {
 function figure(value: number, unit: string): string {
   if (unit === "seconds") return seconds(value);
   if (unit === "ratio") return percent(value);
-  // Units of what is counted are plurals: jobs, workers, entries.
+  // Units of counts are plurals, such as jobs, workers and entries.
   return `${compact(value)} ${value === 1 ? unit.replace(/ies$/, "y").replace(/s$/, "") : unit}`;
 }
 
@@ -107,7 +107,7 @@ const ALERTS: Column<Alert>[] = [
   },
 ];
 
-/** Firing ones first; within each, as they came. */
+/** Sort firing alerts first, otherwise keeping their order. */
 function ordered(alerts: readonly Alert[]): Alert[] {
   const weight = (alert: Alert) => (alert.state === "firing" ? 0 : 1);
   return [...alerts].sort((left, right) => weight(left) - weight(right) || (left.since < right.since ? 1 : -1));
@@ -134,7 +134,7 @@ interface Service {
   text: string;
 }
 
-/** `2 live, 1 drained, 1 cordoned`; none. */
+/** Format as `2 live, 1 drained, 1 cordoned`, or none. */
 function liveText(workers: readonly Worker[]): string {
   const drained = workers.filter((worker) => worker.draining).length;
   const cordoned = workers.filter((worker) => worker.cordoned).length;

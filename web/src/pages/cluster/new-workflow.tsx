@@ -1,4 +1,4 @@
-/** A new workflow: a text that is validated as it stands, and submitted once nothing is wrong with it. */
+/** Dialog for a new workflow, whose text is validated while typing and submitted when it is valid. */
 
 import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
@@ -21,10 +21,10 @@ actions:
 ${FIELDS}  - action_id: second
     dependencies: [first]
 ${FIELDS}`;
-/** As long as a text may be, in MiB. */
+/** Maximum size of a workflow text in MiB. */
 const MOST_MIB = 4;
 
-/** What was written, for whoever opens the dialog again. */
+/** Last text, restored when the dialog opens again. */
 let draft = "";
 
 export function NewWorkflow({ onClose }: { onClose: () => void }) {
@@ -118,7 +118,7 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
   );
 }
 
-/** What is wrong, each with its place to go to. */
+/** Validation errors with links to their positions. */
 interface WrongProps {
   list: readonly Complaint[];
   more: number;

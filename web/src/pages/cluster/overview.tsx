@@ -1,4 +1,4 @@
-/** One glance: what waits, what runs, who computes, what happened. */
+/** Overview: waiting and running jobs, workers, and recent events. */
 
 import type { Signal } from "@preact/signals";
 import type { Job, Queue } from "../../lib/api";
@@ -66,10 +66,10 @@ export function Overview() {
   );
 }
 
-/** Jobs shown at most. */
+/** Maximum number of displayed jobs. */
 const MOST_NOW = 6;
 
-/** What runs before what waits. */
+/** Displayed states: running jobs precede waiting jobs. */
 const STATES = ["running", "finishing", "cancelling", "paused", "queued"];
 
 function NowRow({ job: { value: job } }: { job: Signal<Job> }) {
@@ -96,7 +96,7 @@ function NowRow({ job: { value: job } }: { job: Signal<Job> }) {
   );
 }
 
-/** Jobs that run or could; what they are is read without following each: its row does that. */
+/** Running and waiting jobs. The list does not subscribe to the jobs' signals; each row does. */
 function Now({ fleet: { jobs, status } }: { fleet: Fleet }) {
   const rank = (job: Signal<Job>) => STATES.indexOf(job.peek().state);
   const all = [...jobs.values()]

@@ -1,4 +1,4 @@
-/** A talk with a model: what it answers as it comes, how soon and how fast. */
+/** Conversation with a model, with its latency and speed. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
@@ -11,9 +11,9 @@ import { toast } from "../../ui/toast";
 import { Answer, converse, type Choices, type Message } from "./model/playground";
 import { may } from "./model/services";
 
-/** Milliseconds between two drawings of an answer that streams in. */
+/** Interval in milliseconds between redraws of a streamed answer. */
 const DRAW_MS = 100;
-/** Tokens of an answer unless somebody says otherwise. */
+/** Default maximum number of tokens of an answer. */
 const TOKENS = "512";
 
 interface Turn {
@@ -107,7 +107,7 @@ function Turns({ turns, model, drawn }: { turns: readonly Turn[]; model: string;
     if (following.current && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [drawn, turns]);
   const onScroll = ({ currentTarget: at }: { currentTarget: HTMLDivElement }) => {
-    // Whoever scrolls up wants to read.
+    // Scrolling up stops following the answer.
     following.current = at.scrollTop + at.clientHeight >= at.scrollHeight - 24;
   };
   return (
@@ -165,7 +165,7 @@ async function copied(text: string): Promise<void> {
   toast((await copy(text)) ? "Copied" : "This browser does not let the page copy");
 }
 
-/** A number that was typed, within bounds; undefined for none, NaN for what is none. */
+/** Parse a number within bounds; undefined for an empty text, NaN for an invalid one. */
 function typed(text: string, least: number, most: number): number | undefined {
   if (!text.trim()) return undefined;
   const value = Number(text);

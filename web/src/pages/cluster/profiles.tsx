@@ -1,4 +1,4 @@
-/** Profiles: what hosts and GPUs did while it recorded. Started, followed, stopped and looked at here. */
+/** Profiles of hosts and GPUs: start, stop, and view recordings. */
 
 import { useSignal } from "@preact/signals";
 import { asProblem, type Profile, type Recording } from "../../lib/api";
@@ -27,7 +27,7 @@ import {
 } from "./model/profiles";
 import type { Used } from "./model/recording";
 
-/** Seconds between two questions for the list. */
+/** Interval in seconds between requests for the list. */
 const EACH = 2;
 const HZ = [1, 10, 100];
 const LENGTHS: [number, string][] = [
@@ -38,7 +38,7 @@ const LENGTHS: [number, string][] = [
 ];
 
 export function Profiles() {
-  /** Counts what was done here: each changes the list. */
+  /** Number of actions on this page, each of which refreshes the list. */
   const acts = useSignal(0);
   const shown = useSignal("");
   const asks = useSignal(false);
@@ -191,7 +191,7 @@ function Opened({ row, onRecover, onDelete }: { row: Profile; onRecover: () => v
   );
 }
 
-/** What each device did, once the recordings are here. */
+/** Measurements of each device, once the recordings are loaded. */
 function Figures({ artifact }: { artifact: string }) {
   const { value, problem } = useAnswer(async (signal) => ({ found: await analysed(artifact, signal) }));
   if (problem) return <p class="soft">It could not be read: {problem.detail}</p>;

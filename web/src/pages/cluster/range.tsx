@@ -1,9 +1,9 @@
-/** How far back charts reach; kept in the address. */
+/** Time range of charts, stored in the URL. */
 
 import { state } from "./model/state";
 import { Button } from "../../ui/button";
 
-/** Histories are asked for again this often. */
+/** Interval in seconds between requests for the history. */
 export const REFRESH_SECONDS = 5;
 
 const RANGES: [number, string][] = [

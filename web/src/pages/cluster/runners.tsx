@@ -1,4 +1,4 @@
-/** Runners: what each offers to programs, and what runs there now. */
+/** Runners with their resources and running programs. */
 
 import { genericAddress } from "../../kinds";
 import type { Worker } from "../../lib/api";

@@ -1,4 +1,4 @@
-/** Schedules: what is submitted again and again, when next, and what became of it. */
+/** Schedules with their next runs and the outcomes of past runs. */
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -31,14 +31,14 @@ import {
   type ScheduleVerb,
 } from "./model/schedules";
 
-/** Seconds between two questions for the list. */
+/** Interval in seconds between requests for the list. */
 const EACH = 5;
 
 const WORDS: Record<ScheduleVerb, string> = { pause: "Pause", resume: "Resume", run: "Run now" };
 const PAST: Record<ScheduleVerb, string> = { pause: "Paused", resume: "Resumed", run: "Submitted a job of" };
 
 export function Schedules() {
-  /** Counts what was done here: each changes the list. */
+  /** Number of actions on this page, each of which refreshes the list. */
   const acts = useSignal(0);
   const shown = useSignal("");
   const answer = usePolled(`schedules ${acts.value}`, EACH, schedules);
@@ -128,7 +128,7 @@ function Last({ row }: { row: Schedule }) {
   if (!at) return <span class="soft">none yet</span>;
   const text = brief(said ?? "", 200);
   const name = job ?? workflow ?? "";
-  // What was left out because of a run before names that one.
+  // The reason for a skipped run names the earlier run.
   const place = name ? text.indexOf(name) : -1;
   const [before, after] = place < 0 ? [`${text} `, ""] : [text.slice(0, place), text.slice(place + name.length)];
   return (
@@ -144,7 +144,7 @@ function Last({ row }: { row: Schedule }) {
   );
 }
 
-/** The runs to come and what is submitted, with what may be done beside the name. */
+/** Upcoming runs, the submitted job, and actions next to the name. */
 function Shown({ name, children }: { name: string; children: ComponentChildren }) {
   const { value, problem } = useAnswer((signal) => schedule(name, signal));
   if (problem) return <Trouble what={`Schedule ${name}`} problem={problem} />;

@@ -1,4 +1,4 @@
-/** One service: how it is, what it did in the last minute, its replicas with their logs, and a talk with it. */
+/** One service: its state, measurements of the last minute, replicas with logs, and a playground. */
 
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
@@ -37,12 +37,12 @@ import { openReplica, openService, state } from "./model/state";
 
 const LogView = later(() => import("../../logs/view").then((part) => part.LogView), 3);
 
-/** Seconds between two questions, and how many answers the small pictures show. */
+/** Interval in seconds between requests, and number of responses in the small charts. */
 const EACH = 2;
 const LATELY = 60;
 
 export function ServicePart({ name }: { name: string }) {
-  /** Counts what was done here: each changes the answer. */
+  /** Number of actions on this page, each of which refreshes the service. */
   const acts = useSignal(0);
   const { value, problem } = usePolled(`${name} ${acts.value}`, EACH, (signal) => service(name, signal)).value;
   useLayoutEffect(
@@ -101,7 +101,7 @@ function Body({ row, onAct }: Props) {
   );
 }
 
-// -- what may be done -----------------------------------------------------------------------------------------------
+// -- actions --------------------------------------------------------------------------------------------------------
 
 const WORDS: Record<ServiceVerb, string> = { start: "Start", restart: "Restart", stop: "Stop" };
 const PAST: Record<ServiceVerb, string> = { start: "Starts", restart: "Restarts, one after the other", stop: "Stops" };
@@ -117,7 +117,7 @@ async function steer(row: Service, verb: ServiceVerb): Promise<void> {
   await attempt(`${WORDS[verb]} ${row.name}`, `${PAST[verb]}: ${row.name}`, steerService(row.name, verb));
 }
 
-/** Shows a service's page in a tab, which is opened before the link is there: later it would be a pop-up. */
+/** Open a service's page in a tab. The tab opens before the link is requested, because browsers block later pop-ups. */
 async function look(row: Service): Promise<void> {
   const tab = window.open("about:blank");
   try {
@@ -248,7 +248,7 @@ function Scale({ row, onAct }: Props) {
 
 type Known = readonly (number | null)[];
 
-/** The latest answers of a figure, oldest first. */
+/** Return the latest values of a measurement, oldest first. */
 function useLately(row: Service, figure: (row: Service) => number | null | undefined): Known {
   const list = useRef<{ of: Service | undefined; values: (number | null)[] }>({ of: undefined, values: [] });
   if (list.current.of !== row)

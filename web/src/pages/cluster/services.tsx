@@ -1,4 +1,4 @@
-/** Services: what is kept up, how it is and how it is asked; one of them with its replicas, logs and a playground. */
+/** List of services, or one service with its replicas, logs and playground. */
 
 import "./services.css";
 import { useLayoutEffect } from "preact/hooks";
@@ -19,7 +19,7 @@ import { asksOnly, openService, state } from "./model/state";
 
 const ServicePart = later(() => import("./service").then((part) => part.ServicePart));
 
-/** Seconds between two questions for the list. */
+/** Interval in seconds between requests for the list. */
 const EACH = 3;
 
 export function Services() {
@@ -54,7 +54,7 @@ const COLUMNS: Column<Service>[] = [
   numberColumn("tokens", "tokens/s", ({ last_minute: lately }) => compact(lately.answer_tokens_per_second)),
 ];
 
-/** The state in one word, and why. */
+/** State in one word, and its reason. */
 function Health({ of: row }: { of: Service }) {
   return (
     <>
@@ -110,7 +110,7 @@ function None() {
   );
 }
 
-// -- who may ask, and nothing else ---------------------------------------------------------------------------------
+// -- users with only the scope infer --------------------------------------------------------------------------------
 
 function Alone() {
   const { value: list, problem, again } = useAnswer(models, [who.value?.token_id]);

@@ -1,4 +1,4 @@
-/** The worker stream: which lane computed which job in the last ten minutes, and what it computes now. */
+/** The worker stream: jobs on each lane during the last ten minutes. */
 
 import { computed, signal, useSignal } from "@preact/signals";
 import { get, type Span, type Stream, type Worker } from "../../lib/api";
@@ -35,16 +35,16 @@ const SECONDS = 600;
 const REFRESH_SECONDS = 3;
 const AXIS = 20;
 const TICKS = [0, 120, 240, 360, 480, 600];
-/** What opens a job: a finger points at nothing. */
+/** Hint how to open a job; touch screens have no hover. */
 const HANDS = matchMedia("(hover: none)").matches
   ? "tap one to open the job"
   : "point at one to see what it was, click it to open the job";
-/** Jobs named below the picture. */
+/** Maximum number of jobs named below the picture. */
 const MOST_NAMED = 6;
 const SANS = "12px system-ui, sans-serif";
 const MONO = "12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
 
-/** ms by which this machine's clock is before the cluster's. */
+/** Milliseconds by which this machine's clock is behind the cluster's. */
 const skew = signal(0);
 
 async function ask(control: AbortSignal): Promise<Stream> {
@@ -54,10 +54,10 @@ async function ask(control: AbortSignal): Promise<Stream> {
   return stream;
 }
 
-/** The cluster's clock, in seconds since 1970. */
+/** Cluster time in seconds since 1970. */
 const cluster = computed(() => (now.value + skew.value) / 1000);
 
-/** A stream as it is drawn: up to a moment, each lane as far as it is known. */
+/** A stream up to a time, with the known time of each lane. */
 interface Shown {
   stream: Stream;
   to: number;
@@ -184,7 +184,7 @@ function NoLanes() {
   );
 }
 
-/** The jobs with most lane time, and what a reader must know of the picture. */
+/** Jobs with the most lane time, and explanations of the picture. */
 function Key({ shown: { stream, to, known }, mean }: { shown: Shown; mean: number }) {
   const works = worksOf(stream, to - SECONDS, to, known);
   const rest = works.length - MOST_NAMED;
@@ -245,7 +245,7 @@ function drawSpan(context: CanvasRenderingContext2D, box: Box, span: Span): void
   context.fillRect(box[0] + box[2] - 3, box[1], 3, box[3]);
 }
 
-/** The name of a job in its bars, cut where they end; none where it would say nothing. */
+/** Draw a job's name in its bars, cut at their end; omitted if too little space remains. */
 function drawName(context: CanvasRenderingContext2D, frame: Frame, run: Run): void {
   const [from, to] = [
     Math.max(frame.left, xOf(run.start, frame)),
@@ -256,7 +256,7 @@ function drawName(context: CanvasRenderingContext2D, frame: Frame, run: Run): vo
   if (!name) return;
   const colour = colourOf(run.job);
   if (colour?.hatched) {
-    // Letters cannot be read on stripes of their own colour.
+    // Text is unreadable on stripes of its own color.
     context.fillStyle = token(`series-${colour.series}`);
     context.fillRect(from + 1, run.lane * frame.lane + 3, context.measureText(name).width + 8, frame.lane - 6);
   }
@@ -266,7 +266,7 @@ function drawName(context: CanvasRenderingContext2D, frame: Frame, run: Run): vo
   context.fillText(name, from + 5, (run.lane + 0.5) * frame.lane);
 }
 
-/** A text, or its beginning, no wider than this; empty where a few letters would be left. */
+/** Return a text shortened to a width; empty if only a few letters would fit. */
 function fitting(context: CanvasRenderingContext2D, text: string, room: number): string {
   const wide = context.measureText(text).width;
   if (wide <= room) return text;
@@ -274,7 +274,7 @@ function fitting(context: CanvasRenderingContext2D, text: string, room: number):
   return letters >= 4 ? `${text.slice(0, letters)}…` : "";
 }
 
-/** Nobody knows what the lane does: it is neither busy nor idle. */
+/** Draw a lane whose work is unknown. */
 function drawUnknown(context: CanvasRenderingContext2D, frame: Frame, lane: number, until: number): void {
   const from = Math.max(frame.left, xOf(until, frame));
   const box = boxOf(frame, lane, from, frame.left + frame.width);
@@ -300,7 +300,7 @@ function hatch(context: CanvasRenderingContext2D, [x, y, width, height]: Box, co
   context.clip();
   context.strokeStyle = colour;
   context.beginPath();
-  // From a grid of the page, so that the pattern does not crawl with the bars.
+  // Align the pattern to the page, so that it does not move with the bars.
   for (let at = Math.floor((x - height) / 6) * 6; at < x + width; at += 6) {
     context.moveTo(at, y + height);
     context.lineTo(at + height, y);
@@ -327,16 +327,16 @@ function drawAxis(context: CanvasRenderingContext2D, frame: Frame, height: numbe
   }
 }
 
-/** How a worker is, where that is more than working. */
+/** Return a worker's condition if it is not working normally. */
 function condition(worker: Worker | undefined): "lost" | "drained" | "" {
   if (!worker) return "";
   if (!worker.live) return "lost";
   return worker.draining ? "drained" : "";
 }
 
-/** Letters of a name that must have room before its condition is said beside it. */
+/** Minimum space in letters of a name before its condition is displayed next to it. */
 const ROOM_FOR_WORDS = 16;
-/** Half of a letter's height in pixels: the first name stands whole in the picture. */
+/** Half the height of a letter in pixels, so that the first name is fully visible. */
 const HALF_LETTER = 6;
 
 function drawNames(context: CanvasRenderingContext2D, frame: Frame, stream: Stream): void {

@@ -1,4 +1,4 @@
-/** A new job, in a dialog. */
+/** Dialog for a new job. */
 
 import { kinds } from "../../lib/jobs";
 import type { Draft } from "../../lib/submission";

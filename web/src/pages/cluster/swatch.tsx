@@ -1,4 +1,4 @@
-/** The colour of a job, beside its name. */
+/** The color of a job, displayed next to its name. */
 
 import { colourOf } from "./model/colours";
 

@@ -1,4 +1,4 @@
-/** Workers as tiles: at one glance which computes what, and which does not. */
+/** Workers as tiles that show their jobs and problems. */
 
 import type { Worker } from "../../lib/api";
 import { percent, seconds } from "../../lib/format";
@@ -11,14 +11,14 @@ import { titleOfJob } from "./model/names";
 import { fleet, go, open } from "./model/state";
 import { Swatch } from "./swatch";
 
-/** Tiles shown; the tab of workers has all. */
+/** Maximum number of tiles; the tab Workers lists all workers. */
 const MOST_TILES = 24;
-/** Lanes of a worker drawn one by one; more are a bar. */
+/** Maximum number of separately drawn lanes per worker; more lanes become a bar. */
 const MOST_LANES = 32;
 
 export function Tiles() {
   const all = fleet.value.workers;
-  // In their own order, which never changes; of many, those that need somebody are not cut.
+  // Workers keep their order. If there are too many, workers with problems are kept.
   const kept = new Set([...all].sort((left, right) => urgency(left) - urgency(right)).slice(0, MOST_TILES));
   const rest = all.length - kept.size;
   if (!all.length)

@@ -1,4 +1,4 @@
-/** What tenants used on the last days: one's own, an admin sees all. */
+/** Usage of tenants in the last days; admins see all tenants. */
 
 import { get, who, type TenantUsage } from "../../lib/api";
 import { compact, seconds } from "../../lib/format";

@@ -1,4 +1,4 @@
-/** What somebody sees who has run nothing yet: a thing to run of each kind, with one click or one line of a shell. */
+/** Introduction for users without jobs: an example of each kind, to run with a click or a shell command. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -16,7 +16,7 @@ export function Welcome() {
   useEffect(() => {
     kinds().then(
       (all) => (list.value = all),
-      () => undefined, // the page says why nobody answers
+      () => undefined, // the page explains why the cluster does not answer
     );
   }, []);
   const shown = Object.keys(KINDS).flatMap((name) => list.value.find(({ type }) => type === name) ?? []);
@@ -40,7 +40,7 @@ function Card({ kind: { type, summary, example } }: { kind: Kind }) {
   const served = fleet.value.workers.some(
     (worker) => takesWork(worker) && (worker.device === "runner") === Boolean(programs),
   );
-  // A program runs for somebody: who is not logged in runs none, whatever the scopes of everybody.
+  // Programs need a logged-in user, regardless of the scopes of anonymous users.
   const allowed = submits(type, who.value?.scopes ?? []) && !(programs && who.value?.token_id === null);
   const title = page?.title ?? "A program";
   const run = async () => {

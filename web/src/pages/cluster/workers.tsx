@@ -1,4 +1,4 @@
-/** Workers: what each does, how its machine is, and taking one out. */
+/** Workers with their jobs and machines, and actions to drain them. */
 
 import { signal } from "@preact/signals";
 import { post, type Worker } from "../../lib/api";
@@ -18,7 +18,7 @@ import { fleet, open } from "./model/state";
 import { shownState } from "./model/workers";
 import { Runners } from "./runners";
 
-/** Workers whose drain was asked for and is not seen yet. */
+/** Workers whose requested drain is not confirmed yet. */
 const asking = signal<ReadonlySet<string>>(new Set());
 
 async function drain(worker: Worker): Promise<void> {

@@ -1,4 +1,4 @@
-/** One workflow: how far it is, its graph or its list of actions, one action beside it. */
+/** One workflow: its progress, its graph or list of actions, and one action in detail. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
@@ -200,7 +200,7 @@ function Failure({ shown, structure }: { shown: Workflow; structure: Structure }
   );
 }
 
-/** What a workflow that did not end well has left: each holds memory, or a GPU. */
+/** Services of a failed workflow, which still use memory or a GPU. */
 function Services({ shown }: { shown: Workflow }) {
   const left = shown.state === "failed" || shown.state === "cancelled" ? shown.services : [];
   return left.map((name) => (
@@ -214,7 +214,7 @@ function Services({ shown }: { shown: Workflow }) {
   ));
 }
 
-/** Actions that wait for somebody here, at most. */
+/** Maximum number of displayed actions that wait for approval. */
 const MOST_APPROVALS = 5;
 
 function Approvals({ view, shown }: { view: WorkflowView; shown: Workflow }) {
@@ -424,7 +424,7 @@ function ActionPanel({ view, shown, structure, action }: Props & { action: Actio
   );
 }
 
-/** Jobs of an action that is carried out once an item. */
+/** Jobs of an action that runs once per item. */
 function Items({ jobs, total }: { jobs: ActionDetail["item_jobs"]; total: number }) {
   const order = tallied(jobs.map((job) => job.state)).map(([name]) => name);
   const sorted = [...jobs].sort((left, right) => order.indexOf(left.state) - order.indexOf(right.state));
@@ -476,7 +476,7 @@ function Facts({ action }: { action: Action }) {
   );
 }
 
-/** Names in a list of neighbours or siblings. */
+/** Maximum number of names in a list of neighbors or siblings. */
 const MOST_NAMES = 12;
 
 function Near({
@@ -502,7 +502,7 @@ function Near({
   );
 }
 
-/** The most urgent of many actions, to go to. */
+/** Links to the most urgent of many actions. */
 function ActionNames({ actions }: { actions: readonly Action[] }) {
   const states = tallied(actions.map((action) => action.state)).map(([name]) => name);
   const sorted = [...actions].sort((left, right) => states.indexOf(left.state) - states.indexOf(right.state));
@@ -521,7 +521,7 @@ function ActionNames({ actions }: { actions: readonly Action[] }) {
   );
 }
 
-/** Those that share its box. */
+/** Actions in the same box. */
 function Siblings({ shown, members, chosen }: { shown: Workflow; members: readonly number[]; chosen: Action }) {
   const actions = members.flatMap((vertex) => shown.actions[vertex] ?? []);
   const others = actions.filter((action) => action !== chosen);

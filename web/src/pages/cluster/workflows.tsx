@@ -1,4 +1,4 @@
-/** Workflows of the cluster: their list, or the one that is open. */
+/** List of workflows, or the open workflow. */
 
 import type { WorkflowRow } from "../../lib/api";
 import "./workflows.css";
@@ -21,9 +21,9 @@ import { WorkflowPart } from "./workflow";
 
 const NewWorkflow = later(() => import("./new-workflow").then((part) => part.NewWorkflow), 0);
 
-/** Seconds between two questions for the list. */
+/** Interval in seconds between requests for the list. */
 const EACH = 3;
-/** Workflows listed at first, and at most: those before them are for the shell. */
+/** Number of workflows listed first, and maximum number; older ones are available in the shell. */
 const FIRST = 100;
 const MOST = 1000;
 

@@ -1,6 +1,6 @@
-/** Classes of lengths by shape and colour. */
+/** Length classes, distinguished by shape and color. */
 
-/** Around 0, 11 wide. */
+/** Shapes centered at 0 with a width of 11 pixels. */
 export const SHAPES = [
   <circle r="5" />,
   <rect x="-4.5" y="-4.5" width="9" height="9" />,

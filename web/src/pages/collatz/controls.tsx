@@ -1,4 +1,4 @@
-/** The row that starts and steers a run, and how far it is. */
+/** Controls that start, pause and cancel a run, and its progress. */
 
 import { batch, computed } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -22,7 +22,7 @@ function set(name: "from" | "to", value: string): void {
   });
 }
 
-/** Characters of a field: all of them, while they are not too many. */
+/** Return the width of a field in characters, limited to a maximum. */
 function wide(text: string, least: number): number {
   return Math.min(30, Math.max(least, text.length + 1));
 }
@@ -94,7 +94,7 @@ function Strategy() {
   );
 }
 
-/** The devices that compute, in words. */
+/** The devices that are computing, in words. */
 export const engine = computed(() => {
   const live = snapshot.value.workers.filter((worker) => worker.live && worker.device !== "runner");
   const gpus = snapshot.value.gpus.filter((gpu) => gpu.live).length;
@@ -104,7 +104,7 @@ export const engine = computed(() => {
 
 const BASE = "Collatz - Threads Cluster";
 
-/** Progress and engine stand in the title of the tab too. */
+/** Show progress and device in the tab's title. */
 function useTitle(): void {
   const job = current.value;
   const share =
@@ -157,7 +157,7 @@ export function Controls() {
   );
 }
 
-/** The run's job, or jobs, while there are any. */
+/** The jobs of the run. */
 export function JobLine() {
   const job = current.value;
   const all = jobViews.value;
@@ -197,7 +197,7 @@ export function JobLine() {
   );
 }
 
-/** Numbers/s of the run's jobs together; null while none is known. */
+/** Return the total numbers/s of the run's jobs; null if unknown. */
 export function speed(): number | null {
   const known = active.value.flatMap((job) => job.rate ?? []);
   return known.length ? known.reduce((sum, each) => sum + each, 0) : null;

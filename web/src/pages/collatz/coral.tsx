@@ -1,4 +1,4 @@
-/** Trajectories as a coral: left on even numbers, right on odd ones. */
+/** Trajectories drawn as a coral that turns left on even numbers and right on odd numbers. */
 
 import { computed, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -16,9 +16,9 @@ import type { Picture } from "../../ui/saving";
 import { state } from "./model/state";
 
 const MOST = 30_000;
-/** ms from the root to the last tip. */
+/** Duration of the growth animation in milliseconds. */
 const GROWTH_MS = 2400;
-/** Size of the coral in the picture that is saved, in pixels of the page. */
+/** Size of the saved coral in page pixels. */
 const SAVED = { width: 1888, height: 999 };
 
 const segments = computed(() =>
@@ -31,7 +31,7 @@ const segments = computed(() =>
   ),
 );
 const palette = computed<Palette>(() => PALETTES.find((each) => each === state.palette.value) ?? "viridis");
-/** How much of the depth has grown, 0 to 1. */
+/** Fraction of the depth that has grown, 0 to 1. */
 const grown = signal(1);
 
 function draw(context: CanvasRenderingContext2D, width: number, height: number, share = 1): void {
@@ -71,7 +71,7 @@ function stop(): void {
   grown.value = 1;
 }
 
-/** Lets the coral grow from its root; gives what stops it. */
+/** Animate the growth of the coral and return a function that stops it. */
 function grow(): () => void {
   cancelAnimationFrame(frame);
   if (calm) return stop;
@@ -92,7 +92,7 @@ function described(): string {
   );
 }
 
-/** The whole coral with its parameters; a file of it is twice as fine, and with its edges and words 3840 x 2160. */
+/** Return the whole coral with its parameters; the saved file has 3840 x 2160 pixels. */
 function sheet(): Picture {
   return { title: "Collatz coral", lines: [described()], ...SAVED, draw };
 }

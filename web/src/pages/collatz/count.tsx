@@ -1,4 +1,4 @@
-/** Counting every number in view by a job of the cluster: offered, never begun by itself. */
+/** Offer to count all visible numbers with a job of the cluster. */
 
 import { compact, counted } from "../../lib/format";
 import { cancel, watch } from "../../lib/jobs";
@@ -13,7 +13,7 @@ import type { Scene } from "./model/scene";
 import { limits, metric, view } from "./model/state";
 import { seen } from "./model/view";
 
-/** Begins the job, where the picture shows a sample. */
+/** Button that starts the job, shown while the picture shows only a sample. */
 export function CountThese({ picture }: { picture: Scene | undefined }) {
   const now = seen(view.value, limits);
   const many = now.end - now.first;
@@ -26,7 +26,7 @@ export function CountThese({ picture }: { picture: Scene | undefined }) {
   );
 }
 
-/** How far the job is. */
+/** Progress of the counting job. */
 export function Counting() {
   const id = counting.value;
   const job = id ? watch(id).value : undefined;

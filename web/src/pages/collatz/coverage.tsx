@@ -1,4 +1,4 @@
-/** Which numbers are verified, here and by others, and where the view lies among all that the kind takes. */
+/** Verified numbers on this cluster and elsewhere, and the position of the view within the kind's limits. */
 
 import { effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -31,9 +31,9 @@ async function ask(): Promise<void> {
   }
 }
 
-/** The bar ends here: 2^96. */
+/** End of the bar: 2^96. */
 const BITS = 96;
-/** Every number below 2^71 was verified by others: Barina, Journal of Supercomputing 81, 2025. */
+/** All numbers below 2^71 were verified by Barina, Journal of Supercomputing 81, 2025. */
 export const FRONTIER_BITS = 71;
 const BAR = { top: 3, height: 12 };
 
@@ -68,7 +68,7 @@ function draw(context: CanvasRenderingContext2D, width: number): void {
   frame(context, x(now.first), x(now.end), "accent", 0);
 }
 
-/** Powers of two below the bar, and the frontier where it is. */
+/** Draw powers of two and the frontier below the bar. */
 function ticks(context: CanvasRenderingContext2D, width: number, place: (bits: number) => number): void {
   letters(context);
   context.textBaseline = "top";
@@ -88,7 +88,7 @@ function ticks(context: CanvasRenderingContext2D, width: number, place: (bits: n
 export function Coverage() {
   useEffect(() => {
     void ask();
-    // a job that ends moves the mark, a moment later
+    // a finished job moves the mark a moment later
     let [before, timer] = [finished.peek(), 0];
     const stop = effect(() => {
       const more = finished.value > before;

@@ -1,4 +1,4 @@
-/** Fields that are bound to the page's state. */
+/** Form fields that are bound to the page's state. */
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -6,7 +6,7 @@ import { state } from "./model/state";
 
 type Named<T> = { [K in keyof typeof state]: (typeof state)[K] extends { value: T } ? K : never }[keyof typeof state];
 
-/** A box that is ticked or not. */
+/** A checkbox. */
 export function Check({
   name,
   title,
@@ -32,7 +32,7 @@ interface WholeProps {
   most: number;
 }
 
-/** A whole number within bounds. */
+/** A field for an integer within bounds. */
 export function Whole({ name, text, least, most }: WholeProps) {
   const field = state[name];
   return (
@@ -56,16 +56,16 @@ interface NumeralProps {
   text: string;
   value: string;
   why: string | undefined;
-  /** Id of the element that says what is wrong. */
+  /** ID of the element with the error message. */
   note?: string;
   id?: string;
   size?: number;
   set: (text: string) => void;
 }
 
-/** A number as people type it, such as 2^89-1. */
+/** A field for a number expression such as 2^89-1. */
 export function Numeral({ text, value, why, note, id, size, set }: NumeralProps) {
-  // what is being typed outlives whatever renders the field anew
+  // the typed text survives a new rendering of the field
   const typed = useSignal<string | undefined>(undefined);
   return (
     <label class={id ? "inline grow number" : "inline"}>

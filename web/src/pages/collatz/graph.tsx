@@ -1,4 +1,4 @@
-/** Steps over n: counts while numbers are closer than pixels, single numbers below. */
+/** Chart of steps over n: counts if numbers are narrower than pixels, otherwise single points. */
 
 import { effect, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -26,11 +26,11 @@ import { choose, limits, look, metric, pointed, range, select, selection, state,
 
 const Coverage = later(() => import("./coverage").then((part) => part.Coverage), 2);
 
-/** The scene on the screen now; undefined before the first picture. */
+/** The displayed scene; undefined before the first picture. */
 export const drawn = signal<Scene | undefined>(undefined);
-/** How it is drawn, and how long it took. */
+/** How the scene was drawn, and the drawing time. */
 const how = signal<{ kind: string; software: boolean; ms: number }>({ kind: "", software: false, ms: 0 });
-/** While the pointer draws a selection. */
+/** The selection while the pointer draws it. */
 const brushing = signal<Range | undefined>(undefined);
 
 interface Parts {
@@ -67,10 +67,10 @@ function sized(
   return context;
 }
 
-/** In a view of no more numbers, every chunk is looked up. */
+/** Maximum number of visible numbers for which all chunks are looked up. */
 const FEW = BigInt(2 * EXACT_MOST);
 
-/** Exact numbers that are drawn: most of what is in view, or none; on a log axis also the beginning of a wide view. */
+/** Return the exact chunks to draw: most of the view or none; on a log axis also the start of a wide view. */
 function exactIn(now: Range): Exact[] {
   const wide = now.end - now.first > FEW;
   if (wide && !state.log.value) return [];
@@ -79,7 +79,7 @@ function exactIn(now: Range): Exact[] {
   return wide || 2 * known.length >= chunks(part).length ? known : [];
 }
 
-/** Draws the data. The WebGL canvas is whole only within the task that calls this. */
+/** Draw the data. The WebGL canvas keeps its content only until the current task ends. */
 function paint(): void {
   if (!parts || !brush) return;
   const box = parts.under.parentElement as HTMLElement;
@@ -117,7 +117,7 @@ function paint(): void {
   how.value = { kind: brush.kind, software: brush.software, ms: performance.now() - began };
 }
 
-/** Axes under the data, marks over them: these follow the pointer, the data do not. */
+/** Draw the axes below the data and the marks above; only the marks follow the pointer. */
 function overlay(): void {
   const picture = drawn.value;
   if (!parts || !picture) return;
@@ -140,7 +140,7 @@ function overlay(): void {
     );
 }
 
-/** The picture with its axes as one canvas; drawn anew, since WebGL keeps nothing. */
+/** Draw the picture with its axes on one canvas, because WebGL keeps no content. */
 function composed(): Picture | undefined {
   if (!parts) return undefined;
   paint();
@@ -163,12 +163,12 @@ function composed(): Picture | undefined {
   };
 }
 
-/** Has missing numbers computed in this page. */
+/** Compute missing numbers in this page. */
 function gather(): () => void {
   return effect(() => need(seen(view.value, limits), state.log.value));
 }
 
-// -- acts -----------------------------------------------------------------------------------------------------------
+// -- actions --------------------------------------------------------------------------------------------------------
 
 export function zoom(factor: number, place = 0.5): void {
   look(zoomed(view.peek(), factor, place, limits));
@@ -178,12 +178,12 @@ export function pan(share: number): void {
   look(panned(view.peek(), share, limits));
 }
 
-/** Marks the view; a second time clears the mark. */
+/** Select the visible range, or clear the selection if it is already selected. */
 export function markSeen(): void {
   select(selection.peek() ? undefined : seen(view.peek(), limits));
 }
 
-/** Places of a pointer: 0 to 1 of the width, and the number there. */
+/** Return the pointer's position as a fraction of the width and as a number. */
 function placeOfPointer(event: MouseEvent): { share: number; n: bigint } {
   const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
   const width = box.width - EDGE.left - EDGE.right;
@@ -193,7 +193,7 @@ function placeOfPointer(event: MouseEvent): { share: number; n: bigint } {
   return { share, n: moved(frame.view, far).base };
 }
 
-/** The number near the pointer that is drawn: the nearest point, where there are points. */
+/** Return the drawn number nearest to the pointer. */
 function nearest(event: MouseEvent): bigint | undefined {
   const picture = drawn.peek();
   const { n } = placeOfPointer(event);
@@ -206,7 +206,7 @@ function nearest(event: MouseEvent): bigint | undefined {
   return closest(n, steps, Math.ceil(picture.frame.view.span / (box.width - EDGE.left - EDGE.right)) * 3) ?? n;
 }
 
-/** The number beside n whose delay is nearest to some steps. */
+/** Return the number within `reach` of n whose delay is closest to `steps`. */
 function closest(n: bigint, steps: number, reach: number): bigint | undefined {
   let best: { n: bigint; off: number } | undefined;
   const from = n > BigInt(reach) ? n - BigInt(reach) : 1n;
@@ -296,7 +296,7 @@ function spread(): number {
   return one === undefined || other === undefined ? 0 : Math.abs(one - other);
 }
 
-/** A drag selects instead of moving: for those without a Shift key. */
+/** True if dragging selects instead of moving, for devices without a Shift key. */
 const brushMode = signal(false);
 
 // -- the component --------------------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ function useScene() {
   return { data, under, over };
 }
 
-/** Title of the picture as a file. */
+/** Return the title of the saved picture. */
 function heading(): string {
   const { first, end } = seen(view.value, limits);
   return `Collatz: steps to 1 for n from ${integer(first)} to ${integer(end - 1n)}`;
@@ -374,7 +374,7 @@ function summaryText(): string {
   );
 }
 
-/** The numbers of a sample; exact as far as doubles tell them apart. */
+/** Return the numbers of a sample, exact within the precision of doubles. */
 function sampledTwin({ range, far, delays, bits }: Sample, { first, end }: Range) {
   const rows: string[][] = [];
   for (const [place, off] of far.entries()) {
@@ -472,7 +472,7 @@ export function Graph() {
   );
 }
 
-/** Says what the picture lacks. */
+/** Explains what the picture does not show. */
 function Missing() {
   const now = seen(view.value, limits);
   const source = drawn.value?.source;
@@ -492,7 +492,7 @@ function Missing() {
   return null;
 }
 
-/** n, steps and peak under the pointer. */
+/** n, steps and peak at the pointer. */
 function Pointed() {
   const n = pointed.value;
   if (n === undefined || n < 1n)
@@ -509,7 +509,7 @@ function Pointed() {
   );
 }
 
-/** What counts the numbers in view is offered where the picture is coarser than that. */
+/** Offers to count the visible numbers if the picture is coarser. */
 function Zoom() {
   const full = !state.span.value;
   return (
@@ -538,7 +538,7 @@ function Zoom() {
   );
 }
 
-/** Moves the pointed number by keys. */
+/** Move the pointed number with keys. */
 export function step(by: bigint): void {
   const now = seen(view.peek(), limits);
   const from = pointed.peek() ?? (now.first + now.end) / 2n;

@@ -1,4 +1,4 @@
-/** How many numbers take how many steps, of the selection or of the view. */
+/** Histogram of steps in the selection or the view. */
 
 import { useEffect } from "preact/hooks";
 import { CLASSES, classCounts, expectedMean, logNormal, summary, type Summary } from "./model/fit";
@@ -18,7 +18,7 @@ import { usePicture } from "./model/save";
 function counted(): Counted {
   learnt.value;
   const wanted = countedRange();
-  // a finished job over just this range counted every number
+  // a finished job over exactly this range counted every number
   for (const each of results.value.values()) {
     if (each.range.first === wanted.first && each.range.end === wanted.end && each.histogram.length) {
       return { histogram: new Map(each.histogram), range: wanted, source: each.complete ? "exact" : "columns" };
@@ -86,7 +86,7 @@ function vertical(context: CanvasRenderingContext2D, box: Box, x: number, text: 
   context.fillText(text, x + (left ? -6 : 6), box.top + (dashed ? 2 : 18));
 }
 
-/** What the counts rest on. */
+/** Describe the source of the counts. */
 function basis({ source, looked }: Counted): string {
   if (source === "sample") return `estimated from ${integer(looked ?? 0)} numbers, spread evenly`;
   return { exact: "every number counted", columns: "whole columns of a job", none: "being computed" }[source];
@@ -147,7 +147,7 @@ function Nothing() {
   );
 }
 
-/** How many numbers are short, middling, long. */
+/** Numbers of short, medium and long trajectories. */
 function Classes({ histogram, total }: { histogram: ReadonlyMap<number, number>; total: number }) {
   const counts = classCounts(histogram);
   return (

@@ -1,4 +1,4 @@
-/** Meaning of the colours and marks of the picture. */
+/** Legend of the picture's colors and marks. */
 
 import { compact, integer } from "../../lib/format";
 import { dark } from "../../lib/theme";
@@ -6,7 +6,7 @@ import { CLASSES, css, MIXED_COLOUR, viridis } from "../../density/colour";
 import { state } from "./model/state";
 import type { Scene } from "./model/scene";
 
-/** The colour scale with its ends. */
+/** The color scale with its limits. */
 function Scale({ low, high, text }: { low: string; high: string; text: string }) {
   const stops = Array.from({ length: 13 }, (_, place) => css(viridis(place / 12, dark.value)));
   return (

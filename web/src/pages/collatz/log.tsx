@@ -1,4 +1,4 @@
-/** The log of events, line by line. */
+/** The event log. */
 
 import { useEffect, useRef } from "preact/hooks";
 import { CLASSES } from "./model/fit";
@@ -9,7 +9,7 @@ import { Check } from "./fields";
 import { state } from "./model/state";
 import { Button } from "../../ui/button";
 
-/** Lines in the page; the file has all. */
+/** Maximum number of displayed lines; the file contains all lines. */
 const DRAWN = 500;
 
 export function LogView() {
@@ -24,7 +24,7 @@ export function LogView() {
   }, [finding.value]);
   const rolled = () => {
     const element = box.current;
-    // scrolling up lets go of the end
+    // scrolling up stops following the end
     if (element && state.follow.peek() && element.scrollHeight - element.scrollTop - element.clientHeight > 60)
       state.follow.value = false;
   };

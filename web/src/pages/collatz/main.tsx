@@ -137,6 +137,6 @@ function App() {
   );
 }
 
-// The first sample is computed beside the page's first frame, not after it.
+// Compute the first sample in parallel with the page's first frame.
 if (tab.peek() === "graph") need(seen(view.peek(), limits), state.log.peek());
 mount(<App />);

@@ -1,4 +1,4 @@
-/** Steps by n mod m. */
+/** Steps by residue n mod m. */
 
 import { useEffect } from "preact/hooks";
 import { integer } from "../../lib/format";

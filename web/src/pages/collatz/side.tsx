@@ -1,4 +1,4 @@
-/** Records and figures of the run, beside the picture. */
+/** Records and measurements of the run next to the picture. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -40,7 +40,7 @@ function Row({ record }: { record: Compared }) {
   );
 }
 
-/** Records of a list that are shown at first: the greatest. */
+/** Number of records displayed first, greatest ones first. */
 const FEW = 8;
 
 function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; unit: string }) {
@@ -132,7 +132,7 @@ function Fastest() {
   );
 }
 
-/** Views that have their own numbers computed. */
+/** Views whose numbers the page computes itself. */
 const COMPUTING: readonly string[] = ["graph", "histogram", "residues"];
 
 export function Records() {
@@ -181,7 +181,7 @@ export function Records() {
   );
 }
 
-/** Where the run is: the last number that is done in order, as far as that is known. */
+/** Return the last number of the contiguously finished part of the run, if known. */
 function currentNumber(): string {
   const job = current.value;
   if (!job) return "";
@@ -191,7 +191,7 @@ function currentNumber(): string {
   return integer(at < own.end ? at : own.end - 1n);
 }
 
-/** Speeds that a sparkline shows, one a second. */
+/** Number of speed measurements in a sparkline, one per second. */
 const LATELY = 60;
 
 function useSpeeds(): readonly (number | null)[] {
@@ -203,7 +203,7 @@ function useSpeeds(): readonly (number | null)[] {
   return kept.current;
 }
 
-/** Digits in full while they fit beside a picture. */
+/** Format all digits if they fit next to a picture. */
 function large(value: bigint): string {
   const digits = String(value);
   if (digits.length <= 15) return integer(value);
@@ -221,7 +221,7 @@ function numbers(): Headline {
   return { label: "Numbers sampled", value: few ? compact(few) : "\u2013", after: `of ${compact(all)}` };
 }
 
-/** What the page is about: how fast or how many, the longest, the highest. */
+/** Main results: speed or count, longest and highest trajectory. */
 export function Figures() {
   const speeds = useSpeeds();
   const { delay, path } = records.value;

@@ -1,4 +1,4 @@
-/** The trajectory of a number of any length on a log axis, beside others, step by step. */
+/** Trajectory of a number of any length on a log axis, with compared trajectories, step by step. */
 
 import { computed, effect, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -21,11 +21,11 @@ import { chosen, compare, MOST_PATHS, startNumber, state } from "./model/state";
 
 const DASHES: number[][] = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [1, 3], [4, 2, 1, 2], [3, 6]];
 const EDGE = { left: 60, right: 12, top: 10, bottom: 54 };
-/** Height of the parity strip, at the bottom. */
+/** Height of the parity strip. */
 const STRIP = 12;
 const GAP = 12;
 
-/** By digits. */
+/** Trajectories keyed by the number's digits. */
 const paths = signal<ReadonlyMap<string, Path>>(new Map());
 const walking = signal<ReadonlySet<string>>(new Set());
 const lost = signal<ReadonlyMap<string, string>>(new Map());
@@ -36,7 +36,7 @@ const names = computed(() => {
   const all = first === undefined ? others : [first, ...others];
   return [...new Set(all.map(String))].slice(0, MOST_PATHS);
 });
-/** Those that are there, the main one first. */
+/** The available trajectories, main one first. */
 const shown = computed(() => names.value.flatMap((name) => paths.value.get(name) ?? []));
 
 effect(() => {
@@ -69,7 +69,7 @@ function tell(path: Path): void {
   );
 }
 
-/** All digits up to 40, else the ends. */
+/** Format up to 40 digits in full, otherwise only the ends. */
 export function short(value: bigint): string {
   const text = String(value);
   return text.length <= 40
@@ -77,10 +77,10 @@ export function short(value: bigint): string {
     : `${text.slice(0, 12)}\u2026${text.slice(-8)} (${integer(text.length)} digits)`;
 }
 
-// -- which steps are seen -------------------------------------------------------------------------------------------
+// -- visible steps --------------------------------------------------------------------------------------------------
 
 const longest = computed(() => Math.max(1, ...shown.value.map((path) => path.delay)));
-/** Steps from edge to edge; in the address as first-last. */
+/** Range of visible steps; first-last in the URL. */
 const span = computed<[number, number]>(() => {
   const [from, to] = state.steps.value.split("-").map(Number);
   return from !== undefined && to !== undefined && from >= 0 && to > from
@@ -95,7 +95,7 @@ function see(from: number, to: number): void {
   state.steps.value = wide >= most ? "" : `${Math.round(left)}-${Math.round(left + wide)}`;
 }
 
-/** Steps by which a path is moved so that all end together. */
+/** Return the shift of a path that aligns the ends of all paths. */
 function shift(path: Path): number {
   return state.tails.value ? longest.value - path.delay : 0;
 }
@@ -108,7 +108,7 @@ interface Meet {
   remaining: number;
 }
 
-/** Where each of the others joins the first. */
+/** Points at which the other trajectories join the first. */
 const meetings = computed<Meet[]>(() => {
   const [first, ...others] = shown.value;
   if (!first?.complete) return [];
@@ -156,7 +156,7 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number):
   strip(context, box, from, to);
 }
 
-/** One line: every value while they are wider apart than a pixel, else least and greatest of each pixel. */
+/** Draw a line: every value if they are wider than a pixel, otherwise minimum and maximum per pixel. */
 function curve(
   context: CanvasRenderingContext2D,
   path: Path,
@@ -225,7 +225,7 @@ function marker(
   context.fill();
 }
 
-/** A mark for every odd number of the first path; where they are closer than pixels, the share of them. */
+/** Draw a mark for each odd number of the first path, or their density if they are narrower than pixels. */
 function strip(context: CanvasRenderingContext2D, box: Box, from: number, to: number): void {
   const [path] = shown.value;
   if (!path) return;
@@ -249,7 +249,7 @@ function strip(context: CanvasRenderingContext2D, box: Box, from: number, to: nu
 
 let known: { path: Path; odd: Uint8Array } | undefined;
 
-/** 1 for every step that begins at an odd number. */
+/** Return 1 for each step that starts at an odd number. */
 function parities(path: Path): Uint8Array {
   if (known?.path === path) return known.odd;
   const odd = new Uint8Array(path.delay + 1);
@@ -265,9 +265,9 @@ function parities(path: Path): Uint8Array {
 
 // -- step by step ---------------------------------------------------------------------------------------------------
 
-/** The value at the step, and the one after it. */
+/** The values at the current step and the next one. */
 const now = signal<{ name: string; step: number; values: bigint[] } | undefined>(undefined);
-/** Terms from the step on, when all are asked for. */
+/** Number of listed terms from the current step on. */
 const LISTED = 200;
 
 effect(() => {
@@ -378,9 +378,9 @@ function Terms() {
   );
 }
 
-// -- what is shown --------------------------------------------------------------------------------------------------
+// -- rendering ------------------------------------------------------------------------------------------------------
 
-/** A factor from its log2. */
+/** Format a factor from its log2. */
 function times(log: number): string {
   return log < 60 ? compact(2 ** log) : power(2, Math.round(log));
 }
@@ -490,7 +490,7 @@ function Lines() {
   );
 }
 
-/** The number as it was typed. */
+/** Return the number as it was typed. */
 function named(n: bigint): string {
   return state.with.peek().find((each) => positive(each).value === n) ?? String(n);
 }
@@ -562,7 +562,7 @@ export function Trajectory() {
   const summary = summaryText();
   const section = useRef<HTMLElement>(null);
   useEffect(() => {
-    // where the page is one column, what was chosen is out of sight
+    // in a one-column layout, the selected trajectory is outside the window
     if (chosen.value && matchMedia("(max-width: 900px)").matches)
       section.current?.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
   }, [chosen.value]);
@@ -634,7 +634,7 @@ function shareOf(event: MouseEvent, element: HTMLElement): number {
   return Math.min(1, Math.max(0, (event.clientX - box.left - EDGE.left) / (box.width - EDGE.left - EDGE.right)));
 }
 
-/** Plays or stops; a reader who wants no motion steps by hand. */
+/** Start or stop the animation; with reduced motion, the user steps manually. */
 export function play(): void {
   if (calm) stepTo(state.step.peek() + 1);
   else playing.value = !playing.peek();

@@ -1,4 +1,4 @@
-/** The inverse tree: every number that comes to the root, unfolded on demand. */
+/** The inverse tree: numbers that reach the root, unfolded on demand. */
 
 import { computed, signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -14,11 +14,11 @@ import { Check, Numeral, Whole } from "./fields";
 import { choose, state } from "./model/state";
 import { short } from "./trajectory";
 
-/** Branches that are drawn at most. */
+/** Maximum number of drawn branches. */
 const MOST = 600;
 const MOST_DEPTH = 60;
 const ROW = 18;
-/** Around the picture, for names. */
+/** Margin around the picture for labels. */
 const MARGIN = 44;
 
 function toggle(value: bigint): void {
@@ -46,17 +46,17 @@ const grown = computed(() =>
     most: MOST,
   }),
 );
-/** Steps to 1 of the root, which those of every branch follow from. */
+/** Steps from the root to 1, from which those of all branches follow. */
 const rootDelay = computed(() => walk(root.value).delay);
 const places = computed(() => placed(grown.value.root));
-/** What leads from the chosen number to the root. */
+/** Path from the selected number to the root. */
 const lit = computed(() => pathOf(places.value, state.node.value));
 
 interface TwigProps {
   branch: Branch;
   x: number;
   y: number;
-  /** Turn of the name, in degrees; on the left it reads the other way. */
+  /** Rotation of the label in degrees; labels on the left are reversed. */
   turn?: number;
   named?: boolean;
 }
@@ -107,15 +107,15 @@ function Twig({ branch, x, y, turn = 0, named = true }: TwigProps) {
   );
 }
 
-/** The class of the line from a number to the one that it grows from. */
+/** Return the class of the line between a number and its parent. */
 function lineOf(value: bigint, from: bigint): string {
   return `link${value === 2n * from ? "" : " odd"}${lit.value.has(value) ? " lit" : ""}`;
 }
 
-/** Width and height of the place for the tree. */
+/** Size of the tree's area. */
 const size = signal<[number, number]>([800, 480]);
 
-/** All of the tree at once, around the first number that is reached in two ways. */
+/** The whole tree around the first branching point. */
 function Around() {
   const box = useRef<SVGSVGElement>(null);
   useEffect(() => {
@@ -147,7 +147,7 @@ function Around() {
   );
 }
 
-/** A line for each leaf, to be scrolled; it opens where the root is. */
+/** One row per leaf in a scrollable list that starts at the root. */
 function Rows({ label }: { label: string }) {
   const box = useRef<HTMLDivElement>(null);
   const all = places.value;
@@ -262,7 +262,7 @@ export function TreeView() {
   );
 }
 
-/** About the branch that was clicked: start, steps, greatest value, first terms. */
+/** Facts about the selected branch: start, steps, greatest value and first terms. */
 function BranchFacts() {
   const value = state.node.value ? positive(state.node.value).value : undefined;
   if (value === undefined)

@@ -1,4 +1,4 @@
-/** The page of all kinds: their list, and for each a form, its jobs and their results. */
+/** The page of all kinds, with a form, jobs and results for each kind. */
 
 import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect } from "preact/hooks";

@@ -1,4 +1,4 @@
-/** All units at once: a cell each, its colour and its sign their state. */
+/** All units as cells whose color and symbol show their state. */
 
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
@@ -15,12 +15,12 @@ import { state } from "./model/state";
 import { ending, inWords, UNIT_STATES } from "./model/units";
 import { UnitSign } from "./sign";
 
-/** How a unit is opened: a finger points at nothing. */
+/** Hint how to open a unit; touch screens have no hover. */
 const HANDS = matchMedia("(hover: none)").matches
   ? "Tap a unit to see its log."
   : "Point at a unit to see how it is; a click or Enter opens its log.";
 
-/** Milliseconds that the pointer rests on a cell before its row is asked for. */
+/** Time in milliseconds that the pointer must rest on a cell before its unit is requested. */
 const REST_MS = 120;
 
 interface Props {
@@ -29,13 +29,13 @@ interface Props {
   list: Uint8Array;
 }
 
-/** Opens the log of a unit. */
+/** Open the log of a unit. */
 export function select(unit: number): void {
   state.unit.value = unit;
   state.commit();
 }
 
-/** Shows units of one state, or, a second time, of all. */
+/** Show only units in one state, or all units if the state is already selected. */
 export function only(name: UnitState): void {
   state.units.value = state.units.peek() === name ? "" : name;
   state.from.value = 0;
@@ -139,7 +139,7 @@ export function UnitGrid({ job, programs, list }: Props) {
   );
 }
 
-/** The unit that a cell stands for: the first in the state that it shows. */
+/** Return the unit of a cell: the first one in the displayed state. */
 function unitOf(cell: number, grid: Grid, list: Uint8Array): number {
   const first = cell * grid.share;
   if (grid.share === 1) return first;
@@ -164,7 +164,7 @@ function describe(unit: number, grid: Grid, list: Uint8Array, row: Unit | undefi
     .join(", ");
 }
 
-/** Units that stand together in one state. */
+/** Return runs of consecutive units with the same state. */
 function stretches(list: Uint8Array): [lo: number, hi: number, state: UnitState][] {
   const found: [number, number, UnitState][] = [];
   for (let unit = 0; unit < list.length; unit += 1) {
@@ -195,7 +195,7 @@ function Legend({ programs }: { programs: Programs }) {
   );
 }
 
-/** A frame around a cell: no reason to draw all of them again. */
+/** Frame around a cell as a separate element, so that the grid need not be redrawn. */
 function Frame({ of: name, cell, grid }: { of: string; cell: number; grid: Grid }) {
   if (cell < 0 || cell >= grid.cells) return null;
   const [left, top] = placeOf(cell, grid);
@@ -205,7 +205,7 @@ function Frame({ of: name, cell, grid }: { of: string; cell: number; grid: Grid 
 
 // -- drawing --------------------------------------------------------------------------------------------------------
 
-/** Signs are drawn in cells of at least as many pixels. */
+/** Minimum cell size in pixels for symbols. */
 const SIGNS_FROM = 8;
 
 function draw(context: CanvasRenderingContext2D, grid: Grid, shown: Uint8Array): void {
@@ -214,7 +214,7 @@ function draw(context: CanvasRenderingContext2D, grid: Grid, shown: Uint8Array):
   const wanted = UNIT_STATES.indexOf(state.units.value as UnitState);
   for (const [code, colour] of colours.entries()) {
     context.fillStyle = context.strokeStyle = colour;
-    // Filled where there is no room for a frame, what waits would outweigh what is done.
+    // Waiting cells without a frame are paler, so that they do not dominate.
     const usual = grid.side < SIGNS_FROM && UNIT_STATES[code] === "waiting" ? 0.5 : 1;
     context.globalAlpha = wanted < 0 || wanted === code ? usual : 0.15;
     for (let cell = shown.indexOf(code); cell >= 0; cell = shown.indexOf(code, cell + 1)) {
@@ -226,7 +226,7 @@ function draw(context: CanvasRenderingContext2D, grid: Grid, shown: Uint8Array):
   context.globalAlpha = 1;
 }
 
-/** What tells the states apart without colour: hollow, half, solid, a bar, a cross. */
+/** Draw the symbol that distinguishes a state without color. */
 function sign(context: CanvasRenderingContext2D, code: number, x: number, y: number, size: number): void {
   const name = UNIT_STATES[code];
   if (name === "waiting") {

@@ -1,4 +1,4 @@
-/** One job: how far it is, what may be done about it, what came of it. */
+/** One job: its progress, actions and result. */
 
 import { addressOf, clusterAddress, KINDS } from "../../kinds";
 import type { Job } from "../../lib/api";

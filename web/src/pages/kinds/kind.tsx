@@ -1,4 +1,4 @@
-/** One kind: a form of its parameters, the job that is open, and the kind's other jobs. */
+/** One kind: its form, the open job, and other jobs. */
 
 import { useLayoutEffect } from "preact/hooks";
 import { clusterAddress, KINDS } from "../../kinds";
@@ -68,7 +68,7 @@ const COLUMNS: Column<Job>[] = [
   numberColumn("done", "done", (job) => (job.state === "done" ? compact(job.total) : percent(job.progress))),
   { id: "parameters", title: "parameters", wrap: true, cell: (job) => <span class="small soft">{summary(job)}</span> },
 ];
-/** Jobs listed; the Cluster page has all. */
+/** Maximum number of listed jobs; the Cluster page lists all. */
 const MOST_JOBS = 10;
 
 function Others({ kind }: { kind: Kind }) {

@@ -1,4 +1,4 @@
-/** All kinds that the cluster knows, each with its pages. */
+/** List of all kinds with links to their pages. */
 
 import { genericAddress, KINDS } from "../../kinds";
 import type { Kind } from "../../lib/api";

@@ -1,4 +1,4 @@
-/** The units of a job that runs programs: a grid of their states, one of them with its log, a table of all. */
+/** Units of a job with programs: a grid of states, one unit with its log, and a table. */
 
 import { useEffect, useMemo } from "preact/hooks";
 import type { Job } from "../../lib/api";
@@ -17,7 +17,7 @@ export function Programs({ job }: { job: Job }) {
   useEffect(() => programs.stop, [programs]);
   useEffect(() => programs.update(job), [job.state, job.done]);
   const list = programs.states.value;
-  // While the page is not live, its banner says why.
+  // While the page is not live, its banner explains why.
   const problem = connection.value === "live" ? programs.problem.value : undefined;
   if (!list) return problem ? <Trouble what="States of the units" problem={problem} /> : <Skeleton rows={6} />;
   const alone = list.length === 1;

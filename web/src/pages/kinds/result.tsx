@@ -1,4 +1,4 @@
-/** The result of a job: figures, histograms, tables, and the JSON to copy. */
+/** Result of a job: values, histograms, tables, and its JSON. */
 
 import { KINDS } from "../../kinds";
 import type { Job } from "../../lib/api";
@@ -15,7 +15,7 @@ import { Trouble } from "../../ui/trouble";
 import { reading, short, type Cell, type Schema, type TablePart } from "./model/reading";
 import { kind as described } from "./model/state";
 
-/** Asks for the result once there is one, and for what is committed so far when somebody wants it. */
+/** Load the result when the job has finished, or on request the partial result. */
 export function ResultView({ job }: { job: Job }) {
   const { shown, problem, ask } = useResult(job);
   return (
@@ -78,9 +78,9 @@ function Parts({ kind, value }: { kind: string; value: unknown }) {
   );
 }
 
-/** Rows shown; the file has all. */
+/** Maximum number of displayed rows; the file contains all rows. */
 const MOST_ROWS = 50;
-/** Tables of at most as many rows are open at first. */
+/** Maximum number of rows of tables that are open at first. */
 const MOST_OPEN = 20;
 
 function ResultTable({ kind, part: { title, columns, rows } }: { kind: string; part: TablePart }) {

@@ -1,8 +1,8 @@
-/** The sign of a unit's state, as the grid draws it. */
+/** Symbol of a unit's state, as in the grid. */
 
 import type { UnitState } from "../../lib/api";
 
-/** The sign alone; its word must stand beside it. */
+/** The symbol alone; place its text next to it. */
 export function UnitSign({ of: name }: { of: UnitState }) {
   return (
     <svg viewBox="0 0 12 12" aria-hidden="true" class={`unit-${name}`}>

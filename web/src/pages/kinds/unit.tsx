@@ -1,4 +1,4 @@
-/** One unit: how it ended, what it gave, its outputs and its log. */
+/** One unit: its exit, value, outputs and log. */
 
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { Job, Unit, UnitState } from "../../lib/api";
@@ -53,8 +53,8 @@ export function UnitView({ job, programs, list, unit }: Props) {
 }
 
 /**
- * Changes when the log must be opened anew. One that was followed sees the end of its program by itself, so that
- * whoever reads it keeps the place.
+ * Changes when the log must be opened again. A followed log detects the program's exit itself, so the reader keeps the
+ * position.
  */
 function useTurn(name: UnitState): number {
   const turn = useRef({ name, count: 0 });
@@ -91,7 +91,7 @@ function Neighbours({ unit, total }: { unit: number; total: number }) {
   );
 }
 
-/** Files shown one by one; a shell fetches all. */
+/** Maximum number of listed files; a shell command downloads all. */
 const MOST_FILES = 20;
 
 function Outputs({ job, artifact, unit }: { job: Job; artifact: string; unit: number }) {
@@ -121,7 +121,7 @@ function Outputs({ job, artifact, unit }: { job: Job; artifact: string; unit: nu
   );
 }
 
-/** A browser keeps a file in memory until it is saved. */
+/** Maximum size of a download in bytes, because browsers keep files in memory until they are saved. */
 const MOST_BYTES = 512 << 20;
 
 async function save(file: Output): Promise<void> {

@@ -1,4 +1,4 @@
-/** Units as a table, a thousand at a time, of which only the rows in sight are on the page. */
+/** Table of units in pages of a thousand rows, of which only visible rows are rendered. */
 
 import { useSignal } from "@preact/signals";
 import type { Job, Unit, Units, UnitState } from "../../lib/api";
@@ -51,7 +51,7 @@ export function UnitTable({ job, programs }: { job: Job; programs: Programs }) {
   );
 }
 
-/** Where the pages before this one began. */
+/** First units of the previous pages. */
 const before: number[] = [];
 
 function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
@@ -109,7 +109,7 @@ function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
   );
 }
 
-/** All units of a state, or all, in one file. */
+/** Save all units, or those in one state, as a file. */
 async function saved(job: string, wanted: string): Promise<void> {
   const rows: Unit[] = [];
   for (let from = 0; ; ) {

@@ -1,4 +1,4 @@
-/** The threads page: a program on a simulated machine, all its replicas, and one of them in every detail. */
+/** The threads page: a program on a simulated machine, statistics of all replicas, and one replica in detail. */
 
 import { effect } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -25,13 +25,13 @@ function titled(): void {
 
 let brought: Promise<Example> | undefined;
 
-/** The example, while neither a job nor a file is wanted. */
+/** Show the example if the URL names neither a job nor a file. */
 function exemplify(): void {
   const { loaded, loading, problem } = main.value.value;
   if (state.job.value || loaded || loading || problem) return;
   brought ??= fetch(EXAMPLE).then((answer) => answer.json() as Promise<Example>);
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  showExample(brought, still).catch(() => (brought = undefined)); // the presets are there without it
+  showExample(brought, still).catch(() => (brought = undefined)); // the presets work without the example
 }
 
 export function ThreadsPage() {

@@ -1,5 +1,5 @@
 /**
- * All that needs a replica or a result: pictures, distribution, tree, log, statistics, and the keys that act on them.
+ * Parts of the page that need a replica or a result: pictures, distribution, tree, log, statistics and their shortcuts.
  */
 
 import type { Signal } from "@preact/signals";
@@ -168,7 +168,7 @@ function standingNow(loading: boolean): Standing {
   });
 }
 
-/** What pictures can be coloured by: where nothing was stolen or waited, those say nothing. */
+/** Return the color modes; modes about steals or waits are omitted if there were none. */
 function modes(): readonly string[] {
   const opened = loaded.value;
   if (!opened) return MODES;
@@ -266,7 +266,7 @@ function Tools() {
   );
 }
 
-/** A button that stays pressed while something is shown. */
+/** Toggle button. */
 function Switch({ of, children }: { of: Signal<boolean>; children: string }) {
   return (
     <Button aria-pressed={of.value} onClick={() => (of.value = !of.peek())}>
@@ -275,7 +275,7 @@ function Switch({ of, children }: { of: Signal<boolean>; children: string }) {
   );
 }
 
-/** The second policy's lanes, or why they are not there yet. */
+/** Lanes of the second policy, or the reason why they are missing. */
 function Rival() {
   const { loading, problem } = other.value.value;
   const job = otherRun.job.value;

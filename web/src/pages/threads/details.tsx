@@ -1,4 +1,4 @@
-/** The picked thread: who it is, when it lived, where it ran. */
+/** The selected thread: its identity, lifetime and slices. */
 
 import { compact, integer } from "../../lib/format";
 import { us } from "./model/log";
@@ -8,7 +8,7 @@ import { around } from "../../timeline/view";
 import { loaded, pick, picked, see, state, until } from "./model/state";
 import { Button } from "../../ui/button";
 
-/** Children that are named; of the rest only the number is given. */
+/** Maximum number of listed children. */
 const NAMED = 12;
 
 export function zoomToPicked(): void {

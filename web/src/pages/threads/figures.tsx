@@ -1,4 +1,4 @@
-/** Figures of all replicas, of this replica at the playhead, and the distribution to choose replicas from. */
+/** Statistics of all replicas, counters of this replica at the playhead, and the distribution of replicas. */
 
 import { useComputed } from "@preact/signals";
 import { bounds } from "../../timeline/critical";
@@ -46,19 +46,19 @@ const METRICS: [string, string, (value: number) => string][] = [
   ["peak_live_threads", "peak live threads", plain],
 ];
 
-/** Half the width of an interval, two digits of it. */
+/** Format half the width of an interval with two digits. */
 function spread(metric: Metric, write: (value: number) => string): string {
   return metric.ci ? ` ±\u202f${write(Number(((metric.ci[1] - metric.ci[0]) / 2).toPrecision(2)))}` : "";
 }
 
-/** The interval of a mean and where most replicas are, in words. */
+/** Describe the interval of a mean and the range of most replicas. */
 function hintOf(metric: Metric, write: (value: number) => string): string {
   if (!metric.ci) return "";
   const [low, high] = metric.ci.map(write);
   return `interval ${low} to ${high}; 90\u202f% of the replicas are in ${write(metric.p05)} to ${write(metric.p95)}`;
 }
 
-/** The three answers of a cell, each with what it is compared with. */
+/** Return the three main results of a cell, with the compared values. */
 function headlinesOf(mine: Cell): Headline[] {
   const rival = otherCell.value;
   return HEADLINES.flatMap(([name, label, write]) => {
@@ -80,7 +80,7 @@ interface ValueProps {
   of: Cell;
 }
 
-/** A mean with half of its interval, and the one that it is compared with. */
+/** A mean with its half interval, and the compared mean. */
 function Value({ name, title, write, of }: ValueProps) {
   const metric = of.metrics[name];
   const rival = otherCell.value?.metrics[name];
@@ -104,10 +104,10 @@ function Value({ name, title, write, of }: ValueProps) {
   );
 }
 
-/** What a result covers that is not whole, by the job's state. */
+/** Suffix for partial results, keyed by job state. */
 const SO_FAR: Record<string, string> = { running: " so far", cancelled: " that were done when it was cancelled" };
 
-/** Which of two policies is faster. */
+/** Compares two policies. */
 function Verdict() {
   const [mine, rival] = [cell.value, otherCell.value];
   const verdict = mine && rival && verdictOf(mine, rival);
@@ -163,7 +163,7 @@ export function Metrics() {
   );
 }
 
-/** The counters of this replica: at the playhead, or at its end. */
+/** Counters of this replica at the playhead or at its end. */
 export function Counters() {
   const opened = loaded.value;
   const now = useComputed(() =>
@@ -215,7 +215,7 @@ function seek(search: Promise<void>): void {
   search.catch((error: unknown) => failed("Looking for a replica", error));
 }
 
-/** Makespans of all replicas; a bar, or a button, loads one of them. */
+/** Histogram of makespans; a bar or a button loads a replica. */
 export function Distribution() {
   const mine = cell.value;
   const bars = useComputed(() => (cell.value ? barsOf(cell.value) : [])).value;
@@ -276,14 +276,14 @@ function Picks({ mine }: { mine: Cell }) {
   );
 }
 
-/** The replica in the picture, and the one that is on its way. */
+/** Describe the displayed replica and the loading one. */
 function shownReplica(): string {
   const trace = loaded.value?.trace;
   if (main.value.value.loading) return `Loading replica ${integer(replica.value)}.`;
   return trace ? `Shown: replica ${integer(trace.replica)}.` : "";
 }
 
-/** The example is nobody's job: the rest of its replicas comes with one. */
+/** Offers to run the example as a job, which provides further replicas. */
 function RunHere() {
   const parameters = example.value?.result.parameters ?? {};
   const given = Object.fromEntries(Object.entries(parameters).filter(([, each]) => each !== null));
@@ -296,13 +296,13 @@ function RunHere() {
   );
 }
 
-/** A replica that deadlocked or was cut has no makespan. */
+/** Return True for a replica without a makespan, because it deadlocked or was cut. */
 function otherOutcome(): boolean {
   const trace = loaded.value?.trace;
   return !trace || trace.deadlocked || trace.truncated || main.value.value.loading;
 }
 
-/** Statistics of the marked range, or of the whole trace. */
+/** Statistics of the marked range or the whole trace. */
 export function Window() {
   const both = useComputed(() => {
     const to = playhead.value ?? until.value;

@@ -1,4 +1,4 @@
-/** The picture: overview and lanes of one replica, and of the one it is compared with. */
+/** Overview and lanes of one replica, and of the compared replica. */
 
 import { computed, useSignal, type ReadonlySignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -49,7 +49,7 @@ import {
 } from "./model/state";
 
 const paint = computed(() => palette(mode.value, dark.value, loaded.value?.index.deepest));
-/** Two pictures share the room of the screen. */
+/** Height for the lanes; two pictures share the screen. */
 const room = computed(() => (otherLoaded.value ? HALF_ROOM : ROOM));
 const inks = computed(() => {
   void dark.value;
@@ -63,7 +63,7 @@ const inks = computed(() => {
   };
 });
 
-/** Ancestors and children of the picked thread; only those of one that is not too big. */
+/** Ancestors and children of the selected thread, unless there are too many. */
 const family = computed(() => {
   const opened = loaded.value;
   if (!opened || picked.value === NONE) return [];
@@ -91,15 +91,15 @@ function sceneOf(opened: Loaded, first: boolean): Scene {
   };
 }
 
-/** Room in px above lanes in a file: for the scheduler's name. */
+/** Height in pixels of the scheduler's name above lanes in a file. */
 const NAME = 20;
 
-/** Height in px of lanes with their name, and of the overview above the first. */
+/** Return the height in pixels of lanes with their name, and of the overview above the first lanes. */
 export function tallOf({ trace }: Loaded, first: boolean): number {
   return NAME + heightOf(frameOf(1, trace.cores, room.peek())) + (first ? OVERVIEW_HEIGHT : 0);
 }
 
-/** Draws lanes as they are now, for a file: those of the page's own replica, or of the one beside it. */
+/** Draw the lanes of a replica with their name for a file. */
 export function drawNamed(context: CanvasRenderingContext2D, width: number, opened: Loaded, first: boolean): void {
   const scene = { ...sceneOf(opened, first), cursor: undefined, scale: 2 };
   context.save();
@@ -177,7 +177,7 @@ export function Overview({ from }: { from: ReadonlySignal<Loaded | undefined> })
 
 // -- lanes ------------------------------------------------------------------------------------------------------------
 
-/** Where the picture's own zooming starts from when no pointer says it. */
+/** Return the center for zooming without a pointer. */
 function middle(): number {
   return cursor.peek() ?? (view.peek().t0 + view.peek().t1) / 2;
 }
@@ -190,7 +190,7 @@ export function pan(share: number): void {
   see(panned(view.peek(), share, until.peek()));
 }
 
-/** The next or former slice of the same core, or what runs on a core beside at the same time. */
+/** Select the next or previous slice of the same core, or the simultaneous slice of a neighboring core. */
 export function step(along: number, across: number): void {
   const opened = loaded.peek();
   if (!opened) return;
@@ -224,14 +224,14 @@ const ARROWS: Keys = {
   Down: { text: "slice on the core below", run: () => step(0, 1) },
 };
 
-/** On a phone the details are below the picture: they come into sight. */
+/** Scroll to the details, which are below the picture on phones. */
 function showDetails(): void {
   document.querySelector(".details")?.scrollIntoView({ block: "nearest" });
 }
 
 type Grip = { kind: "pan" | "range"; x: number; time: number; moved: boolean };
 
-/** Pointer and wheel of one picture. Two pointers pinch. */
+/** Handle pointer and wheel of a picture, including pinch gestures. */
 function useHands(opened: Loaded | undefined, first: boolean) {
   const grip = useRef<Grip | undefined>(undefined);
   const fingers = useRef(new Map<number, number>());
@@ -243,7 +243,7 @@ function useHands(opened: Loaded | undefined, first: boolean) {
     return { frame, x, y, time: timeAt(frame, view.peek(), x) };
   };
   useEffect(() => {
-    // Preact's own wheel listeners may not prevent scrolling everywhere.
+    // Preact's wheel listeners are passive in some browsers and cannot prevent scrolling.
     const wheel = (event: WheelEvent) => {
       if (!opened || (!event.ctrlKey && !event.metaKey && !event.shiftKey && event.deltaY === 0 && event.deltaX === 0))
         return;
@@ -388,7 +388,7 @@ function twinOf({ trace, index }: Loaded, t0: number, t1: number) {
   return { head: ["begins", "lasts", "core", "thread", "what"], rows };
 }
 
-/** Meaning of colours and signs, and how fine the picture is now. */
+/** Legend of colors and symbols, and the resolution of the picture. */
 export function Legend() {
   const opened = loaded.value;
   if (!opened) return null;
@@ -459,7 +459,7 @@ export function fit(): void {
   state.commit();
 }
 
-/** Follows the playhead when it leaves the view. */
+/** Scroll the view when the playhead leaves it. */
 export function useChase(): void {
   useEffect(
     () =>

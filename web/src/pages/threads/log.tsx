@@ -1,4 +1,4 @@
-/** The log, line by line: of the marked range up to the playhead, and of the system. */
+/** The log of the marked range up to the playhead, with system messages. */
 
 import { signal, useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -18,7 +18,7 @@ import {
 import { Button } from "../../ui/button";
 
 const ROW = 22;
-/** Lines before this time were cleared. */
+/** Time before which lines are hidden. */
 const cleared = signal(-1);
 
 export function clearLog(): void {
@@ -49,7 +49,7 @@ export function LogView() {
   const scroll = () => {
     const at = box.current as HTMLDivElement;
     top.value = at.scrollTop;
-    // Who scrolls up wants to read: the log stops following until he is at the end again.
+    // Scrolling up stops following until the end is visible again.
     const end = at.scrollTop + at.clientHeight >= at.scrollHeight - ROW;
     if (state.follow.peek() !== end && at.scrollHeight > at.clientHeight) state.follow.value = end;
   };

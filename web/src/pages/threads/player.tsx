@@ -1,4 +1,4 @@
-/** Playback: the replica as it goes on, as fast as wanted. */
+/** Playback of the replica at a chosen speed. */
 
 import { us } from "./model/log";
 import { pace, slot, speedAt } from "../../timeline/clock";

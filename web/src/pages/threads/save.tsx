@@ -1,4 +1,4 @@
-/** Files from what is on screen, and a trace from a file. */
+/** Saves displayed data to files, and opens traces from files. */
 
 import { useSignal } from "@preact/signals";
 import { copy, download } from "../../lib/export";
@@ -38,10 +38,10 @@ function named(scheduler: string): string {
   return scheduler.replaceAll("_", " ");
 }
 
-/** Width in px of a picture in a file, whatever the window's. */
+/** Width of a saved picture in pixels. */
 const WIDE = 1200;
 
-/** Overview and lanes as they are, of both policies where two are compared. */
+/** Return the overview and lanes, for both policies of a comparison. */
 function pictureOf(opened: Loaded): Picture {
   const all = [opened, ...(otherLoaded.peek() ? [otherLoaded.peek() as Loaded] : [])];
   const { trace } = opened;

@@ -1,4 +1,4 @@
-/** The program and the machine: a form from the kind's schema, started as a real job, and how far it is. */
+/** Form for the program and the machine, generated from the kind's schema, and the job's progress. */
 
 import { computed, signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -23,7 +23,7 @@ const SchemaForm = later(() => import("../../ui/form").then((part) => part.Schem
 const FEW = ["scheduler", "cores", "max_depth", "thread_count", "replicas", "seed", "spawn"] as const;
 
 const kind = signal<Kind | undefined>(undefined);
-/** True while the form is open though there is a job. */
+/** True while the form is open although a job is shown. */
 export const editing = signal(false);
 
 function defaults(): Record<string, unknown> {
@@ -31,7 +31,7 @@ function defaults(): Record<string, unknown> {
   return Object.fromEntries(Object.entries(properties).map(([name, each]) => [name, each.default ?? null]));
 }
 
-/** The parameters that differ from the defaults. */
+/** Return the parameters that differ from the defaults. */
 function unusual(parameters: Record<string, unknown>): Record<string, unknown> {
   const usual = defaults();
   return Object.fromEntries(
@@ -44,7 +44,7 @@ function unusual(parameters: Record<string, unknown>): Record<string, unknown> {
 const given = computed(() => (state.set.value.length ? draft.value : unusual(run.job.value?.parameters ?? {})));
 const all = computed<Record<string, unknown>>(() => ({ ...defaults(), ...given.value }));
 
-/** In a few words: what is run on what. */
+/** Describe the program and machine in a few words. */
 export function described(parameters: Record<string, unknown>): string {
   const each = (value: unknown) => (Array.isArray(value) ? value : [value]).join(", ").replaceAll("_", " ");
   const some = (count: unknown, name: string) => `${integer(Number(count))} ${name}${Number(count) === 1 ? "" : "s"}`;
@@ -78,12 +78,12 @@ export function Setup() {
   );
 }
 
-/** True when there is no such job, or not any more. */
+/** Return True if the job does not exist (any more). */
 function lost(): boolean {
   return !run.job.value && (run.seen.value || unknown.value !== undefined);
 }
 
-/** What this is, in one sentence, and what to run first. */
+/** Introduction with a first program. */
 function Welcome() {
   const trace = loaded.value?.trace;
   const { loading, problem } = main.value.value;
@@ -123,7 +123,7 @@ function Unfold({ closed }: { closed: string }) {
   );
 }
 
-/** The short id of a job that has ended, and its duration unless it never began. */
+/** Return the short ID of an ended job, and its duration unless it never started. */
 function idAndTime(job: Job): string {
   const time = took(job, clusterTime(seenAt.value));
   return `${shortId(job.job_id)}${time && `, took ${time}`}`;
@@ -150,7 +150,7 @@ function Summary() {
   );
 }
 
-/** "parameters.spawn.mean" belongs to the field "spawn.mean". */
+/** Map API errors to fields: "parameters.spawn.mean" belongs to "spawn.mean". */
 function errorsOf(problem: Problem | undefined): Record<string, string> {
   return problem?.field ? { [problem.field.replace(/^parameters\./, "")]: problem.detail } : {};
 }
@@ -207,7 +207,7 @@ function Form({ kind: { schema } }: { kind: Kind }) {
   );
 }
 
-/** How big the program is before it is asked for; the API refuses what is too big, with the same numbers. */
+/** Shows the expected size of the program; the API rejects larger programs with the same numbers. */
 function Expected() {
   const threads = expectedThreads(all.value);
   if (threads === undefined) return <span />;

@@ -1,4 +1,4 @@
-/** A sweep at a glance: speedup over cores, a line for each scheduler, and the way to each cell. */
+/** Chart of a sweep: speedup over cores, one line per scheduler, with links to the cells. */
 
 import { useSignal } from "@preact/signals";
 import { token } from "../../lib/theme";
@@ -10,7 +10,7 @@ import { apart, bestOf, linesOf, nearest, xOf, yOf, type Line, type Plane } from
 
 const TALL = 190;
 const EDGE = { left: 44, right: 116, top: 14, bottom: 34 };
-/** Pixels around a point within which a pointer means it. */
+/** Distance in pixels at which the pointer selects a point. */
 const REACH = 28;
 const DASHES: readonly (readonly number[])[] = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
 
@@ -126,7 +126,7 @@ function axes(context: Context, plane: Plane, lines: readonly Line[]): void {
   context.fillText("cores", left + wide, high + tall + 26);
 }
 
-/** What as many cores as there are would give at most. */
+/** Draw the ideal linear speedup. */
 function ideal(context: Context, plane: Plane): void {
   const most = Math.min(plane.cores, plane.speedup);
   const [x, y] = [xOf(plane, most), yOf(plane, most)];

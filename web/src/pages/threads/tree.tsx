@@ -1,4 +1,4 @@
-/** The spawn tree: as an icicle, or as a list that opens; both as wide or heavy as time on cores. */
+/** The spawn tree as an icicle or an expandable list, with widths that show time on cores. */
 
 import { useComputed, useSignal } from "@preact/signals";
 import { colour, palette, shadeAt } from "../../timeline/palette";
@@ -14,7 +14,7 @@ import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { loaded, mode, pick, picked, playhead, calmRange as range, state } from "./model/state";
 
-/** Height of a row of the icicle in px, and of all of them at most: deep trees have flat rows. */
+/** Height of an icicle row and maximum total height in pixels; deep trees have flatter rows. */
 const ROW = 20,
   TALL = 480;
 
@@ -101,7 +101,7 @@ const HINT =
   "Width is the time on cores of a thread and all its descendants. " +
   "Click picks a thread, a double click shows its subtree alone.";
 
-/** A piece's time on cores and its share, in words; nothing for several threads. */
+/** Describe a piece's time on cores and its share; empty for several threads. */
 function time({ thread }: Piece, held: Weights): string {
   if (thread === NONE) return "";
   const spent = held.time[thread] as number;
@@ -186,7 +186,7 @@ function draw(
     const y = row * tall;
     const wide = Math.max(0.5, width - (width > 3 ? 1 : 0));
     const unborn = thread !== NONE && (trace.threads.born[thread] as number) > now;
-    // A heap of narrow threads has no colour of its own.
+    // Several narrow threads have a neutral color.
     context.fillStyle = thread === NONE ? token("line-strong") : colour(shadeAt(paint, levelOf(opened, thread)));
     context.globalAlpha = unborn ? 0.15 : thread === NONE ? 0.6 : 1;
     context.fillRect(x, y, wide, tall - 1);
@@ -228,7 +228,7 @@ function text(
 
 // -- list -------------------------------------------------------------------------------------------------------------
 
-/** Children that a row shows at once; the rest come as one sum. */
+/** Number of children displayed at once; the others are summed. */
 const SHOWN = 25;
 
 function List({ opened, held, root, heaviest }: PartProps) {
@@ -245,7 +245,7 @@ function List({ opened, held, root, heaviest }: PartProps) {
   );
 }
 
-/** The end of a long path: the rows above have its beginning. */
+/** Return the end of a long path, whose start is displayed above. */
 function brief(path: string): string {
   const parts = path.split(".");
   return parts.length > 8 ? `…${parts.slice(-4).join(".")}` : path;

@@ -1,4 +1,4 @@
-/** Actions on jobs, one or many, with the cluster's answers. */
+/** Actions on one or many jobs, with the API's responses. */
 
 import type { Job } from "../../../lib/api";
 import { remove, steer, verbs, type Verb } from "../../../lib/jobs";
@@ -24,10 +24,10 @@ const TITLES: Record<Act, string> = {
   retry: "Retry",
   delete: "Delete",
 };
-/** Questions under way at once. */
+/** Maximum number of concurrent requests. */
 const AT_ONCE = 6;
 
-/** Acts that a job's state allows. */
+/** Return the actions that a job's state allows. */
 export function allowed(job: Job): Act[] {
   return ended(job) || job.state === "blocked" ? [...verbs(job), "delete"] : verbs(job);
 }
@@ -39,7 +39,7 @@ function able(ids: readonly string[], act: Act): string[] {
   });
 }
 
-/** Acts that at least one of these jobs allows, with how many do. */
+/** Return the actions that at least one of these jobs allows, with the number of jobs. */
 export function offered(ids: readonly string[]): [Act, number][] {
   const acts: Act[] = ["pause", "resume", "cancel", "retry", "delete"];
   return acts.map((act): [Act, number] => [act, able(ids, act).length]).filter(([, count]) => count > 0);
@@ -67,7 +67,7 @@ async function one(id: string, act: Act): Promise<void> {
   else await remove(id);
 }
 
-/** Does it to those that allow it, after asking where it cannot be undone. Tells what came of it. */
+/** Perform an action on the jobs that allow it, after a confirmation if it cannot be undone, and report the outcome. */
 export async function perform(act: Act, ids: readonly string[]): Promise<void> {
   const able_ = able(ids, act);
   if (!able_.length) return toast(refusal(act, ids));

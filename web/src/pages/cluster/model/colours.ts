@@ -1,28 +1,28 @@
-/** Colours of jobs: a job has one wherever the page names it, for as long as the worker stream shows it. */
+/** Colors of jobs. A job keeps its color everywhere on the page while the worker stream shows it. */
 
 import { signal } from "@preact/signals";
 import type { Stream } from "../../../lib/api";
 import { placed } from "./spans";
 
-/** Series of the palette, without the grey one, which is of several jobs at once. */
+/** Color series without gray, which stands for several jobs. */
 const SERIES = [1, 2, 3, 4, 7, 6, 8];
 const GREY = 5;
 
 export interface Colour {
-  /** Of --series-N. */
+  /** Number N of --series-N. */
   series: number;
-  /** A second way to tell it apart, once all colours are taken. */
+  /** True if the job is hatched, because all colors are used. */
   hatched: boolean;
 }
 
 const places = signal<ReadonlyMap<string, number>>(new Map());
 
-/** Takes the jobs of a stream that has just come. */
+/** Assign colors to the jobs of a new stream. */
 export function takeColours(stream: Stream): void {
   places.value = placed(stream, places.peek());
 }
 
-/** Colour of a job; grey for several at once, and undefined for one that the stream does not show. */
+/** Return a job's color; gray for several jobs, undefined for a job outside the stream. */
 export function colourOf(job: string): Colour | undefined {
   if (!job) return { series: GREY, hatched: false };
   const place = places.value.get(job);

@@ -1,4 +1,4 @@
-/** Workers in numbers: how many live, and how many the work needs. Pure. */
+/** Numbers of live and needed workers. Pure functions. */
 
 import type { Status, Worker } from "../../../lib/api";
 
@@ -7,11 +7,11 @@ export type Desired = Status["desired_workers"];
 export interface Count {
   device: string;
   live: number;
-  /** Undefined while the cluster counts none, as it does without a leader. */
+  /** Undefined if the cluster reports no number, for example without a leader. */
   desired: number | undefined;
 }
 
-/** Devices of which a worker lives or is desired. */
+/** Return the devices with live or desired workers. */
 export function counts(workers: readonly Pick<Worker, "device" | "live">[], desired: Desired): Count[] {
   const live = workers.flatMap(({ live, device }) => (live && device ? [device] : []));
   return [...new Set([...Object.keys(desired), ...live])]
@@ -19,7 +19,7 @@ export function counts(workers: readonly Pick<Worker, "device" | "live">[], desi
     .filter((count) => count.live || count.desired);
 }
 
-/** `5`, or by device where there are others than CPUs: `5 CPU, 1 GPU`; empty while nobody counts. */
+/** Format as `5`, or with several devices as `5 CPU, 1 GPU`; empty without a reported number. */
 export function desiredText(all: readonly Count[]): string {
   const known = all.filter((count) => count.desired !== undefined);
   const alone = known.length === 1 && known[0]?.device === "cpu";
@@ -28,7 +28,7 @@ export function desiredText(all: readonly Count[]): string {
   return known.map((count) => (alone ? `${count.desired}` : word(count))).join(", ");
 }
 
-/** `CPU workers`, `Runners`. */
+/** Return the title of a device, such as `CPU workers` or `Runners`. */
 export function titleOf(device: string): string {
   return device === "runner" ? "Runners" : `${device.toUpperCase()} workers`;
 }

@@ -1,4 +1,4 @@
-/** The workers that the work needs. No event says them: the number falls long after the last job. */
+/** The number of workers that jobs need. It is polled, because no event reports it. */
 
 import { get, type Status } from "../../../lib/api";
 import type { Desired } from "./counts";
@@ -7,7 +7,7 @@ import { fleet, paused } from "./state";
 
 const REFRESH_SECONDS = 10;
 
-/** Desired workers by device, up to date while the component is shown; empty while the cluster counts none. */
+/** Return the desired workers by device, refreshed while the component is shown; empty if unknown. */
 export function useDesired(): Desired {
   const polled = usePolled("status", REFRESH_SECONDS, (control) => get<Status>("/api/status", {}, control));
   const status = (paused.value ? undefined : polled.value.value) ?? fleet.value.status;

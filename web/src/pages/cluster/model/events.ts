@@ -1,4 +1,4 @@
-/** Events of one job: past ones from its own stream, read once, then those that the page hears anyway. */
+/** Events of one job: past events from its own stream, then new events from the page's stream. */
 
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { authorization, problemOf } from "../../../lib/api";
@@ -6,16 +6,16 @@ import { past, type LiveEvent } from "../../../lib/fleet";
 import { events, snapshot } from "../../../lib/live";
 import { Parser, type Frame } from "../../../lib/sse";
 
-/** The past comes at once; after this long without a word there is no more of it. */
+/** Silence in milliseconds after which all past events have been received. */
 const QUIET_MS = 700;
 
-/** What a frame tells; nothing where it is the state of the moment: that has no time of its own. */
+/** Return the event in a frame, or nothing for a frame with the current state, which has no time. */
 export function eventsOfFrame(frame: Frame): LiveEvent[] {
   const data = JSON.parse(frame.data) as LiveEvent & { present?: string };
   return data.present ? [] : [{ ...data, id: frame.id, time: Number(frame.id.split("-")[0]) }];
 }
 
-/** Progress between two other events is one line: the last. */
+/** Merge consecutive progress events into the last one. */
 export function condensed(list: readonly LiveEvent[]): LiveEvent[] {
   return list.filter((event, place) => event.type !== "progress" || list[place + 1]?.type !== "progress");
 }
@@ -49,7 +49,7 @@ async function history(id: string, control: AbortController): Promise<LiveEvent[
   return heard;
 }
 
-/** Events of a job, oldest first; call `stop` when nobody looks any more. */
+/** Return the events of a job, oldest first. Call `stop` when they are no longer displayed. */
 export function eventsOf(id: string): { list: ReadonlySignal<readonly LiveEvent[]>; stop: () => void } {
   const control = new AbortController();
   const told = signal<readonly LiveEvent[]>([]);

@@ -1,4 +1,4 @@
-/** The filter above the jobs: `state:running kind:NAME -priority:low 5c7b`. Pure. */
+/** The filter of the job list, such as `state:running kind:NAME -priority:low 5c7b`. Pure functions. */
 
 import type { Job } from "../../../lib/api";
 import { summary } from "../../../lib/summary";
@@ -14,7 +14,7 @@ interface Token {
 
 export interface Filter {
   tokens: readonly Token[];
-  /** Names before a colon that are none of ours; the filter treats them as text. */
+  /** Unknown names before a colon, which the filter treats as text. */
   unknown: readonly string[];
 }
 
@@ -31,7 +31,7 @@ function token(word: string): { token: Token; unknown?: string } {
 export function parse(text: string): Filter {
   const words = text.split(/\s+/).filter(Boolean).map(token);
   return {
-    // A token that is still being typed says nothing.
+    // An unfinished token has no effect.
     tokens: words.map((each) => each.token).filter((each) => each.value !== ""),
     unknown: words.flatMap((each) => each.unknown ?? []),
   };
@@ -60,7 +60,9 @@ function fits(job: Job, { name, value }: Token): boolean {
   return name === "id" ? field.startsWith(value) : field === value;
 }
 
-/** Tokens of one name are alternatives; different names, each text and each `-token` must all hold. */
+/**
+ * Return True if a job matches: tokens of one name are alternatives; all names, texts and negated tokens must match.
+ */
 export function matches(job: Job, { tokens }: Filter): boolean {
   if (tokens.some((each) => each.not && fits(job, each))) return false;
   const wanted = tokens.filter((each) => !each.not);
@@ -69,13 +71,13 @@ export function matches(job: Job, { tokens }: Filter): boolean {
   return [...names].every((name) => wanted.some((each) => each.name === name && fits(job, each)));
 }
 
-/** The one value of a name, if the filter asks for exactly one: what the API can be asked for. */
+/** Return the value of a name if the filter contains exactly one, which the API can filter. */
 export function only({ tokens }: Filter, name: Name): string | undefined {
   const same = tokens.filter((each) => each.name === name);
   return same.length === 1 && !same[0]?.not ? same[0]?.value : undefined;
 }
 
-/** The text with a token switched on or, if it is there, off. */
+/** Add a token to the text, or remove it if it is present. */
 export function toggled(text: string, word: string): string {
   const words = text.split(/\s+/).filter(Boolean);
   return (words.includes(word) ? words.filter((each) => each !== word) : [...words, word]).join(" ");

@@ -1,12 +1,12 @@
-/** What happened lately, one line a job, a workflow or a worker. Pure. */
+/** Recent events grouped by job, workflow or worker. Pure functions. */
 
 import { ENDED, type LiveEvent } from "../../../lib/fleet";
 import { seconds } from "../../../lib/format";
 
 export interface Happening {
-  /** Of the job, workflow or worker. */
+  /** Name of the job, workflow or worker. */
   name: string;
-  /** The latest event of it. */
+  /** Its latest event. */
   last: LiveEvent;
   text: string;
 }
@@ -15,12 +15,12 @@ function nameOf({ job, workflow, worker }: LiveEvent): string {
   return job ?? workflow ?? worker ?? "";
 }
 
-/** ms since 1970 of the last event of a type before a place. */
+/** Return the time in ms since 1970 of the last event of a type before an index. */
 function before(list: readonly LiveEvent[], place: number, type: string): number | undefined {
   return list.slice(0, place).findLast((event) => event.type === type)?.time;
 }
 
-/** How long a job waited and ran up to an event of it, as far as its other events tell. */
+/** Return how long a job waited and ran before an event, as far as known. */
 function times(list: readonly LiveEvent[], place: number): string[] {
   const [queued, running] = [before(list, place + 1, "queued"), before(list, place + 1, "running")];
   const { time, type } = list[place] as LiveEvent;
@@ -32,7 +32,7 @@ function times(list: readonly LiveEvent[], place: number): string[] {
   ].filter(Boolean);
 }
 
-/** An event in words, without its subject. */
+/** Describe an event in words, without its subject. */
 export function said({ job, type, state, error }: LiveEvent): string {
   if (!job) return type === "worker" || type === "workflow" ? (state ?? "") : type;
   return `${type}${error ? `: ${error}` : ""}`;
@@ -45,7 +45,7 @@ function line(list: readonly LiveEvent[]): Happening {
   return { name: nameOf(last), last, text: [said(last), ...words].join(", ") };
 }
 
-/** The subjects of the newest events, the latest first; at most `most`. */
+/** Return up to `most` subjects with recent events, latest first. */
 export function happenings(events: readonly LiveEvent[], most: number): Happening[] {
   const bySubject = new Map<string, LiveEvent[]>();
   for (const event of events) {

@@ -1,18 +1,18 @@
-/** Hosts: how each is, in words. Pure. */
+/** Descriptions of a host's state. Pure functions. */
 
 import type { Host, Worker } from "../../../lib/api";
 import { percent, seconds, THIN } from "../../../lib/format";
 
-/** online, draining or lost. */
+/** Return online, draining or lost. */
 export function stateOf({ live, draining }: Pick<Host, "live" | "draining">): string {
   if (!live) return "lost";
   return draining ? "draining" : "online";
 }
 
-/** Seconds by which a clock may be wrong before somebody should know. */
+/** Clock difference in seconds above which the page shows a warning. */
 const CLOCK_SECONDS = 0.5;
 
-/** How far a host's clock is from the cluster's, and whether that is too far; undefined where nobody knows. */
+/** Return the clock difference of a host and whether it is too large; undefined if unknown. */
 export function clockOf(host: Pick<Host, "clock_offset_seconds">): { text: string; wrong: boolean } | undefined {
   const offset = host.clock_offset_seconds;
   if (offset === null) return undefined;
@@ -24,13 +24,13 @@ export function clockOf(host: Pick<Host, "clock_offset_seconds">): { text: strin
 export interface Named {
   name: string;
   text: string;
-  /** It is not the coordinators'. */
+  /** True if the version differs from the coordinators' version. */
   other: boolean;
 }
 
 const NAMES: Readonly<Record<string, string>> = { threads_cluster: "cluster" };
 
-/** Versions of a host, ours first, and whether ours differs from that of the coordinators. */
+/** Return a host's software versions, the project's first, and whether it differs from the coordinators' version. */
 export function versionsOf(host: Pick<Host, "versions">, ours: string | undefined): Named[] {
   const all = Object.entries(host.versions).filter(([, list]) => list.length);
   const own = ([name]: [string, unknown]) => (name === "threads_cluster" ? 0 : 1);
@@ -43,20 +43,20 @@ export function versionsOf(host: Pick<Host, "versions">, ours: string | undefine
     }));
 }
 
-/** Why workers of a host take nothing new, each reason once, with whose it is. */
+/** Return the distinct reasons why workers of a host accept no new work, with the workers. */
 export function cordonsOf({ workers }: Pick<Host, "workers">, all: readonly Worker[]): string[] {
   return all.flatMap(({ id, live, cordoned }) =>
     live && cordoned && workers.includes(id) ? [`${id}: ${cordoned}`] : [],
   );
 }
 
-/** Load per processor, 1 is a queue of none; undefined where nobody knows. */
+/** Format the load per processor; undefined if unknown. */
 export function loadOf({ load1, cpus }: Pick<Host, "load1" | "cpus">): string | undefined {
   if (load1 === null) return undefined;
   return `${load1.toFixed(load1 < 10 ? 1 : 0)}${cpus ? ` of ${cpus}` : ""}`;
 }
 
-/** Labels as texts: those that the operator gave, which tenants may require, and what runners say besides. */
+/** Return the labels as texts: those that the operator assigned and tenants can require, and others of runners. */
 export function labelsOf({
   labels,
   given_labels,
@@ -64,7 +64,7 @@ export function labelsOf({
   return { given: given_labels.join(", "), said: labels.filter((label) => !given_labels.includes(label)).join(", ") };
 }
 
-/** GPUs on which no worker computes, each with its use where that is known. */
+/** Describe the GPUs without a worker, with their utilization if known. */
 export function cardsOf({ cards }: Pick<Host, "cards">): string[] {
   return cards.map(({ card, name, utilization_ratio: used }) => {
     const known = used === null || used === undefined ? "" : `, ${percent(used)} used`;

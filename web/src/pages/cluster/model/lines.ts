@@ -1,19 +1,19 @@
-/** Lines of a chart from the history of figures. Pure. */
+/** Lines of a chart from the history of measurements. Pure functions. */
 
 import type { History } from "../../../lib/api";
 import type { Series } from "../../../ui/chart";
 
-/** More lines than these in one chart look alike; the rest is added up and labelled so. */
+/** Maximum number of separate lines in a chart; the others are summed. */
 const MOST_LINES = 7;
 
-/** Names of the figures with a prefix and a suffix: what stands between. */
+/** Return the middle parts of measurement names with a prefix and a suffix. */
 export function named(history: History | undefined, prefix: string, suffix = ""): string[] {
   return Object.keys(history?.series ?? {})
     .filter((name) => name.startsWith(prefix) && name.endsWith(suffix))
     .map((name) => name.slice(prefix.length, name.length - suffix.length));
 }
 
-/** Those of these figures that were not 0 all the time. */
+/** Return the measurements with a prefix that were not always 0. */
 export function active(history: History | undefined, prefix: string): string[] {
   return named(history, prefix).filter((name) => highest(history?.series[prefix + name]?.mean ?? []) > 0);
 }
@@ -23,8 +23,8 @@ function highest(values: readonly (number | null)[]): number {
 }
 
 /**
- * Lines of all figures with a prefix and a suffix, in the order of their names. Where there are too many, those that
- * went highest have a line each and the rest is one sum; `quiet` keeps lines that were 0 all the time.
+ * Return the lines of all measurements with a prefix and a suffix, ordered by name. If there are too many, the highest
+ * have separate lines and the rest is summed. `quiet` keeps lines that were always 0.
  */
 export function lines(history: History | undefined, prefix: string, suffix = "", quiet = true): Series[] {
   const all = named(history, prefix, suffix)
@@ -47,7 +47,7 @@ function summed(columns: readonly (readonly (number | null)[])[]): (number | nul
   });
 }
 
-/** One figure of the history as a line with its band. */
+/** Return one measurement of the history as a line with its range. */
 export function one(history: History | undefined, name: string, label: string): Series[] {
   const bins = history?.series[name];
   return bins ? [{ label, values: bins.mean, low: bins.min, high: bins.max }] : [];

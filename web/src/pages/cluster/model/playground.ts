@@ -1,4 +1,4 @@
-/** An answer of a model as it streams in from /v1. Pure but for `converse`. */
+/** A model's streamed answer from /v1. Pure functions except for `converse`. */
 
 import { authorization, problemOf } from "../../../lib/api";
 import { Parser, type Frame } from "../../../lib/sse";
@@ -9,18 +9,18 @@ export interface Message {
 }
 
 export interface Choices {
-  /** Most tokens of the answer; without it, as many as the engine gives. */
+  /** Maximum number of tokens of the answer; unset for the engine's default. */
   max_tokens?: number;
   temperature?: number;
 }
 
-/** Characters after which a paragraph is drawn no more, and after which it ends even within a line. */
+/** Length in characters at which a paragraph is finished, and at which it is cut within a line. */
 const LONG = 2000;
 const LONGEST = 8000;
-/** Characters of an answer that a page keeps. */
+/** Maximum number of an answer's characters that the page keeps. */
 export const MOST_TEXT = 4_000_000;
 
-/** A text that grows, in pieces that do not change any more and one that does: a page lays out that one alone. */
+/** A growing text, split into finished pieces and a last piece, so that only the last piece is laid out again. */
 export class Growing {
   readonly pieces: string[] = [];
   last = "";
@@ -42,21 +42,21 @@ export class Growing {
 
 export type AnswerState = "asking" | "answering" | "done" | "stopped" | "failed";
 
-/** What came of one question; times are milliseconds of one clock. */
+/** Outcome of one question; times are in milliseconds of the same clock. */
 export class Answer {
   readonly text = new Growing();
-  /** All of it, as it came. */
+  /** Complete text of the answer. */
   content = "";
   state: AnswerState = "asking";
   problem = "";
-  /** When the first and the last piece of text came. */
+  /** Times of the first and last piece of text. */
   first: number | undefined;
   last = 0;
-  /** Frames with text, which most engines send one a token. */
+  /** Number of frames with text; most engines send one frame per token. */
   frames = 0;
-  /** Tokens as the engine counts them; told at the end. */
+  /** Number of tokens reported by the engine at the end. */
   tokens: number | undefined;
-  /** It ended because it had as many tokens as it may have. */
+  /** True if the answer reached the maximum number of tokens. */
   cut = false;
 
   constructor(readonly began: number) {}
@@ -82,7 +82,7 @@ export class Answer {
     if (this.content.length > MOST_TEXT) this.end("failed", "the answer is longer than a page can show");
   }
 
-  /** Takes one frame of the stream. */
+  /** Process a frame of the stream. */
   take({ data }: Pick<Frame, "data">, at: number): void {
     const told = parsed(data);
     if (this.over) return;
@@ -99,12 +99,12 @@ export class Answer {
     if (typeof usage?.completion_tokens === "number") this.tokens = usage.completion_tokens;
   }
 
-  /** Seconds until the first text; undefined until then. */
+  /** Return the seconds until the first text; undefined before. */
   get firstSeconds(): number | undefined {
     return this.first === undefined ? undefined : (this.first - this.began) / 1000;
   }
 
-  /** Tokens after the first one, by the time that they took. */
+  /** Return the tokens per second after the first token. */
   get speed(): number | undefined {
     const count = (this.tokens ?? this.frames) - 1;
     const passed = (this.last - (this.first ?? this.last)) / 1000;
@@ -137,7 +137,7 @@ function parsed(data: string): Told | undefined {
   }
 }
 
-/** Asks a model for the next turn of a talk; `draw` is called with each change. Rejects with what the API refused. */
+/** Ask a model for the next turn of a conversation, and call `draw` on each change. Rejects with the API's error. */
 export async function converse(
   model: string,
   messages: readonly Message[],

@@ -1,6 +1,4 @@
-/**
- * Polling of what no event says: while somebody looks and the cluster answers, and never faster than it answers.
- */
+/** Polls data that events do not report, while the page is visible and the cluster reachable, one request at a time. */
 
 import { effect, useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -9,11 +7,14 @@ import { connection } from "../../../lib/live";
 
 export interface Polled<T> {
   value: T | undefined;
-  /** Why the last question failed. */
+  /** Error of the last request. */
   problem: Problem | undefined;
 }
 
-/** The latest answer of `ask`, asked each `seconds` while the component is shown. `key` changes with the question. */
+/**
+ * Return the latest response of `ask`, repeated every `seconds` while the component is shown. `key` identifies the
+ * request.
+ */
 export function usePolled<T>(
   key: string,
   seconds: number,
@@ -37,7 +38,8 @@ export function usePolled<T>(
           ...answer.peek(),
           problem: asProblem(error),
         };
-        if (error instanceof Problem && error.status === 404) return; // this cluster has no such thing: never again
+        // The cluster does not have this resource, so stop polling.
+        if (error instanceof Problem && error.status === 404) return;
       }
       busy = false;
       plan();

@@ -1,10 +1,10 @@
-/** Profiles as the API tells them, and the files of what was recorded. Pure but for the questions. */
+/** Profiles in the API and the files of their recordings. Pure functions except for requests. */
 
 import { bytes, del, get, post, type Profile, type Recording } from "../../../lib/api";
 import { percent } from "../../../lib/format";
 import { analysis, pieces, type Analysis } from "./recording";
 
-/** Bytes of recordings that a page reads; more are for the command. */
+/** Maximum size in bytes of recordings that the page loads; the command can analyze larger ones. */
 export const MOST_BYTES = 64 << 20;
 
 export interface NewProfile {
@@ -33,7 +33,7 @@ export function deleteProfile(name: string): Promise<void> {
   return del(path(name));
 }
 
-/** A name that no profile has: `p-1123-1702` by the hour, then with a number behind it. */
+/** Return an unused profile name such as `p-1123-1702`, based on the time, with a suffix if needed. */
 export function freeName(taken: readonly string[], now: Date): string {
   const two = (value: number) => String(value).padStart(2, "0");
   const name = `p-${two(now.getMonth() + 1)}${two(now.getDate())}-${two(now.getHours())}${two(now.getMinutes())}`;
@@ -43,7 +43,7 @@ export function freeName(taken: readonly string[], now: Date): string {
   }
 }
 
-/** Share of one core that sampling took; empty where nothing was sampled yet. */
+/** Return the profiler's own CPU usage as a share of one core; empty without samples. */
 export function ownShare(recordings: readonly Pick<Recording, "cpu_seconds" | "seconds">[]): string {
   const sampled = recordings.reduce((sum, one) => sum + one.seconds, 0);
   return sampled ? percent(recordings.reduce((sum, one) => sum + one.cpu_seconds, 0) / sampled, 1) : "";
@@ -54,7 +54,7 @@ interface Entry {
   sha: string;
 }
 
-/** The recordings of an artifact's manifest: lines of JSON, of which those of files are ["f", path, size, sha256]. */
+/** Return the recordings in an artifact's manifest, a file of JSON lines with ["f", path, size, sha256] for files. */
 export function recordingsOf(manifest: string): Entry[] {
   return manifest.split("\n").flatMap((line) => {
     if (!line.startsWith('["f"')) return [];
@@ -67,7 +67,7 @@ async function entries(artifact: string, signal?: AbortSignal): Promise<Entry[]>
   return recordingsOf(new TextDecoder().decode(await bytes(`/api/artifacts/${artifact}/manifest`, {}, signal)));
 }
 
-/** Each recording of a profile that is done, as a file. */
+/** Return the recordings of a finished profile as files. */
 export async function files(artifact: string): Promise<{ name: string; data: Blob }[]> {
   const found = await entries(artifact);
   return Promise.all(
@@ -80,7 +80,7 @@ async function unpacked(data: ArrayBuffer): Promise<string> {
   return new Response(stream).text();
 }
 
-/** What the recordings of an artifact say; undefined where they hold no sample. */
+/** Analyze the recordings of an artifact; undefined without samples. */
 export async function analysed(artifact: string, signal?: AbortSignal): Promise<Analysis | undefined> {
   const found = await entries(artifact, signal);
   const all = await Promise.all(

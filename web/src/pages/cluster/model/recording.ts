@@ -1,11 +1,13 @@
-/** What recordings of a profile say of each host and GPU, on one axis of time. Pure; docs/profiles.md has the lines. */
+/**
+ * Analyzes recordings of hosts and GPUs on a common time axis. Pure functions; docs/profiles.md describes the format.
+ */
 
-/** Moments of the axis at most, and seconds between two at least: counters of the kernel move each 10 ms. */
+/** Maximum number of points on the axis, and minimum interval in seconds; kernel counters change every 10 ms. */
 const MOMENTS = 300;
 const SHORTEST = 0.5;
-/** Below this share of its time a device idles. */
+/** Utilization below which a device counts as idle. */
 const IDLE = 0.05;
-/** Samples are missing where two are further apart than so many periods, or seconds. */
+/** Interval between samples, in periods or seconds, above which samples are missing. */
 const GAP_PERIODS = 5;
 const GAP_SECONDS = 1.5;
 
@@ -14,7 +16,7 @@ interface Track {
   values: number[];
 }
 
-/** Samples of one device in one recording; times are seconds since 1970 of the cluster's clock. */
+/** Samples of one device in one recording; times are cluster time in seconds since 1970. */
 export interface Piece {
   device: string;
   title: string;
@@ -28,10 +30,10 @@ export interface Used {
   device: string;
   title: string;
   samples: number;
-  /** Share of it that was at work before each moment; null: not known. */
+  /** Utilization before each point; null if unknown. */
   line: (number | null)[];
   mean: number | null;
-  /** Of 95 % of the moments, at most this. */
+  /** 95th percentile of the points. */
   p95: number | null;
   idle: number | null;
   memory: number | null;
@@ -51,7 +53,7 @@ function parsed(text: string): Fields | undefined {
     const value: unknown = JSON.parse(text);
     return typeof value === "object" && value !== null ? (value as Fields) : undefined;
   } catch {
-    return undefined; // a line that a kill cut off
+    return undefined; // a killed recorder left an incomplete line
   }
 }
 
@@ -69,7 +71,7 @@ function add(piece: Piece, time: number, figures: Fields): void {
   }
 }
 
-/** The devices of a recording; none where it is no recording. */
+/** Return the devices of a recording; empty if the text is not a recording. */
 export function pieces(text: string): Piece[] {
   const [first = "", ...rest] = text.split("\n");
   const head = parsed(first);
@@ -111,7 +113,7 @@ function take(known: ReadonlyMap<string, Piece>, time: number, sample: Fields): 
   }
 }
 
-/** The place of the last time that is not after a moment; -1 before the first. */
+/** Return the index of the last time at or before a moment; -1 before the first. */
 function placeOf(times: readonly number[], moment: number): number {
   let [low, high] = [0, times.length];
   while (low < high) {
@@ -137,7 +139,7 @@ function growth(piece: Piece, name: string, begin: number, end: number): number 
   return before === undefined || after === undefined ? null : Math.max(0, after - before) / (end - begin);
 }
 
-/** The mean of a figure, each value weighted with the time for which it was. */
+/** Return the time-weighted mean of a measurement. */
 function mean(piece: Piece, name: string, begin: number, end: number): number | null {
   const track = piece.tracks.get(name);
   let at = track ? placeOf(track.times, begin) : -1;
@@ -167,7 +169,7 @@ function average(values: readonly number[]): number | null {
   return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
 }
 
-/** What all recordings of a profile say together; undefined where none has a sample. */
+/** Analyze all recordings of a profile; undefined without samples. */
 export function analysis(all: readonly Piece[]): Analysis | undefined {
   const ends = all.map((piece) => piece.ticks.at(-1) as number);
   if (!ends.length) return undefined;

@@ -1,4 +1,4 @@
-/** Workers that run programs: what each offers, and what runs there. Pure. */
+/** Runners: their resources and running programs. Pure functions. */
 
 import type { Worker } from "../../../lib/api";
 import { bytes, integer, THIN } from "../../../lib/format";
@@ -16,7 +16,7 @@ function gpuText({ name, memory_mib: memory, compute_capability: capability }: O
   return [name ?? "GPU", ...facts].join(", ");
 }
 
-/** Equal GPUs once, with their number: `2 × NVIDIA H100, 80 GiB, compute 9.0`. */
+/** List equal GPUs once with their number, such as `2 × NVIDIA H100, 80 GiB, compute 9.0`. */
 export function gpuTexts(gpus: readonly OfferedGpu[]): string[] {
   const counts = new Map<string, number>();
   for (const text of gpus.map(gpuText)) counts.set(text, (counts.get(text) ?? 0) + 1);
@@ -28,7 +28,7 @@ const ISOLATION: Readonly<Record<string, string>> = {
   shared: "one user for all slots; one tenant at a time",
 };
 
-/** What a runner offers and how, as names and texts; what it does not tell is left out. */
+/** Return a runner's resources and settings as names and texts; unreported ones are omitted. */
 export function offered({ offer, lanes, busy_lanes: busy, live, isolation }: Worker): [string, string][] {
   const facts: [string, string | undefined][] = [
     ["slots", live ? `${busy} of ${lanes} busy` : String(lanes)],
@@ -42,7 +42,7 @@ export function offered({ offer, lanes, busy_lanes: busy, live, isolation }: Wor
   return facts.filter((fact): fact is [string, string] => fact[1] !== undefined);
 }
 
-/** Units that run there by job, each with its numbers: `units 3, 4 and 5`. */
+/** Return the running units by job, such as `units 3, 4 and 5`. */
 export function byJob(running: Worker["running"]): [job: string, units: string][] {
   const jobs = new Map<string, number[]>();
   for (const [job, unit] of running ?? []) jobs.set(job, [...(jobs.get(job) ?? []), unit]);

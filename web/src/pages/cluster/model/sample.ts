@@ -1,11 +1,11 @@
-/** Lines of a shell that submit a job, and what they submit. Pure. */
+/** Shell commands that submit a job, and the jobs in them. Pure functions. */
 
-/** A word as a shell takes it. */
+/** Quote a word for a shell. */
 function word(text: string): string {
   return /^[\w@%+=:,./{}-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** `cluster submit KIND --name value -- words of the program`. */
+/** Return `cluster submit KIND --name value -- ARGUMENTS`. */
 export function lineOf(kind: string, parameters: Readonly<Record<string, unknown>>): string {
   const parts = ["cluster", "submit", kind];
   const program: string[] = [];
@@ -22,7 +22,7 @@ function value(text: string): unknown {
   return /^\d+$/.test(text) ? Number(text) : text;
 }
 
-/** The parameters of such a line, which names no program. */
+/** Parse the parameters of a command without a program. */
 export function parametersOf(line: string): Record<string, unknown> {
   const given = [...line.matchAll(/--([a-z-]+) (?!--)(\S+)/g)];
   return Object.fromEntries(given.map(([, name = "", text = ""]) => [name.replaceAll("-", "_"), value(text)]));

@@ -1,4 +1,4 @@
-/** Schedules as the API tells them. Pure but for the questions. */
+/** Schedules in the API. Pure functions except for requests. */
 
 import { del, get, post, type Schedule } from "../../../lib/api";
 import { seconds } from "../../../lib/format";
@@ -28,18 +28,18 @@ export function deleteSchedule(name: string): Promise<void> {
   return del(path(name));
 }
 
-/** What may be done about a schedule, in the order of its buttons. */
+/** Return the actions on a schedule, in the order of their buttons. */
 export function scheduleVerbs({ state }: Pick<Schedule, "state">): ScheduleVerb[] {
   if (state === "ended") return ["run"];
   return [state === "paused" ? "resume" : "pause", "run"];
 }
 
-/** When it runs: `every 1 h`, `0 3 * * *, Europe/Berlin`. */
+/** Describe when a schedule runs, such as `every 1 h` or `0 3 * * *, Europe/Berlin`. */
 export function times({ every_seconds: every, cron, timezone }: Schedule): string {
   return cron ? `${cron}, ${timezone}` : `every ${seconds(every)}`;
 }
 
-/** Runs that did not come about, in words; empty where all did. */
+/** Describe skipped, missed and failed runs; empty if there are none. */
 export function lacking({ skipped, missed, failed }: Schedule): string {
   const counts: [number, string][] = [
     [failed, "refused"],
@@ -52,7 +52,7 @@ export function lacking({ skipped, missed, failed }: Schedule): string {
     .join(", ");
 }
 
-/** How long it is until a moment: `in 3 min`, or `due` once it has passed. */
+/** Format the time until a moment, such as `in 3 min`, or `due` if it has passed. */
 export function until(moment: string | null, now: number): string {
   if (!moment) return "";
   const left = Math.floor((Date.parse(moment) - now) / 1000);

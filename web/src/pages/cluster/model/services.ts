@@ -1,11 +1,11 @@
-/** Services as the API tells them, and how each is in words. Pure but for the questions. */
+/** Services in the API and descriptions of their state. Pure functions except for requests. */
 
 import { del, get, post, who, type ServedModel, type Service, type ServiceReplica } from "../../../lib/api";
 import { integer, seconds } from "../../../lib/format";
 
 export type ServiceVerb = "start" | "restart" | "stop";
 
-/** Replicas of a service, at most. */
+/** Maximum number of replicas of a service. */
 export const MOST_REPLICAS = 100;
 
 function path(name: string): string {
@@ -20,12 +20,12 @@ export function service(name: string, signal?: AbortSignal): Promise<Service> {
   return get(path(name), {}, signal);
 }
 
-/** Models that may be asked, for who may do nothing but ask. */
+/** Return the models that a user with only the scope `infer` can query. */
 export async function models(signal?: AbortSignal): Promise<readonly ServedModel[]> {
   return (await get<{ data: readonly ServedModel[] }>("/v1/models", {}, signal)).data;
 }
 
-/** The model that is shown: the one that was chosen, else the first that is ready, else the first. */
+/** Return the selected model, or else the first ready model, or else the first one. */
 export function chosen(list: readonly ServedModel[], name: string): ServedModel | undefined {
   return list.find(({ id }) => id === name) ?? list.find(({ ready }) => ready) ?? list[0];
 }
@@ -38,7 +38,7 @@ export function scaleService(name: string, replicas: number): Promise<Service> {
   return post(`${path(name)}/scale`, { replicas });
 }
 
-/** A link to a service's page, under a host of its own, that lets this browser in. */
+/** Return a link to a service's page under its own host name, which logs this browser in. */
 export async function pageOf(name: string): Promise<string> {
   return (await post<{ url: string }>(`${path(name)}/open`)).url;
 }
@@ -47,30 +47,30 @@ export function deleteService(name: string): Promise<void> {
   return del(path(name));
 }
 
-/** A service's model as it was named; of an artifact's whole id the beginning, by which it is found as well. */
+/** Return a service's model name; full artifact IDs are shortened to a prefix that the API accepts. */
 export function modelText(model: string | null): string {
   return /^[0-9a-f]{64}$/.test(model ?? "") ? (model ?? "").slice(0, 12) : (model ?? "");
 }
 
-/** Whether who looks at the page has a scope. */
+/** Return True if the user has a scope. */
 export function may(scope: "run" | "infer"): boolean {
   const scopes = who.value?.scopes ?? [];
   return scopes.includes("admin") || scopes.includes(scope);
 }
 
-/** What may be done about a service, in the order of its buttons. */
+/** Return the actions on a service, in the order of their buttons. */
 export function serviceVerbs({ state }: Pick<Service, "state">): ServiceVerb[] {
   if (state === "stopped" || state === "stopping") return ["start"];
   return state === "asleep" ? ["start", "stop"] : ["restart", "stop"];
 }
 
-/** Numbers between which a service is scaled by load; without them, people scale it. */
+/** Return the limits for automatic scaling of a service; equal limits mean manual scaling. */
 export function bounds({ asked }: Pick<Service, "asked">): { least: number; most: number } {
   const load = (asked as { autoscale?: { min: number; max: number } | null } | undefined)?.autoscale;
   return { least: load?.min ?? 0, most: load?.max ?? MOST_REPLICAS };
 }
 
-/** `2 of 3 ready`. */
+/** Format as `2 of 3 ready`. */
 export function readiness({ ready, replicas }: Pick<Service, "ready" | "replicas">): string {
   return `${integer(ready)} of ${integer(replicas)} ready`;
 }
@@ -87,7 +87,7 @@ function waits({ running }: Service): string {
   return one?.because ? `A replica is ${one.state}${one.state === "ready" ? ", " : ": "}${one.because}.` : "";
 }
 
-/** Why a service is as it is, and what comes next; empty where all its replicas answer. `now`: cluster's ms. */
+/** Explain a service's state and the next step; empty if all replicas answer. `now` is cluster time in ms. */
 export function reason(service: Service, now: number): string {
   const { state, ready, replicas, failures, running } = service;
   if (state === "stopped") return "Whoever asks it is refused until it is started.";
@@ -100,7 +100,7 @@ export function reason(service: Service, now: number): string {
   return waits(service) || (running.length ? "" : "The first replica begins within a second or two.");
 }
 
-/** What happens to requests when replicas go. */
+/** Describe what happens to requests when replicas stop. */
 export function drained(service: Pick<Service, "requests" | "asked">): string {
   const patience = Number((service.asked as { request_timeout_seconds?: number } | undefined)?.request_timeout_seconds);
   const limit = seconds(patience || 300);
@@ -109,7 +109,7 @@ export function drained(service: Pick<Service, "requests" | "asked">): string {
   return `It has ${many} now. What a replica has is answered before it ends; what takes over ${limit} is cut.`;
 }
 
-/** Whether a replica may still write to its log. */
+/** Return True if a replica may still write to its log. */
 export function writes({ state }: Pick<ServiceReplica, "state">): boolean {
   return state !== "waiting" && state !== "dead";
 }

@@ -1,4 +1,4 @@
-/** Alerts that this browser does not count for a while. The cluster goes on watching them, and others see them. */
+/** Alerts that this browser hides for some time; other users still see them. */
 
 import { signal } from "@preact/signals";
 import type { Alert } from "../../../lib/api";
@@ -16,14 +16,14 @@ function stored(): Record<string, number> {
 
 const kept = signal(stored());
 
-/** Silences an alert for `seconds`; 0 ends the silence. */
+/** Silence an alert for `seconds`; 0 ends the silence. */
 export function silence(id: string, seconds: number): void {
   const { [id]: _, ...others } = kept.value;
   kept.value = seconds ? { ...others, [id]: Date.now() + seconds * 1000 } : others;
   localStorage.setItem(KEY, JSON.stringify(kept.value));
 }
 
-/** ms since 1970 of the end of the silence; 0 when there is none. */
+/** Return the end of the silence in ms since 1970; 0 if the alert is not silenced. */
 export function silencedUntil(id: string): number {
   const until = kept.value[id] ?? 0;
   return until > Date.now() ? until : 0;
@@ -33,7 +33,7 @@ export function silenced(id: string): boolean {
   return silencedUntil(id) > 0;
 }
 
-/** Alerts that fire and are not silenced here. */
+/** Count the firing alerts that are not silenced here. */
 export function firing(alerts: readonly Alert[]): number {
   return alerts.filter((alert) => alert.state === "firing" && !silenced(alert.id)).length;
 }

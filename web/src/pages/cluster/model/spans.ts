@@ -1,4 +1,4 @@
-/** The worker stream as rectangles: lanes from top to bottom, time from left to right. Pure. */
+/** The worker stream as rectangles: lanes from top to bottom, time from left to right. Pure functions. */
 
 import type { Span, Stream } from "../../../lib/api";
 
@@ -8,22 +8,22 @@ export interface Frame {
   width: number;
   /** Height of one lane. */
   lane: number;
-  /** Seconds since 1970 at the left and the right edge. */
+  /** Time at the left and right edge in seconds since 1970. */
   from: number;
   to: number;
 }
 
-/** Seconds after which an answer says nothing about now. */
+/** Age in seconds above which a response is outdated. */
 const FRESH_SECONDS = 8;
 
-/** Height of a lane in pixels: a few are tall enough for a name, hundreds fit on a screen. */
+/** Return the height of a lane in pixels: few lanes leave space for names, hundreds fit on a screen. */
 export function laneHeight(lanes: number): number {
   return Math.max(4, Math.min(34, Math.floor(320 / Math.max(1, lanes))));
 }
 
 /**
- * Moment up to which it is known what a lane computes, for each lane: now, the last heartbeat of a worker that is
- * silent, or when the answer was given if that is long ago. `now` in seconds since 1970 of the cluster's clock.
+ * Return, for each lane, the time up to which its work is known: now, the last heartbeat of a silent worker, or the
+ * time of an old response. `now` is cluster time in seconds since 1970.
  */
 export function knownUntil(stream: Stream, now: number, live = true): number[] {
   const all = live && now - stream.to <= FRESH_SECONDS ? now : stream.to;
@@ -34,7 +34,7 @@ export function xOf(time: number, frame: Frame): number {
   return frame.left + ((time - frame.from) / (frame.to - frame.from)) * frame.width;
 }
 
-/** Left and right edge in pixels; undefined when it is outside. What is open reaches as far as its lane is known. */
+/** Return the left and right edge in pixels; undefined outside the frame. Open spans extend up to the known time. */
 export function edges(span: Span, frame: Frame, known = frame.to): [number, number] | undefined {
   const end = span.open ? Math.min(frame.to, Math.max(span.start, known)) : span.end;
   if (end <= frame.from || span.start >= frame.to) return undefined;
@@ -42,7 +42,7 @@ export function edges(span: Span, frame: Frame, known = frame.to): [number, numb
   return [from, Math.max(from + 1, Math.min(frame.left + frame.width, xOf(end, frame)))];
 }
 
-/** The span at a place, the latest where several are as near as a pixel. */
+/** Return the span at a point, or the latest of several within a pixel. */
 export function spanAt(
   stream: Stream,
   x: number,
@@ -57,12 +57,12 @@ export function spanAt(
   });
 }
 
-/** Seconds of a span from `from` to `to`; what is open ends where its lane is known no further. */
+/** Return the seconds of a span between `from` and `to`; open spans end at the known time. */
 function inside(span: Span, from: number, to: number, known = to): number {
   return Math.max(0, Math.min(span.open ? Math.min(to, known) : span.end, to) - Math.max(span.start, from));
 }
 
-/** Share of the time from `from` to `to` that each lane was computing. */
+/** Return the share of the time between `from` and `to` in which each lane was computing. */
 export function busy(stream: Stream, from: number, to: number, known: readonly number[] = []): number[] {
   const seconds = stream.lanes.map(() => 0);
   for (const span of stream.spans)
@@ -70,23 +70,23 @@ export function busy(stream: Stream, from: number, to: number, known: readonly n
   return seconds.map((each) => Math.min(1, each / Math.max(1e-9, to - from)));
 }
 
-/** What is drawn of which this token is told no more. */
+/** Label for work that this token must not see. */
 export const UNTOLD = "other tenants or small jobs";
 
-/** The job of a span, empty for several, and its kind. */
+/** Return the job of a span (empty for several jobs) and its kind. */
 function workOf(span: Span): [job: string, kind: string] {
   return [span.job_id ?? "", span.untold ? UNTOLD : (span.type ?? "several kinds")];
 }
 
-/** What computes in a span: one job, or several small ones of a kind, whose name is empty. */
+/** Work of a span: one job, or several small jobs of a kind with an empty name. */
 export interface Work {
   job: string;
   kind: string;
-  /** Its share of the time of all lanes that computed. */
+  /** Share of the computing time of all lanes. */
   share: number;
 }
 
-/** What a stream shows, that with most lane time first. */
+/** Return the work in a stream, sorted by lane time in descending order. */
 export function worksOf(stream: Stream, from: number, to: number, known: readonly number[] = []): Work[] {
   const found = new Map<string, Work>();
   let all = 0;
@@ -103,8 +103,8 @@ export function worksOf(stream: Stream, from: number, to: number, known: readonl
 }
 
 /**
- * Places of jobs in the palette: each keeps its own for as long as the stream shows it, a new one takes the first that
- * is free, in the order in which they began.
+ * Return the color index of each job. A job keeps its index while the stream shows it, and new jobs get the first free
+ * index in the order of their start.
  */
 export function placed(stream: Stream, before: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
   const began = [...stream.spans].sort((left, right) => left.start - right.start);
@@ -121,7 +121,7 @@ export function placed(stream: Stream, before: ReadonlyMap<string, number>): Rea
   return places;
 }
 
-/** Spans of one job on one lane that follow each other closely, as one: where its name is written. */
+/** Consecutive spans of one job on one lane, which share a name label. */
 export interface Run {
   lane: number;
   job: string;

@@ -1,4 +1,4 @@
-/** State of the cluster page: kept in its address, and frozen while the stream is paused. */
+/** State of the cluster page, stored in its URL and frozen while the stream is paused. */
 
 import { computed, effect, signal, type Signal } from "@preact/signals";
 import { who, type Job } from "../../../lib/api";
@@ -16,18 +16,18 @@ export const state = hashState({
   job: "",
   filter: "",
   range: 600,
-  /** The workflow that is open, its action, and how its graph is shown. */
+  /** The open workflow, its selected action, and the appearance of its graph. */
   workflow: "",
   action: "",
   look: "graph",
-  /** The way that is lit: "critical", "failure" or "none"; by default that to a failure. */
+  /** The highlighted path: "critical", "failure" or "none"; by default the path to a failure. */
   way: "",
-  /** The state of actions that are not faint. */
+  /** State of the actions that are not faint. */
   states: "",
   fold: true,
-  /** The first action of each group that is unfolded. */
+  /** First action of each unfolded group. */
   unfolded: [] as readonly string[],
-  /** The service that is open, and the replica whose log is. */
+  /** The open service, and the replica whose log is open. */
   service: "",
   replica: "",
 });
@@ -39,14 +39,14 @@ export function go(name: TabName): void {
   state.commit();
 }
 
-/** Opens a job beside the list; an empty id closes it. */
+/** Open a job next to the list; an empty ID closes it. */
 export function open(id: string): void {
   if (id) state.tab.value = "jobs";
   state.job.value = id;
   state.commit();
 }
 
-/** Opens a workflow, or with an empty id the list of all. */
+/** Open a workflow; an empty ID opens the list. */
 export function openWorkflow(id: string): void {
   state.tab.value = "workflows";
   state.workflow.value = id;
@@ -55,7 +55,7 @@ export function openWorkflow(id: string): void {
   state.commit();
 }
 
-/** Opens a service, or with an empty name the list of all. */
+/** Open a service; an empty name opens the list. */
 export function openService(name: string): void {
   state.tab.value = "services";
   state.service.value = name;
@@ -63,13 +63,13 @@ export function openService(name: string): void {
   state.commit();
 }
 
-/** Opens the log of a replica by its job; an empty id closes it. */
+/** Open the log of a replica by its job ID; an empty ID closes it. */
 export function openReplica(job: string): void {
   state.replica.value = job;
   state.commit();
 }
 
-/** True for a token that may ask models, and look at nothing. */
+/** True for a token that can only query models. */
 export const asksOnly = computed(() => {
   const scopes = who.value?.scopes ?? ["read"];
   return scopes.includes("infer") && !scopes.includes("read") && !scopes.includes("admin");
@@ -78,7 +78,7 @@ export const asksOnly = computed(() => {
 // -- pause ----------------------------------------------------------------------------------------------------------
 
 const frozen = signal<{ fleet: Fleet; events: typeof events.value } | undefined>(undefined);
-/** True while rows stay as they were. */
+/** True while the rows are frozen. */
 export const paused = computed(() => frozen.value !== undefined);
 
 function still(fleet: Fleet): Fleet {
@@ -103,7 +103,7 @@ function newestFirst(left: Job, right: Job): number {
 
 let before: readonly string[] = [];
 
-/** Ids of the jobs that the filter lets through, newest first; the same array while they are the same. */
+/** IDs of the jobs that match the filter, newest first; the same array while they do not change. */
 export const rows = computed<readonly string[]>(() => {
   const shown = [...fleet.value.jobs.values()].map((job) => job.value).filter((job) => matches(job, filter.value));
   const ids = shown.sort(newestFirst).map((job) => job.job_id);
@@ -131,7 +131,7 @@ export function selectAll(ids: readonly string[]): void {
   selected.value = new Set(ids);
 }
 
-// A job that is gone is selected no longer.
+// Remove deleted jobs from the selection.
 effect(() => {
   const gone = [...selected.value].filter((id) => !snapshot.value.jobs.has(id));
   if (gone.length) selected.value = new Set([...selected.value].filter((id) => !gone.includes(id)));
@@ -139,12 +139,12 @@ effect(() => {
 
 // -- the form -------------------------------------------------------------------------------------------------------
 
-/** The form for a new job while it is open. */
+/** Draft of the new-job form while it is open. */
 export const draft = signal<Draft | undefined>(undefined);
 
 let kept: Draft = EMPTY;
 
-/** Opens the form as it was left, or filled in. */
+/** Open the form with its last contents or with a given draft. */
 export function compose(given?: Partial<Draft>): void {
   draft.value = given ? { ...EMPTY, ...given } : kept;
 }

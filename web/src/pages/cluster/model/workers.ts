@@ -1,21 +1,21 @@
-/** How workers are, in words. Pure. */
+/** Descriptions of workers. Pure functions. */
 
 import type { Worker } from "../../../lib/api";
 
 type Known = Pick<Worker, "live" | "draining" | "state" | "cordoned">;
 
-/** A worker that drains says so from the moment it was asked to, and one that takes no work by itself is cordoned. */
+/** Return the displayed state: draining as soon as it is requested, and cordoned if the worker accepts no work. */
 export function shownState({ live, draining, state, cordoned }: Known): string {
   if (live && cordoned) return "cordoned";
   return live && draining && state !== "drained" ? "draining" : state;
 }
 
-/** Whether a worker takes new work. */
+/** Return True if a worker accepts new work. */
 export function takesWork({ live, draining, state, cordoned }: Known): boolean {
   return live && !draining && !cordoned && state !== "parked" && state !== "starting";
 }
 
-/** Lost ones before those that work, those that stopped last. */
+/** Return the sort order: lost workers first, most recent first. */
 export function urgency(worker: Known): number {
   if (worker.state === "lost") return 0;
   if (!worker.live) return 3;
@@ -25,8 +25,7 @@ export function urgency(worker: Known): number {
 const HELD = ["starting", "parked", "draining", "drained", "cordoned"];
 
 /**
- * Workers in a line: `2 of 3`, and what keeps others from working: `0 of 1, 1 drained`. `configured`: how many there
- * should be.
+ * Describe the number of working workers, such as `2 of 3` or `0 of 1, 1 drained`. `configured` is the intended number.
  */
 export function workersText(workers: readonly Known[], configured: number | null): string {
   const live = workers.filter((worker) => worker.live);

@@ -1,4 +1,4 @@
-/** A workflow that is looked at: asked for again while it lives, and laid out anew only when its graph has changed. */
+/** The displayed workflow: refreshed while it is active, and laid out again only when its graph changes. */
 
 import { computed, effect, signal, untracked, type ReadonlySignal } from "@preact/signals";
 import { asProblem, type Problem, type Workflow } from "../../../lib/api";
@@ -10,11 +10,11 @@ import { layoutOf, type Layout } from "../../../graph/layout";
 import { state } from "./state";
 import { boxed, critical, failure, isOver, kept, looseEdges, workflow, type Lit, type Structure } from "./workflows";
 
-/** A graph as it is drawn. */
+/** A graph with its layout. */
 export interface Drawn {
   boxes: Boxes;
   layout: Layout;
-  /** Edges between boxes that ask for an end only: `from to`. */
+  /** Edges between boxes that accept any outcome: `from to`. */
   loose: ReadonlySet<string>;
 }
 
@@ -24,12 +24,12 @@ export interface WorkflowView {
   drawn: ReadonlySignal<Drawn | undefined>;
   lit: ReadonlySignal<Lit | undefined>;
   problem: ReadonlySignal<Problem | undefined>;
-  /** Asks again: something was done about it. */
+  /** Request the workflow again after an action. */
   poke(): void;
   stop(): void;
 }
 
-/** Whether an event is about a workflow or a job of it. */
+/** Return True if an event concerns a workflow or one of its jobs. */
 function concerns(id: string, event: { job?: string; workflow?: unknown }): boolean {
   return event.workflow === id || (event.job !== undefined && workflowIdOf(event.job) === id);
 }
@@ -59,7 +59,7 @@ export function viewOf(id: string): WorkflowView {
     last = events.value.at(-1)?.id ?? last;
     if (fresh.some((event) => concerns(id, event))) follower.poke();
   });
-  // What happened while the page was not live was not heard.
+  // Events during a disconnection were missed, so request the workflow again.
   const again = effect(() => {
     if (connection.value === "live") untracked(() => answer.peek() && follower.poke());
   });
@@ -82,7 +82,7 @@ export function viewOf(id: string): WorkflowView {
   };
 }
 
-/** The way that the page shows: to the failure unless another was chosen. */
+/** Return the highlighted path: the path to the failure unless another was selected. */
 function litOf(shown: Workflow | undefined, structure: Structure | undefined): Lit | undefined {
   if (!shown || !structure) return undefined;
   const wanted = state.way.value;

@@ -1,4 +1,4 @@
-/** Workflows as the API tells them, and what the page makes of their actions. Pure but for the questions. */
+/** Workflows in the API and the page's view of their actions. Pure functions except for requests. */
 
 import {
   get,
@@ -16,7 +16,7 @@ import { boxesOf, groupsOf, type Boxes } from "../../../graph/fold";
 import { criticalPath, wayTo } from "../../../graph/paths";
 import { graphOf, reachable, type Graph } from "../../../graph/structure";
 
-/** The newest workflows, at most 1,000. */
+/** Return the newest workflows, up to 1,000. */
 export function workflows(limit: number, signal?: AbortSignal): Promise<WorkflowRows> {
   return get("/api/workflows", { limit }, signal);
 }
@@ -25,7 +25,7 @@ export function actionDetail(id: string, action: string, signal?: AbortSignal): 
   return get(`/api/workflows/${encodeURIComponent(id)}/actions/${encodeURIComponent(action)}`, {}, signal);
 }
 
-/** All that an action waits for. */
+/** Return all dependencies of an action. */
 export function waitsFor({ dependencies, after_any: any }: Action): readonly string[] {
   return any.length ? [...dependencies, ...any] : dependencies;
 }
@@ -40,19 +40,19 @@ export function validate(text: string): Promise<Validation> {
   return postText("/api/workflows/validate", text, YAML);
 }
 
-/** Submits a text; the same key makes one workflow, however often it is sent. */
+/** Submit a workflow text; repetitions with the same key create no second workflow. */
 export function submitWorkflow(text: string, key: string): Promise<WorkflowRow> {
   return postText("/api/workflows", text, YAML, { "Idempotency-Key": key });
 }
 
-/** Where a place of a complaint begins in a text. */
+/** Return the offset of a validation error's position in a text. */
 export function offsetOf(text: string, { line, column }: Pick<Complaint, "line" | "column">): number {
   const lines = text.split("\n");
   const before = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
   return Math.min(text.length, before + Math.min(column - 1, lines[line - 1]?.length ?? 0));
 }
 
-/** Cancel or retry a workflow; `notes` says what begins anew, and why. */
+/** Cancel or retry a workflow; `notes` explains which actions start again. */
 export function steerWorkflow(id: string, verb: "cancel" | "retry"): Promise<{ notes?: string[] }> {
   return post(`/api/workflows/${encodeURIComponent(id)}/${verb}`);
 }
@@ -67,13 +67,13 @@ export function isOver({ state }: { state: string }): boolean {
   return OVER.includes(state);
 }
 
-/** What may be done about a workflow in a state. */
+/** Return the actions that a workflow's state allows. */
 export function offers(state: string): ("cancel" | "retry")[] {
   if (state === "failed" || state === "cancelled") return ["retry"];
   return OVER.includes(state) || state === "cancelling" ? [] : ["cancel"];
 }
 
-/** What wants to be seen first; a state that this page does not know comes before what is over. */
+/** States by urgency; a state that this page does not know precedes the final states. */
 const URGENCY = [
   "failed",
   "approval",
@@ -94,14 +94,14 @@ function rank(state: string): number {
   return place < 0 ? 8.5 : place;
 }
 
-/** States with their counts, the most urgent first. */
+/** Return the states with their counts, most urgent first. */
 export function tallied(states: readonly string[]): [state: string, count: number][] {
   const counts = new Map<string, number>();
   for (const state of states) counts.set(state, (counts.get(state) ?? 0) + 1);
   return [...counts].sort(([left], [right]) => rank(left) - rank(right));
 }
 
-/** `3 of 9 actions done, 1 failed, 2 skipped`. */
+/** Format as `3 of 9 actions done, 1 failed, 2 skipped`. */
 export function inWords(counts: Readonly<Record<string, number>>, total: number): string {
   const rest = Object.entries(counts)
     .filter(([state, count]) => state !== "done" && count)
@@ -112,7 +112,7 @@ export function inWords(counts: Readonly<Record<string, number>>, total: number)
 
 // -- the graph --------------------------------------------------------------------------------------------------------
 
-/** The part of a workflow that does not change while it runs, but when an action becomes many. */
+/** The constant part of a workflow, which changes only when an action expands to several. */
 export interface Structure {
   actions: readonly Action[];
   graph: Graph;
@@ -144,7 +144,7 @@ function alike(left: Action, right: Action): boolean {
   );
 }
 
-/** The structure of new answers: the same object while nothing of it has changed. */
+/** Return the structure of new responses, or the same object if nothing changed. */
 export function kept(before: Structure | undefined, actions: readonly Action[]): Structure {
   const same =
     before?.actions.length === actions.length &&
@@ -152,18 +152,21 @@ export function kept(before: Structure | undefined, actions: readonly Action[]):
   return same && before ? before : structureOf(actions);
 }
 
-/** Graphs of at most this many actions are drawn whole; of larger ones, more than `MOST_SIBLINGS` alike share a box. */
+/**
+ * Maximum size of a graph that is drawn completely; in larger ones, groups of more than `MOST_SIBLINGS` actions share a
+ * box.
+ */
 const WHOLE = 60;
 const MOST_SIBLINGS = 8;
 
-/** The boxes of a graph; `open` holds the first action of each group that is unfolded. */
+/** Return the boxes of a graph; `open` contains the first action of each unfolded group. */
 export function boxed({ graph, groups, place }: Structure, folding: boolean, open: readonly string[]): Boxes {
   const opened = new Set(open.map((id) => groups[place.get(id) ?? -1]));
   const most = folding && graph.size > WHOLE ? MOST_SIBLINGS : graph.size;
   return boxesOf(graph, groups, most, (group) => opened.has(group));
 }
 
-/** What names of actions that stand alike have in common: `run-…`; the first name where that is nothing. */
+/** Return the common part of sibling names, such as `run-…`, or else the first name. */
 export function commonName(names: readonly string[]): string {
   const [first = "", ...rest] = names;
   let length = first.length;
@@ -176,7 +179,7 @@ export function commonName(names: readonly string[]): string {
   return shared && rest.length ? `${shared}…` : first;
 }
 
-/** Whether each edge of boxes is only of actions that need no more than an end: `from to`. */
+/** Return the edges between boxes (`from to`) for which all actions accept any outcome. */
 export function looseEdges({ actions, place }: Structure, of: Int32Array): ReadonlySet<string> {
   const loose = new Set<string>();
   if (!actions.some((action) => action.after_any.length)) return loose;
@@ -191,7 +194,7 @@ export function looseEdges({ actions, place }: Structure, of: Int32Array): Reado
 
 // -- time -------------------------------------------------------------------------------------------------------------
 
-/** Seconds that an action took, or has taken until `now` (ms since 1970); null before it began. */
+/** Return the seconds that an action took up to its end or `now` (ms since 1970); null before its start. */
 export function secondsOf({ started, ended }: Action, now: number): number | null {
   if (!started) return null;
   const end = ended ? Date.parse(ended) : now;
@@ -199,8 +202,8 @@ export function secondsOf({ started, ended }: Action, now: number): number | nul
 }
 
 /**
- * Seconds that each action takes: as measured; while it has not begun, the mean of those of its type, else of all, else
- * one. What was skipped or cancelled takes what it took.
+ * Return the duration of each action in seconds. For actions that have not started, use the mean of their type, else of
+ * all actions, else one.
  */
 export function weights(actions: readonly Action[], now: number): number[] {
   const sums = new Map<string, { sum: number; count: number }>();
@@ -223,21 +226,21 @@ export function weights(actions: readonly Action[], now: number): number[] {
 }
 
 export interface Lit {
-  /** Actions of the way, first to last. */
+  /** Actions of the path, first to last. */
   vertices: readonly number[];
-  /** In words, for the line above the picture. */
+  /** Description for the line above the picture. */
   text: "critical" | "failure";
   seconds: number;
 }
 
-/** The way that decides when the workflow ends. */
+/** Return the critical path, which determines when the workflow finishes. */
 export function critical({ graph }: Structure, actions: readonly Action[], now: number): Lit {
   const own = weights(actions, now);
   const { vertices, length } = criticalPath(graph, (vertex) => own[vertex] ?? 0);
   return { vertices, text: "critical", seconds: length };
 }
 
-/** The action that failed first; undefined where none did. */
+/** Return the action that failed first; undefined if none failed. */
 export function firstFailure(actions: readonly Action[]): number | undefined {
   let first: number | undefined;
   for (const [vertex, { state, ended }] of actions.entries()) {
@@ -247,7 +250,7 @@ export function firstFailure(actions: readonly Action[]): number | undefined {
   return first;
 }
 
-/** The way to the first failure, or to a chosen action that failed. */
+/** Return the path to the first failure or to a selected failed action. */
 export function failure({ graph }: Structure, actions: readonly Action[], chosen?: number): Lit | undefined {
   const failed = chosen !== undefined && actions[chosen]?.state === "failed" ? chosen : firstFailure(actions);
   if (failed === undefined) return undefined;
@@ -258,7 +261,7 @@ export function failure({ graph }: Structure, actions: readonly Action[], chosen
   return { vertices, text: "failure", seconds };
 }
 
-/** Actions that were skipped because of one. */
+/** Count the actions that were skipped because of one action. */
 export function skippedBy({ graph }: Structure, actions: readonly Action[], vertex: number): number {
   return [...reachable(graph, vertex, true)].filter((each) => actions[each]?.state === "skipped").length;
 }

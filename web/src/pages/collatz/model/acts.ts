@@ -1,4 +1,4 @@
-/** Actions of buttons and keys on the page as a whole. */
+/** Actions of buttons and keyboard shortcuts that affect the whole page. */
 
 import { tableOf } from "./client";
 import { download } from "../../../lib/export";
@@ -13,12 +13,12 @@ import { active, cancel, forget, recallRun } from "./run";
 import { pictures } from "./save";
 import { fit, limits, select, selection, show, state, tab, TABS, view } from "./state";
 
-/** Numbers of a CSV at most. */
+/** Maximum number of numbers in a CSV file. */
 export const CSV_MOST = 2 ** 20;
-/** Rows that the worker is asked for at a time. */
+/** Number of rows per request to the web worker. */
 const CSV_ROWS = 2 ** 14;
 
-/** Forgets what the run found and fits the picture; jobs that run are cancelled when the user agrees. */
+/** Forget the run's results and reset the picture. Running jobs are cancelled if the user agrees. */
 export async function reset(): Promise<void> {
   if (active.peek().length) {
     const yes = await confirm({
@@ -52,7 +52,7 @@ function nameOf({ first, end }: Range, ending: string): string {
   return `collatz-${first}-${end - 1n}.${ending}`;
 }
 
-/** The numbers that are selected, or else seen, as Number,Steps,MaxValue. */
+/** Save the selected or visible numbers as CSV with the columns Number,Steps,MaxValue. */
 export async function saveNumbers(): Promise<void> {
   const range = selection.peek() ?? seen(view.peek(), limits);
   const count = range.end - range.first;
@@ -77,7 +77,7 @@ export async function saveNumbers(): Promise<void> {
   download(nameOf(range, "csv"), new Blob(parts, { type: "text/csv" }));
 }
 
-/** Delays and how many numbers have them, or would by a sample. */
+/** Save delays with their exact or estimated counts. */
 export function saveHistogram({ range, histogram, source }: Counted): void {
   const rows = [...histogram]
     .sort(([left], [right]) => left - right)
@@ -89,7 +89,7 @@ export function saveHistogram({ range, histogram, source }: Counted): void {
   );
 }
 
-/** Saves a view as PNG, with its title and what it shows in words. */
+/** Save a view as PNG with its title and description. */
 export async function savePicture(name: string = tab.peek()): Promise<void> {
   const picture = pictures.get(name)?.();
   if (!picture) {

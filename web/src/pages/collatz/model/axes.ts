@@ -1,4 +1,4 @@
-/** Drawing over the picture: axes, rings around records, the mean that theory expects, the pointer, the brush. */
+/** Drawing over the picture: axes, rings around records, the expected mean, the pointer and the selection. */
 
 import { across } from "./layers";
 import { expected } from "./fit";
@@ -8,13 +8,13 @@ import { compact, integer } from "../../../lib/format";
 import { token } from "../../../lib/theme";
 import { placeOf, type Scene } from "./scene";
 
-/** Room for the axes, in CSS pixels. */
+/** Space for the axes in CSS pixels. */
 export const EDGE = { left: 44, right: 8, top: 8, bottom: 34 };
 
 export interface Ring {
   n: bigint;
   steps: number;
-  /** Another shape for each kind. */
+  /** Each kind of record has a different shape. */
   kind: "delay" | "path";
 }
 
@@ -30,7 +30,7 @@ function fontOf(): string {
   return `12px ${getComputedStyle(document.body).fontFamily}`;
 }
 
-/** n as an axis shows it: in full, rounded, or as a distance from a base that is written below. */
+/** Format n for an axis: in full, rounded, or as an offset from the base below the axis. */
 export function tickText(n: bigint, base: bigint): string {
   if (n < 10n ** 13n) return integer(n);
   if (base === 0n) return compact(n);
@@ -38,7 +38,7 @@ export function tickText(n: bigint, base: bigint): string {
   return `${off < 0n ? "\u2212" : "+"}${integer(off < 0n ? -off : off)}`;
 }
 
-/** A round number near the left edge, from which long ticks count. */
+/** Return a round number near the left edge as the base of long labels. */
 function anchor(scene: Scene, marks: readonly bigint[]): bigint {
   const step = roundStep(scene.frame.view.span * 2);
   const first = marks[0] ?? scene.frame.view.base;
@@ -79,7 +79,7 @@ function powerText(n: bigint): string {
   return 2n ** BigInt(bits) === n && n > 1024n ? power(2, bits) : integer(n);
 }
 
-/** Powers of two. */
+/** Return the powers of two in view. */
 function logTicks({ frame: { view } }: Scene): bigint[] {
   const end = under(view, 1);
   const powers: bigint[] = [];
@@ -107,7 +107,7 @@ function yAxis(context: Context, { frame: { low, high } }: Scene, width: number,
   context.restore();
 }
 
-/** Grid and labels, under the data. */
+/** Draw the grid and labels below the data. */
 export function drawAxes(context: Context, scene: Scene, width: number, height: number): void {
   context.font = fontOf();
   xAxis(context, scene, width, height);
@@ -117,7 +117,7 @@ export function drawAxes(context: Context, scene: Scene, width: number, height: 
   context.strokeRect(EDGE.left - 0.5, EDGE.top - 0.5, width + 1, height + 1);
 }
 
-/** Points of the line of expected means. */
+/** Number of points on the line of expected means. */
 const SAMPLES = 300;
 
 function model(context: Context, scene: Scene, width: number, y: (steps: number) => number): void {
@@ -153,7 +153,7 @@ function rings(
   }
 }
 
-/** Draws what lies over the data. */
+/** Draw the layer above the data. */
 export function drawOver(context: Context, scene: Scene, over: Over, width: number, height: number): void {
   const { low, high } = scene.frame;
   const y = (steps: number) => EDGE.top + height * (1 - (steps + 0.5 - low) / (high - low));

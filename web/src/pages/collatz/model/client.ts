@@ -1,10 +1,10 @@
-/** The page's side of its workers: one for pictures, one for trajectories, so that neither waits for the other. */
+/** Client of the web workers: one for pictures and one for trajectories, so that they do not delay each other. */
 
 import { signal } from "@preact/signals";
 import type { Answer, Answers, Asks } from "./messages";
 import type { Range } from "./view";
 
-/** Questions that are being computed in this page. */
+/** Number of requests that the web workers are computing. */
 export const computing = signal(0);
 
 interface Waiting {

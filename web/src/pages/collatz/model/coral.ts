@@ -1,20 +1,20 @@
-/** Trajectories drawn back from 1: each step turns by one of two angles. Pure. */
+/** Trajectories drawn backwards from 1, where each step turns by one of two angles. Pure functions. */
 
 export interface Segment {
   x0: number;
   y0: number;
   x1: number;
   y1: number;
-  /** Steps from 1. */
+  /** Number of steps from 1. */
   depth: number;
 }
 
 export interface Shape {
-  /** The trajectories of 2 … numbers; at most a million, so that doubles are exact. */
+  /** Draws the trajectories of 2 … numbers, up to a million so that doubles are exact. */
   numbers: number;
-  /** Degrees, to the left, where the number is even. */
+  /** Turn to the left in degrees for even numbers. */
   even: number;
-  /** Degrees, to the right, where it is odd. */
+  /** Turn to the right in degrees for odd numbers. */
   odd: number;
 }
 
@@ -25,7 +25,7 @@ interface Joint {
   depth: number;
 }
 
-/** Every branch once, the ones near 1 first. The first segment points up. */
+/** Return each branch once, starting near 1. The first segment points up. */
 export function coral({ numbers, even, odd }: Shape): Segment[] {
   const joints = new Map<number, Joint>([[1, { x: 0, y: 0, heading: Math.PI / 2, depth: 0 }]]);
   const segments: Segment[] = [];
@@ -52,7 +52,7 @@ export function coral({ numbers, even, odd }: Shape): Segment[] {
   return segments.sort((left, right) => left.depth - right.depth);
 }
 
-/** The coral turned so that most of it stands above its root. */
+/** Rotate the coral so that most of it is above its root. */
 export function upright(segments: readonly Segment[]): Segment[] {
   let [x, y] = [0, 0];
   for (const each of segments) [x, y] = [x + each.x1, y + each.y1];
@@ -83,7 +83,7 @@ export function bounds(segments: readonly Segment[]): Box {
   return { left, top: high, width: right - left || 1, height: high - low || 1 };
 }
 
-/** The coral as an SVG file. */
+/** Return the coral as an SVG file. */
 export function svg(segments: readonly Segment[], colour: (share: number) => string, note: string): string {
   const { left, top, width, height } = bounds(segments);
   const deepest = segments.at(-1)?.depth || 1;

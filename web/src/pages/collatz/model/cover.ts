@@ -1,9 +1,9 @@
-/** Which part of the view a finer source has drawn already, so that no number is drawn twice. Pure. */
+/** Parts of the view that a finer source has already drawn, so that each number is drawn once. Pure functions. */
 
-/** From and to, in numbers from the left edge; disjoint, ascending. */
+/** Disjoint ranges in ascending order, as distances from the left edge. */
 export type Covered = readonly (readonly [number, number])[];
 
-/** What of [from, to) is left. */
+/** Return the parts of [from, to) that are not covered. */
 export function left(covered: Covered, from: number, to: number): [number, number][] {
   const parts: [number, number][] = [];
   let at = from;
@@ -17,7 +17,7 @@ export function left(covered: Covered, from: number, to: number): [number, numbe
   return parts;
 }
 
-/** With more parts covered. */
+/** Return the union of two coverages. */
 export function joined(covered: Covered, more: Covered): Covered {
   const all = [...covered, ...more].sort((one, other) => one[0] - other[0]);
   const kept: [number, number][] = [];

@@ -1,4 +1,4 @@
-/** Known values of the numbers: exact ones computed in this page, and columns from jobs. */
+/** Known values: exact ones computed in this page, and columns from jobs. */
 
 import { signal } from "@preact/signals";
 import { delays, sampled } from "./client";
@@ -7,47 +7,47 @@ import type { Sample } from "./sample";
 import { CHUNK, CHUNK_BITS, chunks, type Range } from "./view";
 import { messageOf } from "../../../lib/errors";
 
-/** Numbers in a window that the page computes by itself, at most. */
+/** Maximum number of values in a window that the page computes itself. */
 export const EXACT_MOST = 2 ** 20;
-/** Chunks that are kept: 64 K numbers each, 4 bytes a number. */
+/** Maximum number of cached chunks of 64 Ki numbers, 4 bytes each. */
 const KEEP_CHUNKS = 64;
-/** Jobs whose columns are kept, at most. */
+/** Maximum number of jobs whose columns are cached. */
 const KEEP_DENSITIES = 24;
 
-/** Numbers of the samples of a range, one after the other. */
+/** Sizes of successive samples of a range. */
 export const ROUNDS = [20_000, 80_000, 320_000];
-/** After a sample that took so long, none is taken that takes four times as long. */
+/** Duration in milliseconds of a sample after which no larger sample is taken. */
 const SLOW_MS = 500;
 const KEEP_SAMPLES = 3;
 
 const cache = new Map<bigint, Exact>();
 const pending = new Set<bigint>();
 let wanted: bigint[] = [];
-/** The range that is wanted now, and how many samples of it were taken. */
+/** The current range, and the number of samples taken from it. */
 let aim = { key: "", range: { first: 1n, end: 1n }, log: false, round: 0 };
-/** The newest first. */
+/** Samples, newest first. */
 let samples: readonly Sample[] = [];
 let busy = false;
 
-/** Grows with everything that is learnt: pictures read it. */
+/** Counter of all new data, which pictures read. */
 export const learnt = signal(0);
-/** Numbers that this page computed since it was loaded. */
+/** Number of values computed by this page since it was loaded. */
 export const computedHere = signal(0);
-/** Why the page's worker failed. */
+/** Error message of the web worker. */
 export const broken = signal("");
 export const densities = signal<readonly Density[]>([]);
 
-/** Chunks of a range that are there, in order. */
+/** Return the available chunks of a range in order. */
 export function exactOf(range: Range): Exact[] {
   return chunks(range).flatMap((index) => cache.get(index) ?? []);
 }
 
-/** True when every number of a range is known exactly. */
+/** Return True if every number of a range is known exactly. */
 export function isExact(range: Range): boolean {
   return Number(range.end - range.first) <= 2 * EXACT_MOST && chunks(range).every((index) => cache.has(index));
 }
 
-/** Computes what is missing of a range: a sample at once, then every number, or larger samples where they are many. */
+/** Compute missing values of a range: first a sample, then every number or larger samples. */
 export function need(range: Range, log = false): void {
   const key = `${range.first} ${range.end} ${log}`;
   if (key !== aim.key) aim = { key, range, log, round: 0 };
@@ -71,7 +71,7 @@ function touch(index: bigint): void {
   cache.set(index, kept);
 }
 
-/** What is to be computed next: how the whole looks, then every number, then how it looks more precisely. */
+/** Return the next computation: a first sample, then exact values, then larger samples. */
 function task(): Promise<void> | undefined {
   const { range, round } = aim;
   const few = Number(range.end - range.first) <= EXACT_MOST;
@@ -98,7 +98,7 @@ async function look(): Promise<void> {
   const [asked, began] = [aim, performance.now()];
   const found = await sampled(asked.range, ROUNDS[asked.round] as number, asked.log);
   asked.round = performance.now() - began > SLOW_MS ? ROUNDS.length : asked.round + 1;
-  // the one before shows what the new one does not reach, while the view moves
+  // while the view moves, the previous sample covers the rest
   samples = [found, ...samples.filter((each) => !within(each.range, found.range))].slice(0, KEEP_SAMPLES);
   learnt.value = learnt.peek() + 1;
 }
@@ -107,12 +107,12 @@ function within(inner: Range, outer: Range): boolean {
   return inner.first >= outer.first && inner.end <= outer.end;
 }
 
-/** Samples that touch a range, the newest first. */
+/** Return the samples that overlap a range, newest first. */
 export function samplesOf({ first, end }: Range): Sample[] {
   return samples.filter(({ range }) => range.first < end && first < range.end);
 }
 
-/** Numbers of the sample of a range, and how many it spreads over; undefined before there is one. */
+/** Return the sample of a range; undefined if there is none. */
 export function sampleOf(range: Range): Sample | undefined {
   return samples.find((each) => within(range, each.range));
 }
@@ -131,14 +131,14 @@ async function compute(index: bigint): Promise<void> {
   learnt.value = learnt.peek() + 1;
 }
 
-/** Takes a job's columns, in place of those it had before. */
+/** Store a job's columns, replacing older ones. */
 export function learn(density: Density): void {
   const others = densities.peek().filter((each) => each.job !== density.job);
   densities.value = [...others, density].slice(-KEEP_DENSITIES);
   learnt.value = learnt.peek() + 1;
 }
 
-/** Forgets the columns of jobs; gives back what was known. */
+/** Forget the columns of jobs and return them. */
 export function forgetAll(): readonly Density[] {
   const before = densities.peek();
   densities.value = [];
@@ -151,7 +151,7 @@ export function recall(before: readonly Density[]): void {
   learnt.value = learnt.peek() + 1;
 }
 
-/** Columns that touch a range, the coarsest first. */
+/** Return the columns that overlap a range, coarsest first. */
 export function densitiesOf({ first, end }: Range): Density[] {
   const overlapping = densities.value.filter((each) => each.start < end && first < each.end);
   return overlapping.sort((one, other) => coarseness(other) - coarseness(one));
@@ -159,14 +159,14 @@ export function densitiesOf({ first, end }: Range): Density[] {
 
 export interface Counted {
   histogram: Histogram;
-  /** The numbers that were counted. */
+  /** Range of counted numbers. */
   range: Range;
   source: "exact" | "columns" | "sample" | "none";
-  /** Numbers that a sample looked at. */
+  /** Number of sampled numbers. */
   looked?: number;
 }
 
-/** Delays of a range: of every number where they are exact, else of whole columns of the finest job, else a sample. */
+/** Count the delays of a range from exact values, else from columns of the finest job, else from a sample. */
 export function histogramOf(range: Range): Counted {
   if (isExact(range)) {
     const histogram: Histogram = new Map();
@@ -181,7 +181,7 @@ export function histogramOf(range: Range): Counted {
   return one ? estimated(one, range) : { histogram: new Map(), range, source: "none" };
 }
 
-/** Delays of a range, each number of a sample counted as often as numbers it stands for. */
+/** Estimate the delays of a range, weighting each sampled number. */
 function estimated(from: Sample, range: Range): Counted {
   const histogram: Histogram = new Map();
   const [low, high] = [range.first, range.end].map((n) => Number(n - from.range.first)) as [number, number];
@@ -193,7 +193,7 @@ function estimated(from: Sample, range: Range): Counted {
     sum += from.weight[place] as number;
     looked += 1;
   }
-  // strata overhang the range at its ends
+  // strata extend beyond the ends of the range
   for (const [delay, times] of histogram) histogram.set(delay, (times * (high - low)) / sum);
   return { histogram, range, source: looked ? "sample" : "none", looked };
 }

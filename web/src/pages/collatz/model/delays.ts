@@ -1,25 +1,25 @@
 /**
- * Exact delays, and bits of the peaks, of a window of numbers. For n = 2^16 h + r, 16 shortcut steps lead to 3^c h + d,
- * c and d depending on r alone: doubles hold that below 2^42, integers of any size above. Pure.
+ * Exact delays and peak sizes in bits of a window of numbers. For n = 2^16 h + r, 16 shortcut steps lead to 3^c h + d,
+ * where c and d depend only on r. Doubles are exact below 2^42; larger numbers use big integers. Pure functions.
  */
 
 import { bitLength } from "./number";
 
 const BLOCK = 16;
 const SIZE = 2 ** BLOCK;
-/** Below it a table knows the end. Above SIZE, so that h >= 1 and no block runs through 1. */
+/** Limit below which delays come from a table. It exceeds SIZE, so that h >= 1 and no block passes 1. */
 const KNOWN = 2 ** 20;
-/** 1.5^16 x 3 x 2^42 stays below 2^53. */
+/** Limit for doubles: 1.5^16 x 3 x 2^42 is below 2^53. */
 const WIDE = 2 ** 42;
 const POWERS = Array.from({ length: BLOCK + 1 }, (_, power) => 3 ** power);
 const WIDE_POWERS = POWERS.map(BigInt);
-/** Bound of the rounding and of the +1s together. */
+/** Combined bound of rounding errors and the +1 terms. */
 const SLACK = 1.001;
 
 interface Tables {
   odd: Uint8Array;
   end: Uint32Array;
-  /** Greatest value on the way, over the number itself. */
+  /** Ratio of the greatest value on the way to the number. */
   gain: Float32Array;
   delay: Uint16Array;
   bits: Uint8Array;
@@ -27,7 +27,7 @@ interface Tables {
 
 let tables: Tables | undefined;
 
-/** Bits of a whole number below 2^53. */
+/** Return the number of bits of an integer below 2^53. */
 function bitsOf(value: number): number {
   return value < 2 ** 32 ? 32 - Math.clz32(value) : 64 - Math.clz32(Math.floor(value / 2 ** 32));
 }
@@ -53,7 +53,7 @@ function blockTables(): Pick<Tables, "odd" | "end" | "gain"> {
   return { odd, end, gain };
 }
 
-/** Delays and bits of peaks of all numbers below KNOWN, each from a smaller one. */
+/** Compute delays and peak bits of all numbers below KNOWN, each from a smaller number. */
 function knownTables(): Pick<Tables, "delay" | "bits"> {
   const [delay, bits] = [new Uint16Array(KNOWN), new Uint8Array(KNOWN)];
   bits[1] = 1;
@@ -77,7 +77,7 @@ function ready(): Tables {
   return tables;
 }
 
-/** The greatest value of a block, walked. */
+/** Return the greatest value of a block by stepping through it. */
 function climbed(from: number, peak: number): number {
   let [value, most] = [from, peak];
   for (let step = 0; step < BLOCK; step += 1) {
@@ -102,10 +102,10 @@ function climbedWide(from: bigint, peak: bigint): bigint {
   return most;
 }
 
-/** State of one number: `steps` up to now and the bits of the greatest value. Reused, since there are millions. */
+/** State of one number: steps so far and bits of the greatest value. Reused, because there are millions. */
 const state = { steps: 0, bits: 0 };
 
-/** From a number below WIDE to the end, or to the first value of WIDE or more, which is given back; 0 at the end. */
+/** Step from a number below WIDE to the end, and return 0, or return the first value of WIDE or more. */
 function narrow(from: number, known: Tables): number {
   let value = from;
   let bound = 2 ** state.bits;
@@ -126,7 +126,7 @@ function narrow(from: number, known: Tables): number {
   return 0;
 }
 
-/** From a number of WIDE or more to the first value below. */
+/** Step from a number of WIDE or more to the first value below. */
 function wide(from: bigint, known: Tables): number {
   let value = from;
   while (value >= BigInt(WIDE)) {
@@ -153,10 +153,10 @@ function one(n: bigint | number, known: Tables): void {
   }
 }
 
-/** Three times it, and one more, is an integer of 32 bits. */
+/** Limit below which 3n + 1 fits into a 32-bit integer. */
 const SMALL_ODD = 2 ** 29;
 
-/** Step by step to 1 in integers and doubles, without tables; false where a value is too great for them. */
+/** Step to 1 without tables; returns false if a value is too large for doubles. */
 function stepwise(n: number): boolean {
   let [value, steps, peak] = [n, 0, n];
   while (value !== 1) {
@@ -183,7 +183,7 @@ function stepwise(n: number): boolean {
   return true;
 }
 
-/** Steps of a number from 1 on, and bits of its greatest value; the same object each time. */
+/** Return the steps of a number >= 1 and the bits of its greatest value, in a reused object. */
 export function delayOf(n: bigint | number): Readonly<typeof state> {
   if (tables || typeof n !== "number" || !stepwise(n)) one(n, ready());
   return state;
@@ -192,11 +192,11 @@ export function delayOf(n: bigint | number): Readonly<typeof state> {
 export interface Window {
   start: bigint;
   delays: Uint16Array;
-  /** Bits of the greatest value of each. */
+  /** Bits of the greatest value of each number. */
   bits: Uint16Array;
 }
 
-/** Exact delays of start, start + 1, … in order. 0 for n = 0, which has no trajectory. */
+/** Return exact delays of start, start + 1, … in order. 0 for n = 0, which has no trajectory. */
 export function window(start: bigint, count: number): Window {
   const known = ready();
   const filled = { start, delays: new Uint16Array(count), bits: new Uint16Array(count) };
@@ -209,7 +209,7 @@ export function window(start: bigint, count: number): Window {
   return filled;
 }
 
-/** Steps and greatest value of one number, step by step: in a double while it fits. */
+/** Return steps and greatest value of a number by single steps, with doubles if they are exact. */
 function plain(n: bigint): { steps: number; peak: bigint } {
   let steps = 0;
   let small = n <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(n) : 0;
@@ -232,10 +232,10 @@ function plain(n: bigint): { steps: number; peak: bigint } {
   return { steps, peak: BigInt(most) > peak ? BigInt(most) : peak };
 }
 
-/** 3n + 1 of a greater one is no exact double. */
+/** Limit above which 3n + 1 is not an exact double. */
 const SAFE_ODD = (Number.MAX_SAFE_INTEGER - 1) / 3;
 
-/** `number,steps,greatest value` a line, exactly. */
+/** Return lines of `number,steps,greatest value` with exact values. */
 export function table(start: bigint, count: number): string {
   const lines: string[] = [];
   for (let place = 0; place < count; place += 1) {

@@ -1,23 +1,23 @@
-/** How long a range will take, from what the cluster has computed before. Pure. */
+/** Estimated duration of a range, from earlier jobs. Pure functions. */
 
 import type { Job } from "../../../lib/api";
 import { compact, rate, seconds } from "../../../lib/format";
 
 export interface Pace {
-  /** Numbers/s. */
+  /** Rate in numbers/s. */
   rate: number;
-  /** The job that showed it. */
+  /** ID of the measured job. */
   job: string;
-  /** It was over so soon that starting it took a good part of its time. */
+  /** True if the job was so short that its startup dominated. */
   short: boolean;
 }
 
 type Seen = Pick<Job, "job_id" | "type" | "parameters" | "done" | "seconds">;
 
-/** Seconds from which on starting and ending a job no longer count. */
+/** Duration in seconds above which a job's startup is negligible. */
 const LONG_S = 2;
 
-/** The best pace of jobs of a mode: those that were paused, or shared the lanes, were slower than they could be. */
+/** Return the best pace of jobs in a mode; paused jobs or shared lanes only reduce the pace. */
 export function paceOf(jobs: readonly Seen[], mode = "statistics"): Pace | undefined {
   const paces = jobs
     .filter((job) => job.type === "collatz" && Number(job.done) > 0 && (job.seconds ?? 0) > 0)
@@ -33,14 +33,14 @@ export function paceOf(jobs: readonly Seen[], mode = "statistics"): Pace | undef
 export interface Situation {
   pace: Pace | undefined;
   workers: number;
-  /** Jobs that wait already. */
+  /** Number of jobs that are already waiting. */
   waiting: number;
 }
 
-/** Of a short job alone nothing follows for one that would take longer. */
+/** Maximum estimate in seconds that a short job alone justifies. */
 const GUESS_S = 10;
 
-/** What to expect of so many numbers, in words. */
+/** Describe the expected duration for a number of values. */
 export function expectation(numbers: bigint, { pace, workers, waiting }: Situation): string {
   const many = `${compact(numbers)} number${numbers === 1n ? "" : "s"}`;
   if (!workers) return `${many}: no worker is live, the job would wait`;
@@ -50,7 +50,7 @@ export function expectation(numbers: bigint, { pace, workers, waiting }: Situati
   return `${many}: about ${time < 1 ? "a second" : seconds(time)} on this cluster${after}`;
 }
 
-/** What the expectation rests on. */
+/** Describe the basis of the estimate. */
 export function ground({ pace }: Situation): string {
   if (!pace) return "no job of this kind has run here yet";
   return `at ${rate(pace.rate)}, as job ${pace.job} ran${pace.short ? ", a short one" : ""}`;

@@ -1,4 +1,4 @@
-/** The log: what happened on this page, at most 5,000 lines. */
+/** The page's event log, up to 5,000 lines. */
 
 import { computed, signal } from "@preact/signals";
 import { CLASSES, classOf } from "./fit";
@@ -7,16 +7,16 @@ import { state } from "./state";
 
 export interface Line {
   id: number;
-  /** ms since 1970. */
+  /** Time in ms since 1970. */
   time: number;
   kind: "system" | "job" | "record" | "number";
   text: string;
   steps?: number | undefined;
-  /** Long or high: more than 100 steps, or a peak above 100 n. */
+  /** True for more than 100 steps or a peak above 100 n. */
   star: boolean;
 }
 
-/** Somebody wants to search the log, which may still be on its way. */
+/** True if the user wants to search the log, which may still be loading. */
 export const finding = signal(false);
 
 export const CAPACITY = 5000;
@@ -26,7 +26,7 @@ let queued = false;
 
 /** All lines, oldest first. */
 export const lines = signal<readonly Line[]>([]);
-/** Lines that fell out of the log since it was cleared. */
+/** Number of lines dropped since the log was cleared. */
 export const dropped = signal(0);
 
 function publish(): void {
@@ -43,7 +43,7 @@ export function log(kind: Line["kind"], text: string, about: { steps?: number; s
   queueMicrotask(publish);
 }
 
-/** Empties the log; gives what was in it, for Undo. */
+/** Clear the log and return its lines for Undo. */
 export function clear(): readonly Line[] {
   const before = ring.toArray();
   ring.clear();
@@ -59,12 +59,12 @@ export function restore(before: readonly Line[]): void {
   publish();
 }
 
-/** Remarkable as the old page had it. */
+/** Return True for long or high trajectories. */
 export function isStar(n: bigint, steps: number, peak?: bigint): boolean {
   return steps > 100 || (peak !== undefined && peak > 100n * n);
 }
 
-/** The lines that the filter lets through. */
+/** Lines that match the filter. */
 export const shown = computed(() => {
   const text = state.find.value.trim().toLowerCase();
   const length = CLASSES.findIndex(({ name }) => name === state.length.value);

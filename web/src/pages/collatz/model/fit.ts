@@ -1,4 +1,4 @@
-/** Summary of a histogram of delays, and what theory expects. Pure. */
+/** Summary of a histogram of delays, and theoretical expectations. Pure functions. */
 
 import { log2 } from "./number";
 
@@ -17,7 +17,7 @@ function ascending(pairs: Pairs): (readonly [number, number])[] {
   return [...pairs].filter(([, times]) => times > 0).sort((left, right) => left[0] - right[0]);
 }
 
-/** Undefined for no values. */
+/** Return the summary; undefined without values. */
 export function summary(pairs: Pairs): Summary | undefined {
   const sorted = ascending(pairs);
   const count = sorted.reduce((sum, [, times]) => sum + times, 0);
@@ -43,7 +43,7 @@ function quantile(sorted: readonly (readonly [number, number])[], rank: number):
   return 0;
 }
 
-/** Density of the log-normal distribution that has this mean and deviation. */
+/** Return the density of the log-normal distribution with this mean and deviation. */
 export function logNormal({ mean, deviation }: Pick<Summary, "mean" | "deviation">): (value: number) => number {
   const shape = Math.log1p((deviation / mean) ** 2);
   const place = Math.log(mean) - shape / 2;
@@ -51,24 +51,27 @@ export function logNormal({ mean, deviation }: Pick<Summary, "mean" | "deviation
   return (value) => (value <= 0 ? 0 : (scale / value) * Math.exp(-((Math.log(value) - place) ** 2) / (2 * shape)));
 }
 
-/** Steps a factor e of n: half of all numbers on the way are odd, so a shortcut step is a factor of sqrt(3)/2. */
+/**
+ * Steps per factor e of n: half of the numbers on the way are odd, so a shortcut step multiplies by sqrt(3)/2 on
+ * average.
+ */
 export const SLOPE = 3 / Math.log(4 / 3);
 
-/** Mean delay that the random model expects of n. */
+/** Return the mean delay of n in the random model. */
 export function expected(n: bigint): number {
   return SLOPE * Math.LN2 * log2(n);
 }
 
-/** The same, over all numbers of [first, end): the mean of ln n over them. */
+/** Return the mean expected delay over [first, end), from the mean of ln n. */
 export function expectedMean(first: bigint, end: bigint): number {
   const [low, high] = [log2(first) * Math.LN2, log2(end) * Math.LN2];
-  // mean of ln x between a and b: (b ln b - a ln a) / (b - a) - 1, with a / b beside 1
+  // mean of ln x between a and b: (b ln b - a ln a) / (b - a) - 1, computed with a / b
   const ratio = Math.exp(low - high);
   if (1 - ratio < 1e-6) return (SLOPE * (low + high)) / 2;
   return SLOPE * Math.max(low, (high - ratio * low) / (1 - ratio) - 1);
 }
 
-/** The classes of lengths that the log and the histogram share. */
+/** Length classes shared by the log and the histogram. */
 export const CLASSES = [
   { name: "at most 10", from: 0, to: 10 },
   { name: "11-50", from: 11, to: 50 },
@@ -80,7 +83,7 @@ export function classOf(steps: number): number {
   return CLASSES.findIndex(({ to }) => steps <= to);
 }
 
-/** How many values fall into each class. */
+/** Count the values in each class. */
 export function classCounts(pairs: Pairs): number[] {
   const counts = CLASSES.map(() => 0);
   for (const [value, times] of pairs) counts[classOf(value)] = (counts[classOf(value)] as number) + times;

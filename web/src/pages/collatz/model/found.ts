@@ -1,4 +1,4 @@
-/** Records among numbers that are known exactly, each of them. Pure. */
+/** Records in ranges whose numbers are all known exactly. Pure functions. */
 
 import type { Exact } from "./layers";
 import type { RangeRecord } from "./records";
@@ -10,7 +10,10 @@ export interface PageRecords {
   path: RangeRecord[];
 }
 
-/** The numbers of a range that exceed all smaller ones of it; `chunks` hold every one of them, ascending. */
+/**
+ * Return the numbers of a range that exceed all smaller ones in it. `chunks` contain all its numbers in ascending
+ * order.
+ */
 export function recordsOf(chunks: readonly Exact[], { first, end }: Range): PageRecords {
   const found: PageRecords = { delay: [], path: [] };
   let [steps, bits, peak] = [-1, 0, 0n];
@@ -23,7 +26,7 @@ export function recordsOf(chunks: readonly Exact[], { first, end }: Range): Page
         steps = own;
         found.delay.push({ n: start + BigInt(place), value: BigInt(own) });
       }
-      // only as many bits can be a greater value: few numbers are walked
+      // only values with as many bits can be greater, so few numbers are walked
       if ((wide[place] as number) < bits) continue;
       const n = start + BigInt(place);
       const { peak: value } = walk(n);

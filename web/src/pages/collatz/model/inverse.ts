@@ -1,6 +1,6 @@
-/** The tree that leads back from a number: what comes to it in one step. Pure. */
+/** The inverse tree: numbers that reach a root. Pure functions. */
 
-/** Numbers whose next value is v: 2v, and (v-1)/3 where that is odd and leads no way round 1. */
+/** Return the predecessors of v: 2v, and (v-1)/3 if it is odd and does not lead around 1. */
 export function before(value: bigint): bigint[] {
   const values = [2n * value];
   if (value > 4n && value % 6n === 4n) values.push((value - 1n) / 3n);
@@ -10,23 +10,23 @@ export function before(value: bigint): bigint[] {
 export interface Branch {
   value: bigint;
   depth: number;
-  /** There is more that is not shown. */
+  /** True if further branches are hidden. */
   folded: boolean;
   children: Branch[];
 }
 
 export interface Growth {
-  /** Levels that are open without being asked for. */
+  /** Number of levels that are open by default. */
   depth: number;
-  /** Opened or closed by hand, by value. */
+  /** Values that the user opened or closed. */
   toggled: ReadonlySet<string>;
-  /** Stop at multiples of 3: only doublings lead to them. */
+  /** Stop at multiples of 3, which are reached only by doubling. */
   prune: boolean;
-  /** Branches at most; what is beyond stays folded. */
+  /** Maximum number of branches; others stay folded. */
   most: number;
 }
 
-/** The tree above a root, breadth first, so that a limit folds the farthest. */
+/** Build the tree above a root breadth first, so that the limit folds the most distant branches. */
 export function grow(
   root: bigint,
   { depth, toggled, prune, most }: Growth,
@@ -54,12 +54,12 @@ export function grow(
 
 export interface Placed {
   branch: Branch;
-  /** In rows from the top; leaves have one each, what bears them stands in their middle. */
+  /** Row from the top; each leaf has one row, and other branches are centered. */
   row: number;
   from: Placed | undefined;
 }
 
-/** Places of all branches, each after what it grows from. */
+/** Return the positions of all branches, each after its parent. */
 export function placed(root: Branch): Placed[] {
   const all: Placed[] = [];
   let leaves = 0;
@@ -78,28 +78,28 @@ export function placed(root: Branch): Placed[] {
   return all;
 }
 
-/** A branch on the plane; distances in pixels, y downwards. */
+/** A branch on the plane; distances are in pixels, with y downwards. */
 export interface Spot {
   branch: Branch;
   from: Spot | undefined;
   x: number;
   y: number;
-  /** Direction of its name, in radians: outwards at the tips, level elsewhere. */
+  /** Direction of the label in radians: outwards at the tips, horizontal elsewhere. */
   angle: number;
-  /** There is room for its name. */
+  /** True if there is space for the label. */
   named: boolean;
 }
 
-/** Part of the circle that branches take: below is room for the stem. */
+/** Angle of the fan of branches; the rest is space for the stem. */
 const FAN = (2 * Math.PI * 320) / 360;
-/** Room that a name needs: between lines, for a letter, from its mark. */
+/** Space for a label: line height, letter width and distance from the mark. */
 const NAME = { line: 13, letter: 7.4, gap: 9 };
-/** An ellipse is so much longer than wide at most. */
+/** Maximum ratio of the ellipse's axes. */
 const MOST_STRETCH = 1.7;
 
 /**
- * Places of all branches around the first one that divides, within `width` x `height` around (0, 0): what comes before
- * it is a stem from below. Each comes after what it grows from.
+ * Return positions of all branches around the first branching point, within `width` x `height` around (0, 0). Earlier
+ * branches form a stem below. Each branch comes after its parent.
  */
 export function around(root: Branch, width: number, height: number): Spot[] {
   const places = placed(root);
@@ -125,7 +125,7 @@ export function around(root: Branch, width: number, height: number): Spot[] {
   return named([...spots.values()], (FAN * radius) / leaves >= NAME.line);
 }
 
-/** Names the tips where they have room, and of the others those that hide nothing. */
+/** Decide which tips have space for labels, and which other labels do not overlap. */
 function named(spots: Spot[], tips: boolean): Spot[] {
   const written: Spot[] = [];
   const wide = ({ branch }: Spot) => NAME.gap + NAME.letter * (String(branch.value).length + 1);
@@ -145,7 +145,7 @@ function named(spots: Spot[], tips: boolean): Spot[] {
   return spots;
 }
 
-/** The values from one branch down to the root. */
+/** Return the values from a branch down to the root. */
 export function pathOf(places: readonly { branch: Branch; from: unknown }[], value: string): ReadonlySet<bigint> {
   type Step = { branch: Branch; from: Step | undefined } | undefined;
   let at = places.find(({ branch }) => String(branch.value) === value) as Step;
@@ -158,12 +158,12 @@ function isPowerOfTwo(value: bigint): boolean {
   return (value & (value - 1n)) === 0n;
 }
 
-/** Nodes looked at before the search is given up. */
+/** Maximum number of nodes to search. */
 const PATIENCE = 200_000;
 
 /**
- * The number of [first, end) with the fewest steps to 1, powers of two left out, the least of several; undefined when
- * it was not found within a bounded search.
+ * Return the number of [first, end) with the fewest steps to 1, without powers of two, and the smallest of several.
+ * Undefined if a bounded search does not find it.
  */
 export function fastest(first: bigint, end: bigint): { n: bigint; steps: number } | undefined {
   let nodes = 0;

@@ -1,4 +1,4 @@
-/** Delays as counts on a grid of pixels, from exact values or from a job's columns. Pure. */
+/** Delays as counts on a grid of pixels, from exact values or columns of jobs. Pure functions. */
 
 import { grid, type Grid } from "../../../density/grid";
 import { joined, left, type Covered } from "./cover";
@@ -8,26 +8,26 @@ import { distance, type View } from "./view";
 
 export interface Frame {
   view: View;
-  /** Delays from the lower to the upper edge. */
+  /** Delay at the lower and the upper edge. */
   low: number;
   high: number;
-  /** The x axis shows log2 n. */
+  /** True if the x axis shows log2 n. */
   log: boolean;
 }
 
-/** Maps a distance from the left edge in numbers to one in pixel columns. */
+/** Map a distance from the left edge in numbers to pixel columns. */
 export function across({ view, log }: Frame, width: number): (far: number) => number {
   if (!log) {
     const scale = width / view.span;
     return (far) => far * scale;
   }
-  // log2(left + far) - log2(left) without losing the far to a great left
+  // log2(left + far) - log2(left) without loss of precision for a large left
   const left = Math.max(1, Number(view.base) + view.frac);
   const scale = width / Math.log1p(view.span / left);
   return (far) => Math.log1p(Math.max(far, 1 - left) / left) * scale;
 }
 
-/** Maps a distance from the left edge in pixel columns to one in numbers: the inverse of `across`. */
+/** Map a distance from the left edge in pixel columns to numbers, the inverse of `across`. */
 export function back({ view, log }: Frame, width: number): (x: number) => number {
   if (!log) return (x) => (x * view.span) / width;
   const left = Math.max(1, Number(view.base) + view.frac);
@@ -37,7 +37,7 @@ export function back({ view, log }: Frame, width: number): (x: number) => number
 
 export type Metric = "count" | "peak" | "residue";
 
-/** Residues of one cell differ. */
+/** Value of a cell with several residues. */
 export const MIXED = 9;
 
 export interface Exact {
@@ -46,7 +46,7 @@ export interface Exact {
   bits: Uint16Array;
 }
 
-/** How a number changes its cell: one more, the greatest bits of a peak, or the residue plus one. */
+/** Return how a number changes its cell: a count, the greatest peak bits, or the residue plus one. */
 function painter(metric: Metric, exact: Exact, modulus: number): (old: number, place: number) => number {
   if (metric === "count") return (old) => old + 1;
   if (metric === "peak") return (old, place) => Math.max(old, exact.bits[place] as number);
@@ -57,7 +57,7 @@ function painter(metric: Metric, exact: Exact, modulus: number): (old: number, p
   };
 }
 
-/** Where the rows of all delays of a frame begin among the cells; -1: outside. */
+/** Return the start of each delay's row in the cells; -1 outside the frame. */
 function rowStarts({ low, high }: Frame, { width, height }: Grid): Int32Array {
   const rows = height / (high - low);
   return Int32Array.from({ length: Math.ceil(high) + 1 }, (_, delay) => {
@@ -66,7 +66,7 @@ function rowStarts({ low, high }: Frame, { width, height }: Grid): Int32Array {
   });
 }
 
-/** Counts on a plain axis, which is what is drawn while the view moves: a million in some milliseconds. */
+/** Count on a linear axis, the fast path while the view moves. */
 function countPlain(into: Grid, starts: Int32Array, delays: Uint16Array, far: number, scale: number): number {
   const { width, cells } = into;
   let count = 0;
@@ -80,7 +80,7 @@ function countPlain(into: Grid, starts: Int32Array, delays: Uint16Array, far: nu
   return count;
 }
 
-/** Adds exact values to a grid; gives how many were in the frame. */
+/** Add exact values to a grid and return how many were in the frame. */
 export function paintExact(into: Grid, frame: Frame, exact: Exact, metric: Metric = "count", modulus = 2): number {
   const { width, height, cells } = into;
   const far = distance(frame.view, exact.start);
@@ -109,12 +109,12 @@ export function paintExact(into: Grid, frame: Frame, exact: Exact, metric: Metri
   return count;
 }
 
-/** A job's columns, and the count of each delay in each column. */
+/** Columns of a job, with the counts of each delay. */
 export interface Density {
   job: string;
   start: bigint;
   end: bigint;
-  /** First number of every column, less start. */
+  /** First number of each column, relative to start. */
   offset: Float64Array;
   count: Float64Array;
   /** Entries first[j] to first[j + 1] - 1 belong to column j. */
@@ -138,14 +138,14 @@ interface Packed {
   count: Float64Array;
 }
 
-/** Reads the body of GET /api/jobs/{id}/density.bin. */
+/** Parse the response of GET /api/jobs/{id}/density.bin. */
 export function fromBinary(job: string, data: ArrayBuffer): Density {
   const { facts, columns } = unpack(data);
   const { offset, first, delay, count } = columns as unknown as Packed;
   return described(job, BigInt(facts.start as string), offset, first, delay, count);
 }
 
-/** Reads the columns of a result that is still growing. */
+/** Parse the columns of a partial result. */
 export function fromResult(job: string, columns: ColumnsResult): Density | undefined {
   if (!columns.start.length || !columns.density) return undefined;
   const start = BigInt(columns.start[0] as string);
@@ -187,20 +187,20 @@ function described(
   return { job, start, end, offset, count, first, delay, times, least, greatest };
 }
 
-/** Numbers of a column of a density, on average. */
+/** Return the mean number of values per column. */
 export function coarseness({ start, end, offset }: Density): number {
   return Number(end - start) / Math.max(1, offset.length);
 }
 
-/** Where column j begins and ends, less the left edge. */
+/** Return the start and end of column j, relative to the left edge. */
 function edges(density: Density, far: number, column: number): [number, number] {
   const from = density.offset[column] as number;
   return [far + from, far + from + (density.count[column] as number)];
 }
 
 /**
- * Adds what of a density nothing finer covers, and gives what is covered then. A column wider than a pixel is spread
- * evenly, so cells may hold fractions; one wider than `widest` pixels would be a slab, and is left out.
+ * Add the parts of a density that no finer source covers, and return the new coverage. A column wider than a pixel is
+ * spread evenly, so cells may contain fractions; a column wider than `widest` pixels is omitted.
  */
 export function paintDensity(
   into: Grid,
@@ -223,7 +223,7 @@ export function paintDensity(
   return drawn.length ? joined(covered, drawn) : covered;
 }
 
-/** Adds a share of a column's numbers, spread over the pixels between two places. */
+/** Add a share of a column's numbers, spread over the pixels between two positions. */
 function paintColumn(
   { width, height, cells }: Grid,
   { low, high }: Frame,
@@ -246,7 +246,7 @@ function paintColumn(
   }
 }
 
-/** How a number of a sample changes its cell. */
+/** Return how a sampled number changes its cell. */
 function sampled(metric: Metric, { weight, bits, rest }: Sample, modulus: number): (old: number, at: number) => number {
   if (metric === "count") return (old, at) => old + (weight[at] as number);
   if (metric === "peak") return (old, at) => Math.max(old, bits[at] as number);
@@ -256,7 +256,10 @@ function sampled(metric: Metric, { weight, bits, rest }: Sample, modulus: number
   };
 }
 
-/** Adds the numbers of a sample where nothing finer is; gives how many. Counts are of the numbers they stand for. */
+/**
+ * Add the sampled numbers that no finer source covers, weighted by the numbers that they represent, and return their
+ * count.
+ */
 export function paintSample(
   { width, height, cells }: Grid,
   frame: Frame,
@@ -283,14 +286,14 @@ export function paintSample(
   return count;
 }
 
-/** Of the cells that hold something: how many they are, the least and the greatest of them; 0 for none. */
+/** Number, minimum and maximum of the nonempty cells; 0 for none. */
 export interface Extent {
   lit: number;
   least: number;
   greatest: number;
 }
 
-/** One pass over a million cells, by index: the page's first picture runs it before it is compiled. */
+/** Compute the extent in one pass by index, which is fast even before the code is compiled. */
 export function extent({ cells }: Grid): Extent {
   let [lit, least, greatest] = [0, Infinity, 0];
   for (let cell = 0; cell < cells.length; cell += 1) {
@@ -303,7 +306,7 @@ export function extent({ cells }: Grid): Extent {
   return { lit, least: lit ? least : 0, greatest };
 }
 
-/** Marks of `by` x `by` pixels, up and to the right, where there is nothing else: single pixels are hard to see. */
+/** Enlarge single pixels to marks of `by` x `by` pixels where space is free. */
 export function thickened({ width, height, cells }: Grid, by: number): Grid {
   const wide = grid(width, height);
   wide.cells.set(cells);
@@ -332,7 +335,7 @@ function smear(
 
 export type Histogram = Map<number, number>;
 
-/** Delays of the exact values in [first, end). */
+/** Count the delays of exact values in [first, end). */
 export function countExact(into: Histogram, exact: Exact, first: bigint, end: bigint): Histogram {
   const from = Math.max(0, Number(first - exact.start));
   const to = Math.min(exact.delays.length, Number(end - exact.start));
@@ -343,7 +346,7 @@ export function countExact(into: Histogram, exact: Exact, first: bigint, end: bi
   return into;
 }
 
-/** Delays of the whole columns that begin in [first, end), and which numbers these are. */
+/** Count the delays of complete columns in [first, end), and return their range. */
 export function countColumns(
   density: Density,
   first: bigint,

@@ -1,4 +1,4 @@
-/** Messages between the page and its web worker. */
+/** Messages between the page and its web workers. */
 
 import type { Window } from "./delays";
 import type { Sample } from "./sample";
@@ -8,13 +8,13 @@ import type { Meeting, Trajectory } from "./walk";
 export interface Asks {
   /** Exact delays of start, start + 1, … */
   window: { start: bigint; count: number };
-  /** A whole trajectory; the worker keeps it for `terms` under its digits. */
+  /** A complete trajectory, which the worker caches for `terms`. */
   walk: { n: bigint };
-  /** Values at steps of a trajectory that was walked before or is walked now. */
+  /** Values at steps of a cached or new trajectory. */
   terms: { n: bigint; step: number; count: number };
-  /** About `count` numbers spread over a range. */
+  /** About `count` numbers distributed over a range. */
   sample: { range: Range; count: number; log: boolean };
-  /** Lines of a CSV: number, steps, greatest value. */
+  /** CSV lines with number, steps and greatest value. */
   table: { start: bigint; count: number };
 }
 

@@ -1,13 +1,13 @@
-/** Numbers as people type them: digits, 10^6, 1e6, 2^89-1, 3^5*2^7+1, (2^4+1)*7. Pure. */
+/** Number expressions, such as 10^6, 1e6, 2^89-1, 3^5*2^7+1 or (2^4+1)*7. Pure functions. */
 
-/** Decimal digits that the page, and the kind, take at most. */
+/** Maximum number of decimal digits that the page and the kind accept. */
 export const MAX_DIGITS = 20_000;
-/** Bits of the greatest number of MAX_DIGITS digits. */
+/** Maximum number of bits of a number with MAX_DIGITS digits. */
 const MAX_BITS = Math.ceil(MAX_DIGITS * Math.log2(10));
 
 export type Parsed = { value: bigint; why?: undefined } | { value?: undefined; why: string };
 
-/** Bits of a number, 0 for 0. */
+/** Return the number of bits of a number, 0 for 0. */
 export function bitLength(value: bigint): number {
   if (value < 0n) return bitLength(-value);
   if (value === 0n) return 0;
@@ -15,7 +15,7 @@ export function bitLength(value: bigint): number {
   return 4 * hex.length - (Math.clz32(parseInt(hex[0] as string, 16)) - 28);
 }
 
-/** log2 of a positive number of any size, to about 12 digits. */
+/** Return log2 of a positive number of any size, to about 12 digits. */
 export function log2(value: bigint): number {
   const excess = Math.max(0, bitLength(value) - 64);
   return Math.log2(Number(value >> BigInt(excess))) + excess;
@@ -23,7 +23,7 @@ export function log2(value: bigint): number {
 
 const RAISED = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
 
-/** A power as it is printed, 2¹⁵, for pictures and running text. */
+/** Format a power with superscript digits, such as 2¹⁵. */
 export function power(base: number, exponent: number): string {
   const digits = [...String(Math.abs(exponent))].map((digit) => RAISED[Number(digit)]);
   return `${base}${exponent < 0 ? "\u207b" : ""}${digits.join("")}`;
@@ -34,12 +34,12 @@ class Complaint extends Error {}
 const TOO_LONG = `more than ${MAX_DIGITS.toLocaleString("en").replace(",", "\u202f")} digits`;
 
 function bounded(value: bigint): bigint {
-  // a product of two bounded numbers is the most that may come here
+  // a product of two bounded numbers is the largest possible value here
   if (value > 2n ** BigInt(MAX_BITS)) throw new Complaint(TOO_LONG);
   return value;
 }
 
-/** Reads sums of products of powers, each part once from left to right; powers bind from the right. */
+/** Parser for sums of products of powers; powers are right-associative. */
 class Reader {
   private at = 0;
 
@@ -103,7 +103,7 @@ class Reader {
   }
 }
 
-/** A whole number, or why it is none. Spaces, thin spaces and _ between digits are left out. */
+/** Parse an integer, or return the error. Spaces and _ between digits are ignored. */
 export function parse(text: string): Parsed {
   const plain = text
     .replace(/[\s_\u202f]/g, "")
@@ -118,7 +118,7 @@ export function parse(text: string): Parsed {
   }
 }
 
-/** A number >= 1 of at most MAX_DIGITS digits, or why it is none. */
+/** Parse an integer >= 1 of up to MAX_DIGITS digits, or return the error. */
 export function positive(text: string): Parsed {
   const parsed = parse(text);
   if (parsed.value === undefined) return parsed;

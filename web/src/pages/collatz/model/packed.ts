@@ -1,4 +1,4 @@
-/** Reads TCB1: facts and columns of numbers, as GET /api/jobs/{id}/*.bin sends them. */
+/** Parser of TCB1, the binary format with facts and columns of GET /api/jobs/{id}/*.bin. */
 
 type Numbers = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float32Array | Float64Array;
 
@@ -16,10 +16,11 @@ interface Header {
   columns: { name: string; type: keyof typeof READERS; offset: number; length: number }[];
 }
 
-/** Views of the bytes, not copies. Error when they are something else. */
+/** Return views of the bytes without copying. Throws an Error for other data. */
 export function unpack(data: ArrayBuffer): { facts: Record<string, unknown>; columns: Record<string, Numbers> } {
   const bytes = new Uint8Array(data);
-  if (String.fromCharCode(...bytes.subarray(0, 4)) !== "TCB1") throw new Error("the data does not contain packed columns");
+  if (String.fromCharCode(...bytes.subarray(0, 4)) !== "TCB1")
+    throw new Error("the data does not contain packed columns");
   const length = new DataView(data).getUint32(4, true);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length))) as Header;
   const entries = header.columns.map(({ name, type, offset, length: items }) => [

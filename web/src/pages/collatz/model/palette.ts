@@ -1,4 +1,4 @@
-/** Palettes of the coral: a colour for each share of the way from the root to the tips. Pure. */
+/** Palettes of the coral: a color for each fraction of the way from root to tip. Pure functions. */
 
 import { css, viridis } from "../../../density/colour";
 
@@ -7,7 +7,7 @@ export type Palette = (typeof PALETTES)[number];
 
 type Stop = readonly [number, number, number];
 
-/** From the root to the tips, on light and on dark ground. */
+/** Color stops from root to tip, on light and dark backgrounds. */
 const STOPS: Record<Exclude<Palette, "viridis">, readonly [light: readonly Stop[], dark: readonly Stop[]]> = {
   coral: [
     [
@@ -55,7 +55,7 @@ function between(stops: readonly Stop[], share: number): Stop {
   return mixed as unknown as Stop;
 }
 
-/** The colours of a palette on light or dark ground. */
+/** Return the color function of a palette on a light or dark background. */
 export function colours(palette: Palette, dark: boolean): (share: number) => string {
   if (palette === "viridis") return (share) => css(viridis(share, dark));
   const stops = STOPS[palette][dark ? 1 : 0];

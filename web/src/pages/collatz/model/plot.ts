@@ -1,4 +1,4 @@
-/** Small helpers of 2D plots: places of values, round ticks, labels. */
+/** Helpers for 2D plots: positions, round ticks and labels. */
 
 import { roundStep } from "./view";
 import { token } from "../../../lib/theme";
@@ -16,7 +16,7 @@ export function letters(context: Context): void {
   context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
 }
 
-/** Round values between two, about `about` of them. */
+/** Return about `about` round values between two values. */
 export function rounds(low: number, high: number, about: number): number[] {
   const span = high - low;
   if (!(span > 0)) return [low];
@@ -27,7 +27,7 @@ export function rounds(low: number, high: number, about: number): number[] {
   return values;
 }
 
-/** Lines and numbers of a y axis. */
+/** Draw the grid lines and labels of a y axis. */
 export function yTicks(context: Context, box: Box, low: number, high: number, text: (value: number) => string): void {
   context.textAlign = "right";
   context.textBaseline = "middle";

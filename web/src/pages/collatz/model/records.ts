@@ -1,7 +1,7 @@
 /**
- * The published records: every n whose delay, or greatest value, exceeds that of all smaller numbers. OEIS
- * A006877 and A006884, as the kind has them (jobs/kinds/collatz/records_published.py; a test compares the two). Their
- * values are not listed but walked, which is exact.
+ * The published records: every n whose delay or greatest value exceeds those of all smaller numbers. OEIS A006877 and
+ * A006884, as in jobs/kinds/collatz/records_published.py; a test compares both. Their values are computed, which is
+ * exact.
  */
 
 import { walk } from "./walk";
@@ -24,7 +24,7 @@ const PATHS = [
 
 export type RecordKind = "delay" | "path";
 
-/** A record of a range as the API tells it. */
+/** A record of a range in the API. */
 export interface RangeRecord {
   n: bigint;
   value: bigint;
@@ -32,8 +32,8 @@ export interface RangeRecord {
 
 export interface Compared extends RangeRecord {
   /**
-   * published: in the list. range: a record of the range only, some smaller number does better. beyond: greater than
-   * all that is published, and above the end of the list. wrong: the list has another value, or lacks it.
+   * published: in the published list. range: a record only within the range. beyond: exceeds all published records and
+   * is above the end of the list. wrong: contradicts the list.
    */
   standing: "published" | "range" | "beyond" | "wrong";
 }
@@ -51,17 +51,17 @@ function list(kind: RecordKind): ReadonlyMap<bigint, bigint> {
   return lists[kind];
 }
 
-/** The published list of a kind, ascending. */
+/** Return the published records of a kind in ascending order. */
 export function published(kind: RecordKind): RangeRecord[] {
   return [...list(kind)].map(([n, value]) => ({ n, value }));
 }
 
-/** Up to where the lists are complete. */
+/** Return the limit up to which the lists are complete. */
 export function complete(kind: RecordKind): bigint {
   return BigInt(NUMBERS[kind].at(-1) as number);
 }
 
-/** The published records below a number. */
+/** Return the greatest published record below a number. */
 function bestBelow(kind: RecordKind, n: bigint): bigint {
   let best = -1n;
   for (const [each, value] of list(kind)) if (each < n && value > best) best = value;
@@ -79,7 +79,7 @@ function standing(kind: RecordKind, { n, value }: RangeRecord): Compared["standi
   return n > complete(kind) ? "beyond" : "wrong";
 }
 
-/** Published records of [first, end) that a finished range should have found and did not. */
+/** Return published records of [first, end) that a finished range did not find. */
 export function missing(kind: RecordKind, records: readonly RangeRecord[], first: bigint, end: bigint): RangeRecord[] {
   const had = new Set(records.map((record) => record.n));
   return published(kind).filter(({ n }) => n >= first && n < end && !had.has(n));

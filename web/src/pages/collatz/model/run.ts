@@ -1,4 +1,4 @@
-/** Runs of jobs: started, followed, paused, cancelled; what they find, as it comes. */
+/** Runs of jobs: starting, following, pausing and cancelling them, and their intermediate results. */
 
 import { batch, computed, effect, signal, type ReadonlySignal } from "@preact/signals";
 import { fromBinary, fromResult } from "./layers";
@@ -17,11 +17,11 @@ import { recordsOf, type PageRecords } from "./found";
 import { runtime } from "./runtime";
 import { asked, choose, limits, range, state, strategy } from "./state";
 
-/** Columns of a job at most, each with its own histogram. */
+/** Maximum number of columns per job, each with its own histogram. */
 const COLUMNS = 1024;
-/** Windows of strategies are smaller. */
+/** Number of columns for windows of strategies, which are smaller. */
 const WINDOW_COLUMNS = 256;
-/** ms between two looks at what a running job has so far; each look waits longer, since they grow. */
+/** Initial interval in milliseconds between reads of partial results; it grows with their size. */
 const FIRST_LOOK_MS = 1000;
 const LAST_LOOK_MS = 15_000;
 
@@ -45,44 +45,44 @@ interface TextFound {
 
 export interface JobResult {
   range: Range;
-  /** Numbers so far. */
+  /** Number of values so far. */
   count: bigint;
   complete: boolean;
   mode: string;
   delay: Found[];
   path: Found[];
   histogram: [number, number][];
-  /** The outcome of verification, in words. */
+  /** Outcome of the verification, in words. */
   statement: string;
 }
 
-/** opening: a job of the address is looked up. */
+/** opening: looking up the job in the URL. */
 export type Phase = "idle" | "opening" | "running" | "paused" | "ended";
 
 export const phase = signal<Phase>("idle");
-/** Why the job of the address is not shown, and what to do. */
+/** Reason why the job in the URL is not shown, and advice. */
 export const lost = signal("");
-/** Ids of the run's jobs, in order. */
+/** IDs of the run's jobs in order. */
 export const jobs = signal<readonly string[]>([]);
 export const results = signal<ReadonlyMap<string, JobResult>>(new Map());
-/** Grows with every new run: loops of an older one end. */
+/** Incremented with each run, so that loops of earlier runs stop. */
 let turn = 0;
 
 const views = computed(() => jobs.value.map((id) => ({ id, job: watch(id).value })));
 export const jobViews = computed(() => views.value.flatMap(({ job }) => (job ? [job] : [])));
 export const active = computed(() => jobViews.value.filter((job) => !ended(job)));
-/** Jobs of the run that ended. */
+/** Number of ended jobs of the run. */
 export const finished = computed(() => jobViews.value.length - active.value.length);
-/** The job that is shown: of several the last that is not done. */
+/** The displayed job: of several jobs, the last unfinished one. */
 export const current = computed<Job | undefined>(() => active.value.at(-1) ?? jobViews.value.at(-1));
 
-/** How long the run has taken, in words, as far as the cluster was heard. */
+/** Return the duration of the run in words, up to the last contact with the cluster. */
 export function runtimeText(): string {
   const taken = runtime(jobViews.value, clusterTime(seenAt.value));
   return seconds(active.value.length ? Math.floor(taken) : taken);
 }
 
-// -- what was found -------------------------------------------------------------------------------------------------
+// -- results --------------------------------------------------------------------------------------------------------
 
 function running(all: readonly Found[]): Found[] {
   const kept: Found[] = [];
@@ -95,7 +95,7 @@ function running(all: readonly Found[]): Found[] {
 
 let walked: { key: string; records: PageRecords } | undefined;
 
-/** Records of the range as the page computed it itself, once it has every number. */
+/** Records of the range computed by the page, once it knows every number. */
 const pageRecords = computed<PageRecords>(() => {
   learnt.value;
   const { first, end } = range.value;
@@ -105,14 +105,14 @@ const pageRecords = computed<PageRecords>(() => {
   return walked?.records ?? { delay: [], path: [] };
 });
 
-/** Records of all jobs of the run together: what exceeds everything smaller that it has looked at; else the page's. */
+/** Records of all jobs of the run, or else the page's records. */
 export const records = computed(() => {
   const all = [...results.value.values()];
   if (!all.length) return pageRecords.value;
   return { delay: running(all.flatMap((each) => each.delay)), path: running(all.flatMap((each) => each.path)) };
 });
 
-/** True when the run looked at every number from its first record on. */
+/** True if the run covered every number from its first record on. */
 export const contiguous = computed(() => {
   const all = [...results.value.values()]
     .map((each) => each.range)
@@ -138,7 +138,7 @@ function read(job: Job, answer: Statistics, complete: boolean): JobResult {
   };
 }
 
-/** Describes a job by its parameters. */
+/** Return a job's range and mode from its parameters. */
 export function about(job: Job): { range: Range; mode: string } {
   const given = job.parameters as {
     mode?: string;
@@ -173,7 +173,7 @@ function tell(kind: "delay" | "path", { n, value }: Found): void {
 
 // -- following one job ----------------------------------------------------------------------------------------------
 
-/** Resolves when the job's view changes, or after `most` ms. */
+/** Wait until the job changes or `most` ms have passed. */
 function changed(view: ReadonlySignal<Job | undefined>, most: number): Promise<void> {
   return new Promise((done) => {
     const seen = view.peek();
@@ -189,7 +189,7 @@ function changed(view: ReadonlySignal<Job | undefined>, most: number): Promise<v
   });
 }
 
-/** Looks at what a job has so far. */
+/** Read a job's partial result. */
 async function peek(job: Job): Promise<void> {
   const { result: answer } = await result<Statistics | null>(job.job_id, true);
   if (!answer) return;
@@ -209,7 +209,7 @@ async function finish(job: Job): Promise<void> {
   log("job", `${job.job_id} is done: ${counted(now.count, "number")}; ${said}`);
 }
 
-/** Follows a job to its end; gives its last view. */
+/** Follow a job until it ends and return its last state. */
 async function follow(id: string, mine: number): Promise<Job | undefined> {
   let [wait, looked, done] = [FIRST_LOOK_MS, Date.now(), 0];
   const view = watch(id);
@@ -224,7 +224,7 @@ async function follow(id: string, mine: number): Promise<Job | undefined> {
     }
     const due = Date.now() - looked >= wait;
     if (job && due && Number(job.done) !== done && about(job).mode === "statistics") {
-      await peek(job).catch(() => undefined); // the end may have come in between
+      await peek(job).catch(() => undefined); // the job may have ended in the meantime
       [looked, wait, done] = [Date.now(), Math.min(LAST_LOOK_MS, wait * 1.5), Number(job.done)];
     }
     await changed(view, 1000);
@@ -232,7 +232,7 @@ async function follow(id: string, mine: number): Promise<Job | undefined> {
   return undefined;
 }
 
-/** Takes what a job had when it was cancelled or failed, as far as the cluster has kept it. */
+/** Read the partial result of a cancelled or failed job, as far as it is stored. */
 async function stopped(job: Job): Promise<void> {
   if (about(job).mode === "statistics") await peek(job).catch(() => undefined);
   log("job", `${job.job_id} is ${job.state}${job.error ? `: ${job.error}` : ""}`);
@@ -272,7 +272,7 @@ function knowledge(taken: readonly Range[]): Knowledge {
   return { taken, best: all.sort((left, right) => Number(right.value - left.value)).map((each) => each.n) };
 }
 
-/** Starts a run as the form says. */
+/** Start a run with the form's values. */
 export async function start(): Promise<void> {
   if (Object.keys(asked.peek().why).length) return;
   const runStrategy: Strategy = strategy.peek();
@@ -325,7 +325,7 @@ function unpaused(mine: number): Promise<void> {
   });
 }
 
-/** Shows a job that was submitted somewhere: its range, and what it finds. */
+/** Show a job that was submitted elsewhere, with its range and results. */
 export async function open(id: string): Promise<void> {
   const mine = begin("opening");
   try {
@@ -347,7 +347,7 @@ export async function open(id: string): Promise<void> {
   if (mine === turn && phase.peek() !== "idle") endRun();
 }
 
-/** A job of this kind, asked for once. Throws Problem. */
+/** Return a job of this kind. Throws a Problem. */
 async function found(id: string): Promise<Job> {
   await keepJob(id);
   const view = watch(id);
@@ -386,7 +386,7 @@ export async function resume(): Promise<void> {
   log("system", "resume");
 }
 
-/** Ends the run: no more windows, and what runs is cancelled. */
+/** Stop the run and cancel its running jobs. */
 export async function cancel(): Promise<void> {
   turn += 1;
   const mine = turn;
@@ -396,7 +396,7 @@ export async function cancel(): Promise<void> {
   endRun();
 }
 
-/** Space: starts, pauses, goes on. */
+/** Start, pause or resume (Space). */
 export function toggle(): void {
   if (phase.peek() === "running") void pause();
   else if (phase.peek() === "paused") void resume();
@@ -408,7 +408,7 @@ export interface Before {
   results: ReadonlyMap<string, JobResult>;
 }
 
-/** Forgets the run, not its jobs; gives what was known, for Undo. */
+/** Forget the run but not its jobs, and return its state for Undo. */
 export function forget(): Before {
   const before = { jobs: jobs.peek(), results: results.peek() };
   turn += 1;
@@ -431,14 +431,14 @@ export function recallRun(before: Before): void {
   });
 }
 
-// -- windows that the picture is counted in --------------------------------------------------------------------------
+// -- counting the view ----------------------------------------------------------------------------------------------
 
-/** Numbers of a window that is counted for the picture, at most. */
+/** Maximum number of values in a window counted for the picture. */
 export const WINDOW_MOST = 10n ** 13n;
-/** The job that counts the numbers in view. */
+/** ID of the job that counts the visible numbers. */
 export const counting = signal<string>("");
 
-/** Has the numbers in view counted by a job, in columns as fine as the picture. */
+/** Submit a job that counts the visible numbers in columns as fine as the picture. */
 export async function count(seen: Range): Promise<void> {
   if (counting.peek()) return;
   try {

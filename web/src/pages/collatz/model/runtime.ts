@@ -1,12 +1,12 @@
-/** How long the jobs of a run have taken. Pure. */
+/** Duration of a run's jobs. Pure functions. */
 
 import type { Job } from "../../../lib/api";
 
 type Times = Pick<Job, "started" | "ended">;
 
 /**
- * Seconds in which at least one of the jobs had started and had not ended, up to `at`: ms since 1970 of the
- * cluster's clock, whose times these are. Pauses count, as they do in a job's own `seconds`.
+ * Return the seconds during which at least one job was started and not ended, up to `at` (cluster time in ms since
+ * 1970). Pauses count, as in a job's `seconds`.
  */
 export function runtime(jobs: readonly Times[], at: number): number {
   const spans = jobs

@@ -1,6 +1,6 @@
 /**
- * Numbers spread evenly over a range: one drawn from each stratum, so that a picture of the whole is there before every
- * number is computed. Strata lie on a fixed grid: while the view moves, what was seen stays where it was. Pure.
+ * Numbers distributed evenly over a range, one per stratum, for a first picture before every number is computed. Strata
+ * are on a fixed grid, so the sample does not change while the view moves. Pure functions.
  */
 
 import { delayOf } from "./delays";
@@ -9,11 +9,11 @@ import type { Range } from "./view";
 
 export interface Sample {
   range: Range;
-  /** Strata are even on a log axis. */
+  /** True if the strata are even on a log axis. */
   log: boolean;
-  /** Of each number, ascending: how far it is from the first of the range. */
+  /** Distance of each number from the first of the range, ascending. */
   far: Float64Array;
-  /** How many numbers it stands for. */
+  /** Number of values that each sampled number represents. */
   weight: Float64Array;
   delays: Uint16Array;
   /** Bits of the greatest value. */
@@ -22,12 +22,12 @@ export interface Sample {
   rest: Uint16Array;
 }
 
-/** The least common multiple of 1 to 8. */
+/** Least common multiple of 1 to 8. */
 export const CYCLE = 840;
 
 type Put = (n: number | bigint, weight: number) => void;
 
-/** 32 bits that depend on all of a stratum's place, on how fine the grid is, and on which word is asked for. */
+/** Return 32 hash bits of the stratum, the fineness of the grid, and the word's index. */
 function word(low: number, high: number, fineness: number, which: number): number {
   let mixed =
     low ^ Math.imul(high + 1, 0x9e3779b1) ^ Math.imul(fineness + 1, 0x85ebca6b) ^ Math.imul(which, 0xc2b2ae35);
@@ -37,13 +37,13 @@ function word(low: number, high: number, fineness: number, which: number): numbe
   return (mixed ^ (mixed >>> 16)) >>> 0;
 }
 
-/** A share of [0, 1) with all its 53 bits: of fewer, the numbers of a wide stratum would all be even. */
+/** Return a fraction in [0, 1) with 53 bits; with fewer bits, all numbers of a wide stratum would be even. */
 function share(stratum: number, fineness: number): number {
   const [low, high] = [stratum >>> 0, Math.floor(stratum / 2 ** 32)];
   return (word(low, high, fineness, 0) * 2 ** 21 + (word(low, high, fineness, 1) >>> 11)) / 2 ** 53;
 }
 
-/** A number of [0, limit) from 128 bits. */
+/** Return a number in [0, limit) from 128 bits. */
 function below(limit: bigint, stratum: bigint, fineness: number): bigint {
   const low = Number(stratum & 0xffffffffn);
   const high = Number((stratum >> 32n) & 0xffffffffn) ^ Number(stratum >> 64n);
@@ -52,10 +52,10 @@ function below(limit: bigint, stratum: bigint, fineness: number): bigint {
   return (bits * limit) >> 128n;
 }
 
-/** Doubles hold every number below it. */
+/** Limit of exact doubles. */
 const NARROW = 2n ** 53n;
 
-/** Strata of 2^k numbers. */
+/** Use strata of 2^k numbers. */
 function evenly({ first, end }: Range, count: number, put: Put): void {
   const most = (end - first) / BigInt(count);
   const k = most > 1n ? most.toString(2).length - 1 : 0;
@@ -70,14 +70,14 @@ function evenly({ first, end }: Range, count: number, put: Put): void {
     put((stratum << BigInt(k)) + below(1n << BigInt(k), stratum, k), 2 ** k);
 }
 
-/** The least whole number of 2^place or more. */
+/** Return the smallest integer >= 2^place. */
 function powerOf(place: number): bigint {
   if (place < 52) return BigInt(Math.ceil(2 ** place));
   const excess = Math.floor(place) - 52;
   return BigInt(Math.ceil(2 ** (place - excess))) << BigInt(excess);
 }
 
-/** Strata of equal ratios, a power of two of them in an octave. */
+/** Use strata of equal ratios, with a power of two of them per octave. */
 function evenlyInLog({ first, end }: Range, count: number, put: Put): void {
   const [low, high] = [log2(first), log2(end)];
   const octave = 2 ** Math.max(0, Math.ceil(Math.log2(count / Math.max(2 ** -40, high - low))));
@@ -92,7 +92,7 @@ function evenlyInLog({ first, end }: Range, count: number, put: Put): void {
   }
 }
 
-/** From `count` to twice as many numbers of a range; each of them where there are no more. */
+/** Return between `count` and 2 `count` numbers of a range, or all its numbers if there are fewer. */
 export function sample(range: Range, count: number, log: boolean): Sample {
   const room = 2 * count + 200;
   const far = new Float64Array(room);

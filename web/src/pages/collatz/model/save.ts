@@ -1,13 +1,13 @@
-/** Pictures that a view can save while it is on the page. */
+/** Pictures that the displayed views can save. */
 
 import { useEffect, useRef } from "preact/hooks";
 import { useCanvas, type Draw } from "../../../ui/canvas";
 import type { Picture } from "../../../ui/saving";
 
-/** Pictures with their title, by the view's name. */
+/** Functions that create the picture of a view, keyed by the view's name. */
 export const pictures = new Map<string, () => Picture | undefined>();
 
-/** Registers a view's picture while the component is there. */
+/** Register a view's picture while its component is shown. */
 export function useSaved(name: string, picture: () => Picture | undefined): void {
   const latest = useRef(picture);
   latest.current = picture;
@@ -20,7 +20,7 @@ export function useSaved(name: string, picture: () => Picture | undefined): void
   }, []);
 }
 
-/** A canvas as of useCanvas that can be saved under a name, with a title and what it shows in words. */
+/** Return a canvas (see useCanvas) that can be saved with a name, a title and a description. */
 export function usePicture(
   name: string,
   title: string,

@@ -1,5 +1,6 @@
 /**
- * From what is known to a picture of it: a grid or single points, with the edges of the axes. Pure but for the caches.
+ * Combines the known data to a picture: a grid or points, with the limits of the axes. Pure functions except for
+ * caches.
  */
 
 import type { Points } from "../../../density/painter";
@@ -28,7 +29,7 @@ export interface Wanted {
   metric: Metric;
   modulus: number;
   dark: boolean;
-  /** Pixels. */
+  /** Width in pixels. */
   width: number;
   height: number;
   scale: number;
@@ -40,17 +41,17 @@ export interface Scene {
   look: Look;
   grid?: Grid;
   points?: Points[];
-  /** Numbers that are drawn, pixels that they light; 0 for points. */
+  /** Numbers of drawn values and nonempty pixels; 0 for points. */
   numbers: number;
   lit: number;
-  /** The coarsest source but samples that it is drawn from; a sample where there is nothing else. */
+  /** Coarsest source of the picture; a sample only if there is no other source. */
   source: "points" | "exact" | "columns" | "sample" | "none";
 }
 
-/** Pixels a number from which on each is a point. */
+/** Pixels per number above which each number is a point. */
 const POINT_PIXELS = 0.5;
 
-/** Below this share of lit pixels they are drawn thicker. */
+/** Fraction of nonempty pixels below which marks are enlarged. */
 const SPARSE = 0.2;
 
 function scanned(delays: Uint16Array): [number, number] {
@@ -64,14 +65,14 @@ function scanned(delays: Uint16Array): [number, number] {
 
 const known = new WeakMap<object, [number, number]>();
 
-/** Least and greatest delay of a whole chunk or sample. */
+/** Return the minimum and maximum delay of a chunk or sample. */
 function extremes(all: { delays: Uint16Array }): [number, number] {
   const extremes = known.get(all) ?? scanned(all.delays);
   known.set(all, extremes);
   return extremes;
 }
 
-/** Delays to be seen, a little wider than they are, at round places so that the axis does not tremble. */
+/** Return the range of delays, slightly enlarged and rounded, so that the axis does not jitter. */
 export function bounds(
   view: View,
   exact: readonly Exact[],
@@ -106,10 +107,10 @@ function leastBits(exact: readonly { bits: Uint16Array }[]): number {
   return Math.min(...exact.map((each) => each.bits.reduce((least, bits) => Math.min(least, bits), 65_535)), 65_535);
 }
 
-/** Single points have the colour of a count of 1, on a scale that ends at this count. */
+/** Points have the color of a count of 1 on a scale that ends at this count. */
 const ALONE = 60;
 
-/** Single numbers as points. */
+/** Build a scene of single points. */
 function pointScene(wanted: Wanted, frame: Frame, exact: readonly Exact[]): Scene {
   const { view, metric, modulus, width } = wanted;
   const step = width / view.span;
@@ -150,19 +151,19 @@ function pointScene(wanted: Wanted, frame: Frame, exact: readonly Exact[]): Scen
   };
 }
 
-/** Columns wider than so many pixels are slabs: a sample says more. */
+/** Maximum width of columns in pixels; a sample shows more than wider columns. */
 const WIDEST = 6;
 
-/** What is known of the numbers in view, the finest first. */
+/** Known data about the visible numbers, finest first. */
 export interface Known {
   exact: readonly Exact[];
-  /** Every number in view is among the exact ones. */
+  /** True if all visible numbers are known exactly. */
   whole: boolean;
   densities: readonly Density[];
   samples: readonly Sample[];
 }
 
-/** Builds the picture of the numbers in view. Each number is drawn from one source, the finest that knows it. */
+/** Build the picture of the visible numbers. Each number is drawn from the finest source that contains it. */
 export function scene(wanted: Wanted, known: Known): Scene {
   const { view, log, metric, width, height, scale } = wanted;
   const coarse = known.whole ? [] : known.densities;
@@ -187,7 +188,9 @@ export function scene(wanted: Wanted, known: Known): Scene {
   };
 }
 
-/** Where the scale of colours begins. A sample's numbers stand for many each: theirs begins near the least cell. */
+/**
+ * Return the start of the color scale. Sampled numbers represent many, so their scale starts near the smallest cell.
+ */
 function lowEnd(metric: Metric, least: number, { exact, whole, samples }: Known): number {
   if (metric === "peak") return Math.min(leastBits(exact), leastBits(samples));
   if (metric === "residue") return 0;
@@ -208,7 +211,7 @@ function painted(
     covered = joined(covered, [[from, from + each.delays.length]]);
   }
   let source: Scene["source"] = "exact";
-  // columns tell how many numbers take how many steps, nothing else of them
+  // columns contain only counts of delays
   for (const each of metric === "count" ? densities.toReversed() : []) {
     const before = covered;
     covered = paintDensity(cells, frame, each, covered, Math.max(WIDEST, width / 200));
@@ -224,12 +227,12 @@ function painted(
   return { numbers, source };
 }
 
-/** The finest columns of those there are, in numbers; Infinity for none. */
+/** Return the width of the finest columns in numbers; Infinity for none. */
 export function finest(densities: readonly Density[]): number {
   return densities.reduce((least, each) => Math.min(least, coarseness(each)), Infinity);
 }
 
-/** Where a number lies, in pixels from the left edge. */
+/** Return a number's position in pixels from the left edge. */
 export function placeOf(frame: Frame, width: number, n: bigint): number {
   return across(frame, width)(distance(frame.view, n) + (frame.log ? 0 : 0.5));
 }

@@ -1,22 +1,22 @@
-/** What the cluster is like for the next job: its pace, who computes, who waits. */
+/** State of the cluster for the next job: pace, workers and waiting jobs. */
 
 import { computed, signal } from "@preact/signals";
 import { get, type Job, type Jobs } from "../../../lib/api";
 import { snapshot } from "../../../lib/live";
 import { paceOf, type Situation } from "./estimate";
 
-/** Jobs of this kind, asked for once: the stream tells of newer ones. */
+/** Earlier jobs of this kind, requested once; the stream reports newer ones. */
 const past = signal<readonly Job[]>([]);
 
 export async function learnPace(): Promise<void> {
   try {
     past.value = (await get<Jobs>("/api/jobs", { type: "collatz", limit: 50 })).jobs;
   } catch {
-    // without them, what the stream tells is all that is known
+    // without earlier jobs, only the stream's jobs are known
   }
 }
 
-/** Devices that compute kernels; runners do not. */
+/** Devices that compute kernels, which runners do not. */
 const workers = computed(
   () => snapshot.value.workers.filter((worker) => worker.live && worker.device !== "runner").length,
 );

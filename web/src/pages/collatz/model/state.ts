@@ -1,4 +1,4 @@
-/** State of the Collatz page, kept in its address. */
+/** State of the Collatz page, stored in its URL. */
 
 import { computed, signal } from "@preact/signals";
 import { positive } from "./number";
@@ -10,9 +10,9 @@ export const TABS = ["graph", "histogram", "residues", "tree", "coral", "log"] a
 export type TabName = (typeof TABS)[number];
 export const COLOURS = ["count", "peak", "residue"] as const;
 
-/** Trajectories beside each other at most. */
+/** Maximum number of compared trajectories. */
 export const MOST_PATHS = 8;
-/** Where the kind's ranges end, and its longest range. */
+/** Upper limit of the kind's ranges, and its longest range. */
 const END = 2n ** 96n;
 const MOST = 2n ** 53n - 2n ** 33n;
 
@@ -72,7 +72,7 @@ export function show(name: TabName): void {
 
 interface Asked {
   range: Range;
-  /** No end was given: as far as the kind goes. */
+  /** True if no end was given, so the range extends to the kind's limit. */
   unbounded: boolean;
   why: { from?: string; to?: string };
 }
@@ -81,7 +81,7 @@ function endless(text: string): boolean {
   return /^\s*(0|inf|infinity|∞)?\s*$/i.test(text);
 }
 
-/** The range as typed; what does not parse is pointed out and replaced. */
+/** The range in the form; invalid values are reported and replaced. */
 export const asked = computed<Asked>(() => {
   const from = positive(state.from.value);
   const first = from.value !== undefined && from.value < END ? from.value : 1n;
@@ -100,14 +100,14 @@ export const asked = computed<Asked>(() => {
 });
 
 export const range = computed(() => asked.value.range);
-/** How many numbers the range holds. */
+/** Number of values in the range. */
 export const size = computed(() => range.value.end - range.value.first);
-/** Where one may look: anywhere that the kind goes. */
+/** Range that the view can show. */
 export const limits: Range = { first: 1n, end: END };
 
 // -- the view -------------------------------------------------------------------------------------------------------
 
-/** The part of the numbers that is seen. */
+/** The visible range of numbers. */
 export const view = computed<View>(() => {
   const [left, frac = "0"] = state.x.value.split(".");
   if (!state.span.value || !left || !/^\d{1,30}$/.test(left)) return whole(range.value);
@@ -126,7 +126,7 @@ export function fit(): void {
 
 // -- the selection --------------------------------------------------------------------------------------------------
 
-/** The brushed numbers. */
+/** The selected range. */
 export const selection = computed<Range | undefined>(() => {
   const [, first, last] = /^(\d{1,30})-(\d{1,30})$/.exec(state.sel.value) ?? [];
   if (!first || !last) return undefined;
@@ -134,7 +134,7 @@ export const selection = computed<Range | undefined>(() => {
   return given.first >= 1n && given.first < given.end && given.end <= END ? given : undefined;
 });
 
-/** The numbers that are counted: the selection, else the view. */
+/** Return the range to count: the selection, or else the view. */
 export function countedRange(): Range {
   return selection.value ?? seen(view.value, limits);
 }
@@ -146,13 +146,13 @@ export function select(numbers: Range | undefined): void {
 
 // -- trajectories ---------------------------------------------------------------------------------------------------
 
-/** The number whose trajectory is shown, or why there is none. */
+/** The number whose trajectory is shown, or the reason why there is none. */
 export const startNumber = computed(() => positive(state.n.value));
 
-/** Grows with every number that is chosen: the trajectory comes into sight. */
+/** Incremented when a number is selected, so that its trajectory scrolls into view. */
 export const chosen = signal(0);
 
-/** Shows the trajectory of a number. */
+/** Show the trajectory of a number. */
 export function choose(n: bigint | string): void {
   chosen.value = chosen.peek() + 1;
   state.n.value = String(n);
@@ -161,12 +161,12 @@ export function choose(n: bigint | string): void {
   state.commit();
 }
 
-/** Adds one to those compared, or takes it out. */
+/** Add a number to the compared ones, or remove it. */
 export function compare(n: string, add = true): void {
   const others = state.with.peek().filter((each) => each !== n);
   state.with.value = add ? [...others, n].slice(-(MOST_PATHS - 1)) : others;
   state.commit();
 }
 
-/** Under the pointer or the keys in the graph. */
+/** Number under the pointer or keyboard focus in the graph. */
 export const pointed = signal<bigint | undefined>(undefined);

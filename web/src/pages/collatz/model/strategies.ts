@@ -1,11 +1,11 @@
-/** Which windows of numbers to look at next. Pure: the same seed gives the same windows. */
+/** Strategies that select the next window of numbers. Pure functions: the same seed yields the same windows. */
 
 import type { Range } from "./view";
 
 export const STRATEGIES = ["sequential", "targeted", "random", "adaptive"] as const;
 export type Strategy = (typeof STRATEGIES)[number];
 
-/** Each in a sentence, for the form. */
+/** Description of each strategy for the form. */
 export const MEANING: Record<Strategy, string> = {
   sequential: "the whole range from its startning, as one job",
   targeted: "windows around relatives of the records so far: n + 1, 2n, 4n and (2n - 1) / 3 or near it",
@@ -15,20 +15,20 @@ export const MEANING: Record<Strategy, string> = {
 
 export interface Setting {
   range: Range;
-  /** Numbers of a window. */
+  /** Size of a window. */
   size: number;
   seed: number;
 }
 
-/** Facts from which the next window follows. */
+/** Facts that determine the next window. */
 export interface Knowledge {
-  /** Windows that were taken before. */
+  /** Windows that were already selected. */
   taken: readonly Range[];
-  /** Numbers with long delays, the best first. */
+  /** Numbers with long delays, longest first. */
   best: readonly bigint[];
 }
 
-/** A generator of 32 bits, mulberry32. */
+/** Return a 32-bit random number generator (mulberry32). */
 export function random(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -39,14 +39,14 @@ export function random(seed: number): () => number {
   };
 }
 
-/** A number of [0, below), from 96 random bits. */
+/** Return a number in [0, below) from 96 random bits. */
 function drawn(below: bigint, next: () => number): bigint {
   let bits = 0n;
   for (let word = 0; word < 3; word += 1) bits = (bits << 32n) | BigInt(Math.floor(next() * 2 ** 32));
   return (bits * below) >> 96n;
 }
 
-/** A window of the range that begins at a multiple of its size where it can. */
+/** Return a window of the range that starts at a multiple of its size if possible. */
 function windowAt(n: bigint, { range, size }: Setting): Range {
   const wide = BigInt(size);
   const start = (n / wide) * wide;
@@ -55,7 +55,7 @@ function windowAt(n: bigint, { range, size }: Setting): Range {
   return { first, end };
 }
 
-/** Numbers whose delays are tied to that of n. */
+/** Return numbers whose delays are related to that of n. */
 export function relatives(n: bigint): bigint[] {
   return [n, n + 1n, 2n * n, 4n * n, (2n * n - 1n) / 3n, (4n * n - 1n) / 3n, n - 1n];
 }
@@ -73,7 +73,7 @@ function evenly(setting: Setting, known: Knowledge, next: () => number): Range |
   return undefined;
 }
 
-/** Windows around numbers, nearest relatives first. */
+/** Return windows around numbers, nearest relatives first. */
 function near(setting: Setting, known: Knowledge): Range | undefined {
   const { first, end } = setting.range;
   for (const n of known.best) {
@@ -86,7 +86,7 @@ function near(setting: Setting, known: Knowledge): Range | undefined {
   return undefined;
 }
 
-/** Windows beside those with the longest delays. */
+/** Return windows next to those with the longest delays. */
 function beside(setting: Setting, known: Knowledge): Range | undefined {
   const wide = BigInt(setting.size);
   for (const n of known.best) {
@@ -99,7 +99,7 @@ function beside(setting: Setting, known: Knowledge): Range | undefined {
   return undefined;
 }
 
-/** The next window, or undefined when the range has no more for this strategy. */
+/** Return the next window, or undefined if the strategy has no more windows. */
 export function nextWindow(strategy: Strategy, setting: Setting, known: Knowledge): Range | undefined {
   const next = random(setting.seed + 7919 * known.taken.length);
   if (strategy === "sequential") return known.taken.length ? undefined : setting.range;

@@ -1,40 +1,40 @@
-/** The part of the numbers in view: exact at the left edge, whatever its size. Pure. */
+/** The visible part of the numbers, exact at the left edge for any size. Pure functions. */
 
 export interface View {
   /** The number at the left edge. */
   base: bigint;
-  /** How far into it the edge lies, in [0, 1). */
+  /** Offset of the edge within this number, in [0, 1). */
   frac: number;
-  /** Numbers from edge to edge. */
+  /** Number of values from edge to edge. */
   span: number;
 }
 
-/** Numbers seen at least: some pixels a number. */
+/** Minimum number of visible values. */
 export const LEAST_SPAN = 8;
 
 export interface Range {
   first: bigint;
-  /** One past the last. */
+  /** End of the range, exclusive. */
   end: bigint;
 }
 
-/** The view moved to where `shift` numbers are left of its edge. */
+/** Move the view to the right by `shift` numbers. */
 export function moved({ base, frac, span }: View, shift: number): View {
   const whole = Math.floor(frac + shift);
   return { base: base + BigInt(whole), frac: Math.min(1 - 1e-9, Math.max(0, frac + shift - whole)), span };
 }
 
-/** Numbers from the left edge to n. */
+/** Return the distance from the left edge to n in numbers. */
 export function distance(view: View, n: bigint): number {
   return Number(n - view.base) - view.frac;
 }
 
-/** The number under a place in [0, 1] of the width. */
+/** Return the number at a position in [0, 1] of the width. */
 export function under(view: View, place: number): bigint {
   return moved(view, place * view.span).base;
 }
 
-/** Keeps a view within limits: no wider, and its edges inside. */
+/** Limit a view's span and edges. */
 export function clamped(view: View, limits: Range): View {
   const most = Number(limits.end - limits.first);
   const span = Math.min(most, Math.max(Math.min(LEAST_SPAN, most), view.span));
@@ -46,7 +46,7 @@ export function clamped(view: View, limits: Range): View {
   return result.base < limits.first ? { base: limits.first, frac: 0, span } : result;
 }
 
-/** Zoomed so that what is under `place` stays there; factor > 1 shows more numbers. */
+/** Zoom around `place`, which stays fixed; factor > 1 shows more numbers. */
 export function zoomed(view: View, factor: number, place: number, limits: Range): View {
   const most = Number(limits.end - limits.first);
   const span = Math.min(most, Math.max(Math.min(LEAST_SPAN, most), view.span * factor));
@@ -61,7 +61,7 @@ export function whole(range: Range): View {
   return { base: range.first, frac: 0, span: Number(range.end - range.first) };
 }
 
-/** The numbers that are seen, in part at least, within limits. */
+/** Return the numbers that are at least partly visible. */
 export function seen(view: View, limits: Range): Range {
   const last = under(view, 1);
   const edge = moved(view, view.span).frac > 1e-9 ? last + 1n : last;
@@ -69,16 +69,16 @@ export function seen(view: View, limits: Range): Range {
   return { first: view.base > limits.first ? view.base : limits.first, end };
 }
 
-/** A view of a range with a number in the middle. */
+/** Return a view with a number in its center. */
 export function around(n: bigint, span: number, limits: Range): View {
   return clamped(moved({ base: n, frac: 0, span }, 0.5 - span / 2), limits);
 }
 
-/** Chunks of exact values are so wide, and begin at multiples of it. */
+/** Bits of the size of a chunk of exact values, to which chunks are aligned. */
 export const CHUNK_BITS = 16;
 export const CHUNK = 2 ** CHUNK_BITS;
 
-/** Which chunks a range touches. */
+/** Return the chunks that overlap a range. */
 export function chunks({ first, end }: Range): bigint[] {
   const shift = BigInt(CHUNK_BITS);
   const indices: bigint[] = [];
@@ -87,7 +87,8 @@ export function chunks({ first, end }: Range): bigint[] {
 }
 
 /**
- * A window for a job: columns of 2^k numbers that cover a range, k the least that needs no more columns than `most`.
+ * Return the window of a job: columns of 2^k numbers that cover a range, with the smallest k that needs no more than
+ * `most` columns.
  */
 export function aligned({ first, end }: Range, most: number, limits: Range): Range & { k: number } {
   let k = 0;
@@ -102,7 +103,7 @@ export function aligned({ first, end }: Range, most: number, limits: Range): Ran
   }
 }
 
-/** Round numbers of [first, first + span] for an axis: bigint places, about `about` of them. */
+/** Return about `about` round numbers of [first, first + span] for an axis. */
 export function ticks(view: View, about: number): bigint[] {
   const step = roundStep(view.span / Math.max(1, about));
   const places: bigint[] = [];
@@ -111,7 +112,7 @@ export function ticks(view: View, about: number): bigint[] {
   return places;
 }
 
-/** 1, 2 or 5 times a power of ten, at least `least`. */
+/** Return the smallest 1, 2 or 5 times a power of ten that is at least `least`. */
 export function roundStep(least: number): bigint {
   if (least <= 1) return 1n;
   const tens = Math.floor(Math.log10(least));

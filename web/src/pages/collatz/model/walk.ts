@@ -1,19 +1,19 @@
 /**
- * The trajectory of one number of any size, exactly. A step is n/2 or 3n+1; a shortcut step is n/2 or (3n+1)/2, and its
- * parity bit is 1 where its number was odd. Pure.
+ * The exact trajectory of a number of any size. A step is n/2 or 3n+1; a shortcut step is n/2 or (3n+1)/2, and its
+ * parity bit is 1 if the number was odd. Pure functions.
  */
 
 import { log2 } from "./number";
 
 const LOG3 = Math.log2(3);
-/** Shortcut steps taken at once: what they do depends on as many low bits, and 3^32 is exact in a double. */
+/** Number of combined shortcut steps, which depend on as many low bits; 3^32 is exact in a double. */
 const BLOCK = 32;
-/** Bits above which the +1 of 3n+1 changes no logarithm that is drawn. */
+/** Bits above which the +1 of 3n+1 is invisible in a logarithm. */
 const WIDE_BITS = 64;
 const POWERS = Array.from({ length: BLOCK + 1 }, (_, power) => 3n ** BigInt(power));
-/** Blocks between two numbers that are kept, to find any other again. */
+/** Number of blocks between stored values, from which other values are recomputed. */
 const KEEP_EVERY = 32;
-/** Shortcut steps after which a trajectory is given up, as in the kind's definition. */
+/** Maximum number of shortcut steps, as in the kind's definition. */
 export const STEP_LIMIT = 20_000_000;
 
 export interface Kept {
@@ -24,24 +24,24 @@ export interface Kept {
 
 export interface Trajectory {
   n: bigint;
-  /** False when it was given up. All else is then of what was walked. */
+  /** False if the limit was reached; other fields then describe the computed part. */
   complete: boolean;
   /** Steps to 1. */
   delay: number;
   odd: number;
-  /** Shortcut steps. */
+  /** Number of shortcut steps. */
   shortcut: number;
-  /** A bit a shortcut step, the lowest of each byte first. */
+  /** One bit per shortcut step, least significant bit first. */
   parity: Uint8Array;
-  /** log2 of the value at every step, the first being n's. */
+  /** log2 of the value at every step, starting with n. */
   logs: Float32Array;
   peak: bigint;
   peakStep: number;
-  /** Values along the way, ascending in step; the first is n. */
+  /** Stored values in ascending order of steps, starting with n. */
   kept: Kept[];
 }
 
-/** Values that a walk writes as it goes. */
+/** Values that a walk records. */
 class Trace {
   logs = new Float32Array(1024);
   parity = new Uint8Array(128);
@@ -52,7 +52,7 @@ class Trace {
   peakLog = -1;
   peakStep = 0;
 
-  /** One value's logarithm, at the step that is now. */
+  /** Record the logarithm of the value at the current step. */
   log(value: number): void {
     if (this.step >= this.logs.length) this.logs = grown(this.logs, new Float32Array(2 * this.logs.length));
     this.logs[this.step] = value;
@@ -81,12 +81,12 @@ function grown<T extends Float32Array | Uint8Array>(from: T, into: T): T {
   return into;
 }
 
-/** The next value. */
+/** Return the next value. */
 export function next(value: bigint): bigint {
   return value & 1n ? 3n * value + 1n : value >> 1n;
 }
 
-/** 32 shortcut steps from a wide number whose logarithm is known; gives where they lead and its logarithm. */
+/** Apply 32 shortcut steps to a large number, and return the result and its logarithm. */
 function block(trace: Trace, value: bigint, logarithm: number): [bigint, number] {
   const began = trace.step;
   let rest = Number(value & 0xffffffffn);
@@ -111,13 +111,13 @@ function block(trace: Trace, value: bigint, logarithm: number): [bigint, number]
   return [end, precise(end, log)];
 }
 
-/** log2 again from the leading bits, so that errors do not add up. */
+/** Recompute log2 from the leading bits, so that errors do not accumulate. */
 function precise(value: bigint, near: number): number {
   const excess = Math.max(0, Math.floor(near) - 60);
   return Math.log2(Number(value >> BigInt(excess))) + excess;
 }
 
-/** Looks at every value between two steps for the greatest. */
+/** Find the greatest value between two steps. */
 function climb(trace: Trace, from: bigint, step: number, end: number): void {
   let value = from;
   for (let at = step; at < end; at += 1) {
@@ -126,7 +126,7 @@ function climb(trace: Trace, from: bigint, step: number, end: number): void {
   }
 }
 
-/** Step by step to 1. */
+/** Step to 1 one by one. */
 function descend(trace: Trace, from: bigint, limit: number): bigint {
   let value = from;
   while (value !== 1n && trace.shortcut < limit) {
@@ -144,7 +144,7 @@ function descend(trace: Trace, from: bigint, limit: number): bigint {
   return value;
 }
 
-/** Walks from n >= 1 to 1. RangeError for less. */
+/** Walk from n >= 1 to 1. Throws RangeError for smaller numbers. */
 export function walk(n: bigint, limit = STEP_LIMIT): Trajectory {
   if (n < 1n) throw new RangeError(`a trajectory begins at 1 or above; got ${n}`);
   const trace = new Trace();
@@ -171,7 +171,7 @@ export function walk(n: bigint, limit = STEP_LIMIT): Trajectory {
   };
 }
 
-/** `count` values from a step on; fewer at the end. */
+/** Return up to `count` values from a step on. */
 export function values(trajectory: Trajectory, step: number, count = 1): bigint[] {
   const from = trajectory.kept.findLast((each) => each.step <= step) as Kept;
   let value = from.value;
@@ -184,7 +184,7 @@ export function values(trajectory: Trajectory, step: number, count = 1): bigint[
   return terms;
 }
 
-/** True when a shortcut step began at an odd number. */
+/** Return True if a shortcut step started at an odd number. */
 export function bitAt(parity: Uint8Array, place: number): number {
   return ((parity[place >> 3] ?? 0) >> (place & 7)) & 1;
 }
@@ -192,15 +192,15 @@ export function bitAt(parity: Uint8Array, place: number): number {
 export interface Meeting {
   /** Steps from the common value to 1. */
   remaining: number;
-  /** At which step each arrives there. */
+  /** Step at which each trajectory reaches it. */
   steps: [number, number];
 }
 
 type Path = Pick<Trajectory, "delay" | "shortcut" | "parity">;
 
 /**
- * The first value that two complete trajectories share. Both end at 1, and the bits lead back from there without a
- * choice, so they share exactly what the common end of their bits leads back to.
+ * Return the first common value of two complete trajectories. Both end at 1, and the parity bits determine the values
+ * backwards, so the common suffix of the bits determines the common values.
  */
 export function meeting(left: Path, right: Path): Meeting {
   const most = Math.min(left.shortcut, right.shortcut);
@@ -211,12 +211,12 @@ export function meeting(left: Path, right: Path): Meeting {
     same += 1;
     remaining += 1 + bit;
   }
-  // w is common; one came from 2w, the other from (2w-1)/3 over 2w
+  // w is common: one trajectory came from 2w, the other from (2w-1)/3 through 2w
   if (same < most) remaining += 1;
   return { remaining, steps: [left.delay - remaining, right.delay - remaining] };
 }
 
-/** Least and greatest of every run of a curve, as many runs as pixels: what is drawn of it. */
+/** Return the minimum and maximum of a curve in each pixel. */
 export function decimated(
   curve: Float32Array,
   from: number,

@@ -1,4 +1,4 @@
-/** Computes what would hold up the page: windows of delays, and trajectories of huge numbers. */
+/** Web worker for computations that would block the page: delays of windows, and trajectories of huge numbers. */
 
 import { table, window as delaysOf } from "./delays";
 import type { Answer, Answers, Ask } from "./messages";
@@ -6,7 +6,7 @@ import { sample } from "./sample";
 import { values, walk, type Trajectory } from "./walk";
 import { messageOf } from "../../../lib/errors";
 
-/** Trajectories that are kept for their terms. */
+/** Maximum number of cached trajectories. */
 const KEEP = 10;
 const kept = new Map<bigint, Trajectory>();
 

@@ -1,4 +1,4 @@
-/** How many jobs of a kind wait or run. Pure. */
+/** Number of waiting and running jobs of a kind. Pure functions. */
 
 import type { Job, Status } from "../../../lib/api";
 import { integer } from "../../../lib/format";
@@ -6,8 +6,8 @@ import { integer } from "../../../lib/format";
 const ACTIVE = ["queued", "running", "finishing"] as const;
 
 /**
- * The number in words, of the jobs that the page knows. It knows the newest ones only: where the cluster counts more
- * than these in all, nobody here knows of which kinds the others are.
+ * Describe the number of active jobs. The page knows only the newest jobs; if the cluster has more active jobs, their
+ * kinds are unknown.
  */
 export function activeText(type: string, known: readonly Pick<Job, "type" | "state">[], status?: Status): string {
   const active = known.filter((job) => ACTIVE.some((state) => state === job.state));

@@ -1,31 +1,31 @@
-/** A grid of cells, one for each unit or for as many as must share one. Pure. */
+/** Grid of cells, each for one unit or several units. Pure functions. */
 
 import { UNIT_STATES } from "./units";
 
-/** More units than these share cells. */
+/** Maximum number of cells; more units share cells. */
 const MOST_CELLS = 10_000;
-/** Sides of a cell with its gap, in pixels: the largest that fits is taken. */
+/** Cell sizes with their gap in pixels; the largest that fits is used. */
 const SIDES = [20, 16, 14, 12, 10, 8, 7, 6, 5, 4] as const;
-/** Height of a grid in pixels, where a smaller cell can keep to it. */
+/** Maximum height of a grid in pixels if smaller cells are possible. */
 const HEIGHT = 360;
 
-/** What wants to be seen first, of units that share a cell. */
+/** States by urgency, for units that share a cell. */
 const URGENCY = ["dead", "retrying", "running", "waiting", "done"] as const;
 const RANK = UNIT_STATES.map((state) => URGENCY.indexOf(state));
 
 export interface Grid {
   total: number;
-  /** Units of a cell. */
+  /** Number of units per cell. */
   share: number;
   cells: number;
   columns: number;
   rows: number;
-  /** Pixels from one cell to the next. */
+  /** Distance between cells in pixels. */
   side: number;
   height: number;
 }
 
-/** Units that share a cell: a power of ten. */
+/** Return the number of units per cell, a power of ten. */
 export function shareOf(total: number): number {
   return 10 ** Math.max(0, Math.ceil(Math.log10(total / MOST_CELLS) - 1e-9));
 }
@@ -41,7 +41,7 @@ export function gridOf(total: number, width: number): Grid {
   return { total, share, cells, columns, rows, side, height: rows * side };
 }
 
-/** The code that each cell shows. */
+/** Return the state code of each cell. */
 export function cellCodes(list: Uint8Array, { share, cells }: Grid): Uint8Array {
   if (share === 1) return list;
   const shown = new Uint8Array(cells);
@@ -56,19 +56,19 @@ export function cellCodes(list: Uint8Array, { share, cells }: Grid): Uint8Array 
   return shown;
 }
 
-/** The cell at a place; undefined beside the grid. */
+/** Return the cell at a point; undefined outside the grid. */
 export function cellAt(x: number, y: number, { side, columns, cells }: Grid): number | undefined {
   const [column, row] = [Math.floor(x / side), Math.floor(y / side)];
   const cell = row * columns + column;
   return column < 0 || row < 0 || column >= columns || cell >= cells ? undefined : cell;
 }
 
-/** Left and top of a cell. */
+/** Return the left and top coordinates of a cell. */
 export function placeOf(cell: number, { side, columns }: Grid): [number, number] {
   return [(cell % columns) * side, Math.floor(cell / columns) * side];
 }
 
-/** The cell that a key leads to; undefined for a key that leads nowhere. */
+/** Return the cell to which a key moves; undefined for other keys. */
 export function moved(cell: number, key: string, { columns, cells }: Grid): number | undefined {
   const steps: Record<string, number> = {
     ArrowLeft: -1,
@@ -84,7 +84,7 @@ export function moved(cell: number, key: string, { columns, cells }: Grid): numb
   return step === undefined ? undefined : Math.max(0, Math.min(cells - 1, cell + step));
 }
 
-/** The next unit with a code after a unit, around the end; undefined where none has it. */
+/** Return the next unit in a state, wrapping around; undefined if there is none. */
 export function nextWith(list: Uint8Array, code: number, after: number): number | undefined {
   const later = list.indexOf(code, after + 1);
   const place = later < 0 ? list.indexOf(code) : later;

@@ -1,4 +1,4 @@
-/** What the page knows of the units of the open job: their states, kept up to date, and the rows that are looked at. */
+/** Units of the open job: their states, kept up to date, and the requested unit records. */
 
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { asProblem, type Problem, type Job, type Unit } from "../../../lib/api";
@@ -7,16 +7,16 @@ import { follow } from "../../../lib/follow";
 import { codes, counted, neighbours, UNIT_STATES, unitStates, windowOf, type Counts } from "./units";
 
 export interface Programs {
-  /** The code of each unit's state; undefined until it is known. */
+  /** State code of each unit; undefined until known. */
   states: ReadonlySignal<Uint8Array | undefined>;
   counts: ReadonlySignal<Counts | undefined>;
-  /** Counts the changes of states: rows that were read before the last one may be old. */
+  /** Number of state changes; records read before the last change may be outdated. */
   changes: ReadonlySignal<number>;
   problem: ReadonlySignal<Problem | undefined>;
-  /** The row of a unit, asked for if it is not here; undefined until it is. */
+  /** Return the record of a unit, requesting it if needed; undefined until it is loaded. */
   row(unit: number): Unit | undefined;
   ask(unit: number): void;
-  /** Tells that the job has changed. */
+  /** Report that the job changed. */
   update(job: Job): void;
   stop(): void;
 }

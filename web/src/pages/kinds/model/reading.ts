@@ -1,14 +1,14 @@
 /**
- * A result of any shape as figures, histograms and tables. Pure.
+ * Converts a result of any shape to figures, histograms and tables. Pure functions.
  *
- * A kind's result can hold the following, shown as:
+ * The parts of a result are displayed as follows:
  * - a number, a text, true or false: a figure;
- * - a list of objects, of lists or of values: a table, a row an item;
- * - an object of objects: a table, a row a name;
- * - an object of lists of one length: a table, a column a name;
- * - a histogram: `{"edges": [n + 1 numbers], "counts": [n]}`, `{"start": number, "step": number, "counts": [n]}`, or,
- *   where the kind's schema of results gives it the format "histogram", a list of `[whole number, count]`.
- * A title in that schema takes the place of a name.
+ * - a list of objects, of lists or of values: a table with one row per item;
+ * - an object of objects: a table with one row per name;
+ * - an object of lists of the same length: a table with one column per name;
+ * - a histogram: `{"edges": [n + 1 numbers], "counts": [n]}`, `{"start": number, "step": number, "counts": [n]}`, or a
+ *   list of `[integer, count]` if the kind's result schema gives it the format "histogram".
+ * Titles in that schema replace names.
  */
 
 import type { Figure } from "../../../kinds";
@@ -36,7 +36,7 @@ export interface Reading {
 
 type Fields = Record<string, unknown>;
 
-/** The part of a JSON Schema that is read: titles, formats, and what lies inside. */
+/** The supported part of a JSON Schema: titles, formats and nested schemas. */
 export interface Schema {
   title?: string;
   format?: string;
@@ -44,14 +44,17 @@ export interface Schema {
   items?: Schema;
 }
 
-/** Bars of a histogram at most; more values share bars of equal width. */
+/** Maximum number of histogram bars; more values share bars of equal width. */
 const MOST_BARS = 120;
-/** Objects in a list that are shown one by one, if tables lie inside. */
+/** Maximum number of list items shown individually if they contain tables. */
 const MOST_PARTS = 8;
-/** Repeats what was asked for. */
+/** Fields that repeat the request. */
 const ASKED = ["type", "model_version", "parameters"];
 
-/** Reads a result. Without `figures` every single value is a figure; with them only those whose path is there are. */
+/**
+ * Convert a result to values, histograms and tables. With `figures`, only the values at these paths are shown as
+ * figures.
+ */
 export function reading(result: unknown, figures?: readonly Figure[], schema?: Schema): Reading {
   const whole: Reading = { figures: [], histograms: [], tables: [] };
   const into: Part = { ...whole, schema };
@@ -69,7 +72,7 @@ export function reading(result: unknown, figures?: readonly Figure[], schema?: S
   return { ...whole, figures: present };
 }
 
-/** The value at a path such as `cells.0.mean`; undefined where there is none. */
+/** Return the value at a path such as `cells.0.mean`; undefined if missing. */
 export function at(value: unknown, path: string): unknown {
   return path
     .split(".")
@@ -91,12 +94,12 @@ function isNumber(value: unknown): boolean {
   return typeof value === "number" || (typeof value === "string" && /^-?\d+$/.test(value));
 }
 
-/** What is read so far, and the schema of all of it. */
+/** The converted part of the result and its schema. */
 interface Part extends Reading {
   schema: Schema | undefined;
 }
 
-/** The schema of what lies at a path, whose numbers are places in a list. */
+/** Return the schema at a path whose numbers are list indexes. */
 function schemaAt(schema: Schema | undefined, path: readonly string[]): Schema | undefined {
   return path.reduce<Schema | undefined>((inner, name) => inner?.properties?.[name] ?? inner?.items, schema);
 }
@@ -148,20 +151,20 @@ function objects(items: readonly unknown[], path: readonly string[], into: Part)
   }
 }
 
-/** Items of a list that one cell of a table can hold, such as the two ends of an interval. */
+/** Maximum number of list items in a table cell, such as the ends of an interval. */
 const MOST_IN_CELL = 4;
 
 function isShort(value: unknown): value is Cell[] {
   return Array.isArray(value) && value.length <= MOST_IN_CELL && value.every(isCell);
 }
 
-/** A value that a row of a table can hold: single, a short list, or an object of these. */
+/** Return True if a table row can contain the value: a single value, a short list, or an object of these. */
 function isFlat(value: unknown): boolean {
   const held = (inner: unknown) => isCell(inner) || isShort(inner);
   return held(value) || (isFields(value) && Object.values(value).every(held) && !histogram(value));
 }
 
-/** The cells of an object's row; those of an object inside have both names. */
+/** Return the cells of an object's row; nested fields get both names. */
 function cellsOf(item: unknown, schema?: Schema): Record<string, Cell> {
   if (!isFields(item)) return isCell(item) ? { value: item } : {};
   const cells: Record<string, Cell> = {};
@@ -179,7 +182,7 @@ function cellsOf(item: unknown, schema?: Schema): Record<string, Cell> {
 
 const DIGITS = 6;
 
-/** A cell as it is shown: fractions with six digits; the file and the JSON have all. */
+/** Format a cell with six significant digits; the file and the JSON contain all digits. */
 export function short(cell: Cell): string | number | boolean {
   if (cell === null) return "";
   return typeof cell === "number" && !Number.isInteger(cell) ? Number(cell.toPrecision(DIGITS)) : cell;
@@ -209,7 +212,7 @@ function object(fields: Fields, path: readonly string[], into: Part): void {
   for (const [name, value] of Object.entries(fields)) visit(value, [...path, name], into);
 }
 
-/** Objects by name as rows, where they have columns in common; else one after the other. */
+/** Convert an object of objects to rows if they share columns, otherwise to separate parts. */
 function named(fields: Record<string, Fields>, path: readonly string[], into: Part): void {
   const inner = (name: string) => schemaAt(into.schema, [...path, name]);
   const rows = Object.entries(fields).map(([name, each]): [string, Record<string, Cell>] => [
@@ -236,7 +239,7 @@ function named(fields: Record<string, Fields>, path: readonly string[], into: Pa
 
 // -- histograms -------------------------------------------------------------------------------------------------------
 
-/** The bins of a value that is a histogram. */
+/** Return the bins of a histogram value. */
 function histogram(value: unknown, format?: string): Bin[] | undefined {
   if (Array.isArray(value)) return format === "histogram" ? pairs(value) : undefined;
   if (!isFields(value) || !Array.isArray(value.counts) || !value.counts.every(isNumber)) return undefined;
@@ -249,7 +252,7 @@ function histogram(value: unknown, format?: string): Bin[] | undefined {
   return counts.map((count, place) => ({ from: edge(place), to: edge(place + 1), count }));
 }
 
-/** Bars of equal width over whole numbers with their counts. */
+/** Return bars of equal width for integers and their counts. */
 function pairs(items: readonly unknown[]): Bin[] | undefined {
   const fits = (item: unknown) => Array.isArray(item) && item.length === 2 && item.every(isNumber);
   if (!items.length || !items.every(fits)) return undefined;

@@ -1,4 +1,4 @@
-/** The kind and the job that the page shows: kept in its address. */
+/** The displayed kind and job, stored in the page's URL. */
 
 import { computed, signal } from "@preact/signals";
 import { asProblem, type Problem, type Kind } from "../../../lib/api";
@@ -14,17 +14,17 @@ export const state = hashState({
   set: [] as readonly string[],
   priority: "",
   device: "",
-  /** Of a job that runs programs: the unit whose log is open, the state of the units in the table, its first unit. */
+  /** For jobs with programs: unit with the open log, state filter of the table, and first unit of the table. */
   unit: -1,
   units: "",
   from: 0,
 });
 
-/** Every kind; undefined until the cluster has answered. */
+/** All kinds; undefined until loaded. */
 export const all = signal<readonly Kind[] | undefined>(undefined);
 export const problem = signal<Problem | undefined>(undefined);
 
-/** Asks for the kinds. */
+/** Load the kinds. */
 export function load(): void {
   problem.value = undefined;
   kinds().then(
@@ -35,10 +35,10 @@ export function load(): void {
 
 const watched = computed(() => (state.job.value ? watch(state.job.value) : undefined));
 export const job = computed(() => watched.value?.value);
-/** Why there is no such job. */
+/** Reason why the job does not exist. */
 export const missing = computed(() => (state.job.value ? trouble(state.job.value).value : undefined));
 
-/** The kind of the page; a job alone says which it is. */
+/** The displayed kind, or the kind of the displayed job. */
 export const kindName = computed(() => job.value?.type ?? state.kind.value);
 export const kind = computed(() => all.value?.find((each) => each.type === kindName.value));
 
@@ -49,14 +49,14 @@ export const draft = computed<Draft>(() => ({
   device: (["cpu", "gpu"] as const).find((each) => each === state.device.value) ?? EMPTY.device,
 }));
 
-/** Keeps what the form holds. */
+/** Store the form's contents. */
 export function keepDraft({ parameters, priority, device }: Draft): void {
   state.set.value = flat(parameters);
   state.priority.value = priority === EMPTY.priority ? "" : priority;
   state.device.value = device === EMPTY.device ? "" : device;
 }
 
-/** Shows a kind, or with an empty name the list of all. */
+/** Show a kind; an empty name shows the list. */
 export function show(name: string): void {
   state.kind.value = name;
   state.job.value = "";
@@ -64,7 +64,7 @@ export function show(name: string): void {
   state.commit();
 }
 
-/** Shows a job of the kind; an empty id shows none. */
+/** Show a job of the kind; an empty ID shows none. */
 export function open(id: string): void {
   state.kind.value = kindName.peek();
   state.job.value = id;

@@ -1,27 +1,27 @@
-/** Units of a job that runs programs: their states, their rows, and when to ask for them again. */
+/** Units of a job with programs: states, records, and refresh. */
 
 import { bytes, get, type Query, type Unit, type Units, type UnitState, type UnitStates } from "../../../lib/api";
 
-/** In the order of a unit's life; its place is its code in a list of states. */
+/** States in the order of a unit's life; the index is the state code. */
 export const UNIT_STATES: readonly UnitState[] = ["waiting", "running", "done", "retrying", "dead"];
 export type Counts = Record<UnitState, number>;
 
-/** Rows of a page of the table. */
+/** Number of rows per table page. */
 export const PAGE = 1000;
-/** Rows asked for where one is looked at: its neighbours are looked at next. */
+/** Number of records per request, because neighbors are usually viewed next. */
 const NEIGHBOURS = 50;
 
 export function unitStates(job: string, signal?: AbortSignal): Promise<UnitStates> {
   return get<UnitStates>(`/api/jobs/${job}/unit-states`, {}, signal);
 }
 
-/** Units of a state, or of any, from a number on. */
+/** Return units from a number on, optionally in one state. */
 export function units(job: string, from: number, limit: number, state = "", signal?: AbortSignal): Promise<Units> {
   const query: Query = { from, limit, ...(state ? { state } : {}) };
   return get<Units>(`/api/jobs/${job}/units`, query, signal);
 }
 
-/** The first number of the page of neighbours that has a unit. */
+/** Return the first unit of the block of records that contains a unit. */
 export function windowOf(unit: number): number {
   return unit - (unit % NEIGHBOURS);
 }
@@ -30,38 +30,38 @@ export async function neighbours(job: string, unit: number, signal?: AbortSignal
   return (await units(job, windowOf(unit), NEIGHBOURS, "", signal)).units;
 }
 
-/** The code of each unit's state. Units that no run names wait. */
+/** Return the state code of each unit; unlisted units are waiting. */
 export function codes({ total, runs }: UnitStates): Uint8Array {
   const list = new Uint8Array(total);
   for (const [lo, hi, state] of runs) list.fill(Math.max(0, UNIT_STATES.indexOf(state)), lo, hi);
   return list;
 }
 
-/** Units in each state. */
+/** Count the units in each state. */
 export function counted(list: Uint8Array): Counts {
   const sums = UNIT_STATES.map(() => 0);
   for (const code of list) sums[code] = (sums[code] as number) + 1;
   return Object.fromEntries(UNIT_STATES.map((state, code) => [state, sums[code]])) as Counts;
 }
 
-/** `3 of 10 units done, 2 running, 1 dead, 4 waiting`. */
+/** Format as `3 of 10 units done, 2 running, 1 dead, 4 waiting`. */
 export function inWords(counts: Counts, total: number): string {
   const rest = (["running", "retrying", "dead", "waiting"] as const).filter((state) => counts[state]);
   return [`${counts.done} of ${total} units done`, ...rest.map((state) => `${counts[state]} ${state}`)].join(", ");
 }
 
-/** Why a unit ended, in words: `exit 1`, `timeout, exit 137`. */
+/** Describe why a unit exited, such as `exit 1` or `timeout, exit 137`. */
 export function ending({ exit, reason }: Pick<Unit, "exit" | "reason">): string {
   return [reason, exit === null ? "" : `exit ${exit}`].filter(Boolean).join(", ");
 }
 
-/** A value as a cell shows it: texts as they are, all else as JSON. */
+/** Format a value for a cell: texts unchanged, other values as JSON. */
 export function valueText(value: unknown): string {
   if (value === null || value === undefined) return "";
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** A value that was too large for the row, and is a file of the artifact. */
+/** Return True if a value was too large for the record and is a file of the artifact. */
 export function isKept(value: unknown): boolean {
   return typeof value === "object" && value !== null && (value as { artifact?: unknown }).artifact === true;
 }
@@ -74,7 +74,7 @@ export interface Output {
   sha: string;
 }
 
-/** Files of a unit in the manifest of its artifact: its outputs, and a value that was too large for its row. */
+/** Return the files of a unit in its artifact's manifest: outputs, and a value that was too large for its record. */
 export function outputsOf(manifest: string, unit: number): Output[] {
   const [folder, value] = [`outputs/${unit}/`, `values/${unit}.json`];
   return manifest
@@ -94,7 +94,7 @@ export async function outputs(artifact: string, unit: number): Promise<Output[]>
   return outputsOf(new TextDecoder().decode(await bytes(`/api/artifacts/${artifact}/manifest`)), unit);
 }
 
-/** Bytes of a file that somebody saves. */
+/** Return the contents of a file for saving. */
 export async function content({ sha }: Output): Promise<Blob> {
   return new Blob([await bytes(`/api/files/${sha}`)]);
 }

@@ -1,6 +1,6 @@
 /**
- * A trace as files: Chrome Trace Event JSON, which Perfetto opens, and CSV. In pieces, so that a page can breathe
- * between them.
+ * Export of a trace as Chrome Trace Event JSON, which Perfetto opens, or as CSV. Files are generated in pieces, so that
+ * the page stays responsive.
  */
 
 import { BLOCKED, FIRST, JOIN, NO_CORE, NONE, RUN, STEAL, STOLEN, pathOf, type Trace } from "../../../timeline/model";
@@ -11,7 +11,7 @@ function round(us: number): number {
   return Number(us.toFixed(3));
 }
 
-/** True when a slice is at least partly in the window. */
+/** Return True if a slice overlaps the window. */
 function touches({ start, end }: Trace, slice: number, t0: number, t1: number): boolean {
   return (end[slice] as number) >= t0 && (start[slice] as number) <= t1;
 }
@@ -64,7 +64,7 @@ function facts(trace: Trace, core: number, slice: number): Record<string, unknow
   };
 }
 
-/** Arrows from parents to the first slices of their children. */
+/** Generate arrows from parents to the first slices of their children. */
 function flow(
   trace: Trace,
   core: number,
@@ -85,7 +85,7 @@ function flow(
   ];
 }
 
-/** Pieces of a file with the slices between t0 and t1; `note` goes into otherData. */
+/** Generate the file for slices between t0 and t1; `note` is stored in otherData. */
 export function* chromeTrace(trace: Trace, t0: number, t1: number, note: Record<string, unknown>): Generator<string> {
   const machine = `replica ${trace.replica}: ${trace.cores} cores, ${trace.scheduler}`;
   const names = [
@@ -141,7 +141,7 @@ function counters(trace: Trace, t0: number, t1: number, from: number): string {
   return rows.join("");
 }
 
-/** The core of every slice, found by walking the lanes once. */
+/** Return the core of every slice. */
 function coresOf({ lanes, cores, start }: Trace): Int16Array {
   const coreOf = new Int16Array(start.length);
   for (let core = 0; core < cores; core += 1) coreOf.fill(core, lanes[core], lanes[core + 1]);
@@ -191,7 +191,7 @@ function row(trace: Trace, core: number, slice: number): string {
   ].join(",");
 }
 
-/** All pieces, a few at a time between two frames. */
+/** Join all pieces, a few per frame. */
 export async function assembled(pieces: Iterable<string>, type: string): Promise<Blob> {
   const parts: string[] = [];
   let since = performance.now();

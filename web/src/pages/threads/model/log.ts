@@ -1,4 +1,4 @@
-/** The log, line by line: the slices that a filter lets through, and the text of each. */
+/** The log: slices that match a filter, and their texts. */
 
 import type { Index } from "../../../timeline/lod";
 import {
@@ -18,7 +18,7 @@ import {
 } from "../../../timeline/model";
 import { childrenOf, type Tree } from "../../../timeline/tree";
 
-/** Lines that are kept at most. */
+/** Maximum number of lines. */
 export const MOST_LINES = 5000;
 
 export type Test = (slice: number) => boolean;
@@ -51,7 +51,7 @@ const WORDS: Record<string, (trace: Trace) => Test> = {
 };
 export const KNOWN = "core:3, depth:2, T3.0 (it and its descendants), start, stolen, steal, wait, block, join";
 
-/** The thread of a path; NONE when the trace has none. */
+/** Return the thread at a path; NONE if it is not in the trace. */
 export function threadAt(trace: Trace, tree: Tree, path: string): number {
   const numbers = /^(?:T|Thread-)?(\d+(?:\.\d+)*)\**$/i.exec(path.trim())?.[1]?.split(".").map(Number);
   let at = NONE;
@@ -63,7 +63,7 @@ export function threadAt(trace: Trace, tree: Tree, path: string): number {
   return at;
 }
 
-/** Tests that all must pass; a string says which word is not known. */
+/** Parse a filter to tests that must all pass, or return a message about an unknown word. */
 export function tests(trace: Trace, tree: Tree, filter: string): Test[] | string {
   const all: Test[] = [];
   for (const word of filter.trim().split(/\s+/).filter(Boolean)) {
@@ -90,7 +90,9 @@ function testOf(trace: Trace, tree: Tree, word: string): Test | undefined {
     ancestor !== NONE && trace.thread[slice] !== NONE && within(trace.threads, trace.thread[slice] as number, ancestor);
 }
 
-/** The newest slices that began between t0 and t1 and pass, oldest first; `more` when older ones were left out. */
+/**
+ * Return the newest matching slices that started between t0 and t1, oldest first; `more` if older ones were omitted.
+ */
 export function lines(
   trace: Trace,
   { order }: Index,
@@ -110,7 +112,7 @@ export function lines(
   return { slices: slices.reverse(), more: false };
 }
 
-/** Slices that began at or before a moment. */
+/** Count the slices that started at or before a time. */
 function rank({ start }: Trace, order: Uint32Array, moment: number): number {
   let [low, high] = [0, order.length];
   while (low < high) {
@@ -129,7 +131,7 @@ export interface Line {
   text: string;
 }
 
-/** A duration in µs, ms or s with four digits. */
+/** Format a duration in µs, ms or s with four digits. */
 export function us(value: number): string {
   if (value >= 1e6) return `${Number((value / 1e6).toPrecision(4))}\u202fs`;
   if (value >= 1000) return `${Number((value / 1000).toPrecision(4))}\u202fms`;

@@ -1,4 +1,4 @@
-/** The part of a `thread` job's result that the page reads, and what follows from it. */
+/** The part of a `thread` job's result that the page reads, and derived values. */
 
 import { edgesOf } from "./statistics";
 import type { Bin } from "../../../ui/histogram";
@@ -37,7 +37,7 @@ export interface ThreadResult {
   threads_simulated: number | string;
 }
 
-/** A bar of the distribution: times in µs, and the result's own bins that it covers. */
+/** A bar of the distribution: times in µs, and the range of the result's bins. */
 export interface Bar extends Bin {
   low: number;
   high: number;
@@ -45,7 +45,7 @@ export interface Bar extends Bin {
 
 const MOST_BARS = 40;
 
-/** The makespans of a cell in bars of equally many bins, holes included. */
+/** Return the makespans of a cell as bars of equally many bins, including empty bars. */
 export function barsOf(cell: Cell): Bar[] {
   const bins = cell.histograms.makespan_ns?.bins ?? [];
   const first = bins[0]?.[0];
@@ -61,7 +61,7 @@ export function barsOf(cell: Cell): Bar[] {
   return bars;
 }
 
-/** The bin in which a share of the replicas is reached. */
+/** Return the bin of a quantile of the replicas. */
 export function binAt(cell: Cell, share: number): number | undefined {
   const bins = cell.histograms.makespan_ns?.bins ?? [];
   let left = share * bins.reduce((sum, [, count]) => sum + count, 0);
@@ -72,7 +72,7 @@ export function binAt(cell: Cell, share: number): number | undefined {
   return bins.at(-1)?.[0];
 }
 
-/** A replica of which the result itself says that its makespan is within these bins. */
+/** Return a replica that the result itself names for these bins. */
 export function named(cell: Cell, low: number, high: number): number | undefined {
   const listed = (cell.histograms.makespan_ns?.replicas ?? [])
     .filter(([bin]) => bin >= low && bin <= high)
@@ -85,11 +85,9 @@ export function named(cell: Cell, low: number, high: number): number | undefined
 }
 
 /**
- * The first replica whose makespan is within the bins low..high.
- *
- * Replica i is the same in every job with the same seed, whatever their number. So the histogram of the first k
- * replicas says whether one of them fits, and halving k finds it. `bins` gives the histogram of the first k. Undefined
- * when no replica fits.
+ * Return the first replica whose makespan is in the bins low..high, or undefined. Replica i is the same in every job
+ * with the same seed, so the histogram of the first k replicas shows whether one of them matches, and bisection finds
+ * k. `bins` returns the histogram of the first k replicas.
  */
 export async function firstWithin(
   low: number,
@@ -114,7 +112,7 @@ export async function firstWithin(
   return reach - 1;
 }
 
-/** Mean children of a thread at a depth; undefined where the law is not understood. */
+/** Return the mean number of children at a depth; undefined for an unknown law. */
 function meanChildren(spawn: Record<string, unknown>, depth: number, deepest: number): number | undefined {
   const number = (name: string) => Number(spawn[name] ?? Number.NaN);
   const laws: Record<string, () => number> = {
@@ -132,7 +130,7 @@ function meanChildren(spawn: Record<string, unknown>, depth: number, deepest: nu
   return spawn.shape === "linear" ? plain * (1 - depth / deepest) : plain;
 }
 
-/** Threads of a replica as the law of children has it; undefined where the parameters are not understood. */
+/** Return the expected number of threads of a replica; undefined for unknown parameters. */
 export function expectedThreads(parameters: Record<string, unknown>): number | undefined {
   const [roots, deepest] = [Number(parameters.thread_count), Number(parameters.max_depth)];
   const spawn = (parameters.spawn ?? {}) as Record<string, unknown>;
@@ -147,7 +145,7 @@ export function expectedThreads(parameters: Record<string, unknown>): number | u
   return sum;
 }
 
-/** Parameters that one value of another makes meaningless: the API refuses or ignores them then. */
+/** Conditions under which a parameter applies; the API otherwise rejects or ignores it. */
 const ONLY_WITH: Record<string, (given: Record<string, unknown>) => boolean> = {
   quantum_us: ({ scheduler }) => [scheduler].flat().includes("round_robin"),
   steal_cost_us: ({ scheduler }) => [scheduler].flat().includes("work_stealing"),
@@ -155,7 +153,7 @@ const ONLY_WITH: Record<string, (given: Record<string, unknown>) => boolean> = {
   trace: () => false,
 };
 
-/** The schema without the fields that do not apply to these parameters; those that were given stay. */
+/** Return the schema without fields that do not apply to these parameters, but with given ones. */
 export function applying<S extends { properties?: Record<string, unknown> }>(
   schema: S,
   parameters: Record<string, unknown>,

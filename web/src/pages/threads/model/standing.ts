@@ -1,25 +1,25 @@
-/** What stands in place of the picture while there is none, in words. Pure. */
+/** Messages in place of a missing picture. Pure functions. */
 
 import type { Job, Problem } from "../../../lib/api";
 
 export interface Standing {
   text: string;
-  /** Something went wrong: said at once, and in red. */
+  /** True for an error, which is shown immediately and in red. */
   bad: boolean;
-  /** A picture will come. */
+  /** True if a picture is expected. */
   coming: boolean;
 }
 
 interface Known {
   id: string;
   job: Pick<Job, "state" | "error"> | undefined;
-  /** The job was seen before: what is not known now was deleted. */
+  /** True if the job existed before, so that it must have been deleted. */
   seen: boolean;
-  /** Why the job is not known. */
+  /** Reason why the job is unknown. */
   trouble: Problem | undefined;
-  /** Why its result did not come. */
+  /** Error of the result's request. */
   problem: Problem | undefined;
-  /** The replica that a worker records now. */
+  /** Replica that a worker is recording. */
   recording: number | undefined;
 }
 
@@ -35,7 +35,7 @@ function unknown({ id, seen, trouble }: Known): Standing {
   return { text: `Looking for job ${id}`, bad: false, coming: true };
 }
 
-/** Says why there is no picture. */
+/** Explain why there is no picture. */
 export function standing(known: Known): Standing {
   const { job, problem, recording } = known;
   if (!known.id) return { text: "The example is being loaded", bad: false, coming: true };

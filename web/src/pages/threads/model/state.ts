@@ -1,4 +1,4 @@
-/** State of the page: kept in its address, and loaded for it. */
+/** State of the page, stored in its URL, and the data loaded for it. */
 
 import { batch, computed, effect, signal, untracked, type ReadonlySignal } from "@preact/signals";
 import { MODES, type Mode } from "../../../timeline/lod";
@@ -49,7 +49,7 @@ export const draft = computed(() => nested(state.set.value));
 export const mode = computed<Mode>(() => MODES.find((each) => each === state.color.value) ?? "depth");
 export const tab = computed<TabName>(() => TABS.find((each) => each === state.tab.value) ?? "tree");
 
-// -- what the system says ---------------------------------------------------------------------------------------------
+// -- system messages --------------------------------------------------------------------------------------------------
 
 export interface Said {
   time: number;
@@ -59,7 +59,7 @@ export interface Said {
 const said = new Ring<Said>(200);
 export const messages = signal<readonly Said[]>([]);
 
-/** Writes a line of the system into the log. */
+/** Write a system message to the log. */
 export function say(text: string): void {
   said.push({ time: Date.now(), text });
   messages.value = said.toArray();
@@ -75,16 +75,16 @@ export function forgetMessages(): void {
 export interface Run {
   job: ReadonlySignal<Job | undefined>;
   result: ReadonlySignal<ThreadResult | undefined>;
-  /** True while the result covers only what is committed so far. */
+  /** True while the result is partial. */
   partial: ReadonlySignal<boolean>;
   problem: ReadonlySignal<Problem | undefined>;
-  /** True once the job was known: if it is not any more, it was deleted. */
+  /** True if the job was known before; if it is unknown now, it was deleted. */
   seen: ReadonlySignal<boolean>;
 }
 
 const PARTIAL_MS = 1500;
 
-/** Follows the job that a signal names. */
+/** Follow the job whose ID is in a signal. */
 function followed(id: ReadonlySignal<string>): Run {
   const job = signal<Job | undefined>(undefined);
   const latest = signal<ThreadResult | undefined>(undefined);
@@ -141,7 +141,7 @@ function followed(id: ReadonlySignal<string>): Run {
   return { job, result: latest, partial, problem, seen };
 }
 
-/** A finished run that the page brings with itself: what a first visit sees. */
+/** Finished run included in the page, which first visitors see. */
 export interface Example {
   result: ThreadResult;
   trace: unknown;
@@ -155,12 +155,12 @@ export const run: Run = {
   ...chosen,
   result: computed(() => (id.value ? chosen.result.value : example.value?.result)),
 };
-/** Why the job is not known. */
+/** Reason why the job is unknown. */
 export const unknown = computed(() => (id.value ? trouble(id.value).value : undefined));
-/** The job to compare with; often the same, another cell of it. */
+/** ID of the compared job, which is often another cell of the same job. */
 export const otherId = computed(() => state.job2.value);
 export const otherRun = followed(otherId);
-/** "ages" while what is shown may change yet: of a run that has ended nothing gets old. */
+/** "ages" while the data can change; the results of ended runs do not become outdated. */
 export const ages = computed(() => (run.partial.value || otherRun.partial.value ? "ages" : ""));
 
 export const cell = computed<Cell | undefined>(() => {
@@ -176,7 +176,7 @@ export const otherCell = computed<Cell | undefined>(() => {
 
 // -- traces -----------------------------------------------------------------------------------------------------------
 
-/** Events of a trace, at most: as many as the API gives. */
+/** Maximum number of events of a trace, which is the API's limit. */
 const MOST_EVENTS = 250_000;
 
 export interface TraceState {
@@ -187,7 +187,7 @@ export interface TraceState {
 
 const NOTHING: TraceState = { loaded: undefined, loading: false, problem: undefined };
 
-/** The trace of a replica, for as long as the same is wanted. `wanted` gives job, cell and replica, or less. */
+/** Load the trace named by `wanted` (job, cell and replica) as long as it does not change. */
 function traced(wanted: ReadonlySignal<string>): {
   value: ReadonlySignal<TraceState>;
   again: () => void;
@@ -255,7 +255,7 @@ export const other = traced(otherWanted);
 export const loaded = computed(() => main.value.value.loaded);
 export const otherLoaded = computed(() => (state.vs.value ? other.value.value.loaded : undefined));
 
-/** Where both pictures end. */
+/** End of both pictures. */
 export const until = computed(() => Math.max(loaded.value?.trace.until ?? 1, otherLoaded.value?.trace.until ?? 0));
 
 export const view = computed<View>(() =>
@@ -270,12 +270,12 @@ export function see(next: View): void {
   batch(() => ([state.from.value, state.to.value] = full ? [0, 0] : [round(next.t0), round(next.t1)]));
 }
 
-/** ns are exact in a trace; the address needs no more. */
+/** Round to ns, which are exact in a trace and sufficient in the URL. */
 function round(us: number): number {
   return Number(us.toFixed(4));
 }
 
-/** The marked range; all of the trace without one. */
+/** The marked range, or the whole trace. */
 export const range = computed<View | undefined>(() =>
   state.b.value > state.a.value ? { t0: state.a.value, t1: state.b.value } : undefined,
 );
@@ -289,12 +289,12 @@ export function mark(next: View | undefined): void {
   );
 }
 
-// -- the picked thread ------------------------------------------------------------------------------------------------
+// -- the selected thread ----------------------------------------------------------------------------------------------
 
 export const picked = computed(() =>
   loaded.value && state.pick.value ? threadAt(loaded.value.trace, loaded.value.tree, state.pick.value) : NONE,
 );
-/** The slice that arrows move from: the picked thread's first, or another of its. */
+/** The slice from which arrow keys move: the selected thread's first or another slice. */
 export const slice = signal(NONE);
 
 export function pick(thread: number, at = NONE): void {
@@ -306,7 +306,7 @@ export function pick(thread: number, at = NONE): void {
   });
 }
 
-/** A signal's value, at most so often: for what costs a look at every slice. */
+/** Return a signal's value at a limited rate, for values that require a scan of all slices. */
 function sampled<T>(source: ReadonlySignal<T>, ms: number): ReadonlySignal<T> {
   const paced = signal(source.peek());
   let timer = 0;
@@ -322,31 +322,31 @@ function sampled<T>(source: ReadonlySignal<T>, ms: number): ReadonlySignal<T> {
   return paced;
 }
 
-/** The time under the pointer, in either picture. */
+/** Time under the pointer, in either picture. */
 export const cursor = signal<number | undefined>(undefined);
 
 // -- playback ---------------------------------------------------------------------------------------------------------
 
 export const playing = signal(false);
-/** A playhead that was not moved is at the end. */
+/** Value of a playhead at the end. */
 const END = -1;
-/** µs of the trace that are told: all of them until it is played or sought. */
+/** Time in µs up to which the trace is shown: everything until it is played or moved. */
 export const told = computed(() => (state.at.value < 0 || state.at.value > until.value ? until.value : state.at.value));
-/** Undefined at the end: then everything is shown. */
+/** Undefined at the end, when everything is shown. */
 export const playhead = computed(() => (told.value < until.value ? told.value : undefined));
 
 export function seekTo(at: number): void {
   state.at.value = at < until.peek() ? at : END;
 }
 
-/** The marked range and the playhead for numbers and texts. */
+/** The marked range and the playhead at a reduced rate, for numbers and texts. */
 export const calmRange = sampled(range, 150);
 export const calmPlayhead = sampled(playhead, 150);
 
 let last = 0;
 
 function tick(now: number): void {
-  // A frame may have begun before the click that started it.
+  // A frame may have started before the click that started the playback.
   if (!playing.peek()) return;
   const next = advanced(
     { at: told.peek(), playing: true, speed: state.speed.peek() },
@@ -372,7 +372,7 @@ export function play(): void {
   if (next.playing) requestAnimationFrame(tick);
 }
 
-/** Back to the whole of the replica; gives what brings it back. */
+/** Show the whole replica, and return a function that restores the view. */
 export function reset(): () => void {
   const keep = (["from", "to", "a", "b", "at"] as const).map((name) => [state[name], state[name].peek()] as const);
   const text = (["pick", "root"] as const).map((name) => [state[name], state[name].peek()] as const);
@@ -391,12 +391,12 @@ export function reset(): () => void {
     });
 }
 
-/** True while the dialog that saves and opens files is open. */
+/** True while the dialog for files is open. */
 export const saving = signal(false);
 
-// -- acts -------------------------------------------------------------------------------------------------------------
+// -- actions ----------------------------------------------------------------------------------------------------------
 
-/** Shows another job: nothing of the former's view holds. */
+/** Show another job with a new view. */
 export function open(job: string): void {
   reset();
   batch(() => {
@@ -406,14 +406,14 @@ export function open(job: string): void {
   state.commit();
 }
 
-/** Shows a file instead of a job. */
+/** Show a file instead of a job. */
 export async function openFile(file: Blob): Promise<void> {
   example.value = undefined;
   open("");
   await main.show(file);
 }
 
-/** Shows the run that the page brings with itself, from its start, and plays it. */
+/** Show the included example from its start and play it. */
 export async function showExample(fetched: Promise<Example>, still: boolean): Promise<void> {
   const brought = await fetched;
   if (id.peek() || main.value.peek().loaded || main.value.peek().loading) return;
@@ -428,7 +428,7 @@ export async function start(parameters: Record<string, unknown>): Promise<void> 
   open(job);
 }
 
-/** Shows another cell of the job. */
+/** Show another cell of the job. */
 export function showCell(next: number): void {
   reset();
   batch(() => {
@@ -444,7 +444,7 @@ export function choose(next: number): void {
   state.commit();
 }
 
-/** The same program under another policy: another cell of this job if it has one, else a job of its own. */
+/** Compare the program under another policy: another cell of this job, or else a new job. */
 export async function compare(scheduler: string): Promise<void> {
   const [mine, outcome] = [cell.peek(), run.result.peek()];
   if (!mine || !outcome) return;
@@ -465,11 +465,11 @@ export async function compare(scheduler: string): Promise<void> {
   state.commit();
 }
 
-/** The search under way, in words; empty when there is none. */
+/** Description of the search in progress; empty if there is none. */
 export const searching = signal<string>("");
 let search = 0;
 
-/** Loads the first replica whose makespan is within some bins of the result. */
+/** Load the first replica whose makespan is in a range of bins. */
 export async function chooseWithin(low: number, high: number): Promise<void> {
   const [mine, outcome] = [cell.peek(), run.result.peek()];
   if (!mine || !outcome) return;

@@ -1,4 +1,4 @@
-/** Statistics of a window of a trace. */
+/** Statistics of a time window of a trace. */
 
 import { before, BLOCKED_TIME, BUSY_TIME, STEAL_TIME, until, type Index } from "../../../timeline/lod";
 import { FIRST, RUN, STEAL, STOLEN, countUpTo, type Trace } from "../../../timeline/model";
@@ -14,16 +14,16 @@ export interface Statistics {
   t0: number;
   t1: number;
   cores: CoreTimes[];
-  /** Mean of busy cores, and its share of all. */
+  /** Mean number of busy cores, and its share of all cores. */
   busyCores: number;
   utilization: number;
   slices: number;
-  /** Threads that were first on a core within, by depth, and all. */
+  /** Number of threads that were first on a core within the window, by depth and in total. */
   byDepth: number[];
   started: number;
   stolen: number;
   attempts: number;
-  /** Waits of the threads that started within. */
+  /** Waiting times of the threads that started within the window. */
   wait: { mean: number; p50: number; p95: number; max: number; waited: number };
 }
 
@@ -58,7 +58,7 @@ export function statistics(trace: Trace, index: Index, t0: number, t1: number): 
   };
 }
 
-/** Figures of a window that need no look at its slices. */
+/** Return the statistics that need no scan of the slices. */
 export function glance(
   trace: Trace,
   index: Index,
@@ -95,7 +95,7 @@ function count(trace: Trace, slice: number, t0: number, t1: number, counts: Coun
   waits.add(trace.wait[slice] as number);
 }
 
-/** Bins of ns, 64 an octave: quantiles within 1.6 % without sorting. */
+/** Histogram of ns with 64 bins per octave: quantiles are within 1.6 % without sorting. */
 export class Waits {
   count = 0;
   private sum = 0;
@@ -133,7 +133,7 @@ export class Waits {
   }
 }
 
-/** The result's own bins (loglinear6): 0..63 have one each, every octave above has 64. */
+/** Return the result's bin of a value (loglinear6): 0..63 have one bin each, every octave above has 64. */
 export function binOf(value: number): number {
   const whole = Math.max(0, Math.round(value));
   if (whole < 64) return whole;
@@ -141,7 +141,7 @@ export function binOf(value: number): number {
   return 64 * (octave - 5) + Math.floor(whole / 2 ** (octave - 6)) - 64;
 }
 
-/** Least value of a bin and of the next one. */
+/** Return the minimum of a bin and of the next bin. */
 export function edgesOf(bin: number): [number, number] {
   if (bin < 64) return [bin, bin + 1];
   const width = 2 ** (Math.floor(bin / 64) - 1);
@@ -165,7 +165,7 @@ export interface Moment {
   rate: number;
 }
 
-/** The counters of the replica at a moment. */
+/** Return the counters of the replica at a time. */
 export function moment(trace: Trace, index: Index, at: number): Moment {
   const created = countUpTo(index.births, at);
   let busy = 0;

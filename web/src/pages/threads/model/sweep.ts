@@ -1,4 +1,4 @@
-/** Cells of a sweep as lines: speedup over cores, one line for each scheduler. Pure. */
+/** Cells of a sweep as lines of speedup over cores, one per scheduler. Pure functions. */
 
 import type { Cell } from "./result";
 
@@ -6,7 +6,7 @@ export interface Point {
   cell: number;
   cores: number;
   mean: number;
-  /** The interval of the mean. */
+  /** Confidence interval of the mean. */
   low: number;
   high: number;
 }
@@ -21,12 +21,15 @@ export interface Plane {
   top: number;
   wide: number;
   tall: number;
-  /** Ends of the axes; both begin at 0. */
+  /** Ends of the axes, which start at 0. */
   cores: number;
   speedup: number;
 }
 
-/** Lines in the order of the cells, points by cores. Cells in which every replica deadlocked have no point. */
+/**
+ * Return lines in the order of the cells, with points sorted by cores. Cells in which all replicas deadlocked have no
+ * point.
+ */
 export function linesOf(cells: readonly Cell[]): Line[] {
   const lines = new Map<string, Point[]>();
   for (const { cell, cores, scheduler, metrics } of cells) {
@@ -41,7 +44,7 @@ export function linesOf(cells: readonly Cell[]): Line[] {
   }));
 }
 
-/** True when there is a line to draw: several numbers of cores. */
+/** Return True if the cells have several numbers of cores. */
 export function sweeps(cells: readonly Cell[]): boolean {
   return new Set(cells.map((each) => each.cores)).size > 1;
 }
@@ -54,7 +57,7 @@ export function yOf({ top, tall, speedup }: Plane, at: number): number {
   return top + tall * (1 - at / speedup);
 }
 
-/** The cell whose point is nearest to a place on the canvas, within `reach` pixels. */
+/** Return the cell whose point is nearest to a position, within `reach` pixels. */
 export function nearest(plane: Plane, lines: readonly Line[], x: number, y: number, reach: number): number | undefined {
   let [best, found] = [reach, undefined as number | undefined];
   for (const { points } of lines)
@@ -66,7 +69,7 @@ export function nearest(plane: Plane, lines: readonly Line[], x: number, y: numb
   return found;
 }
 
-/** Tops of labels that want to stand at `wanted`, moved apart by at least `gap` pixels, none below `bottom`. */
+/** Return label positions near `wanted`, at least `gap` pixels apart and not below `bottom`. */
 export function apart(wanted: readonly number[], gap: number, bottom: number): number[] {
   const order = [...wanted.keys()].sort((one, other) => (wanted[one] as number) - (wanted[other] as number));
   const places = [...wanted];
@@ -83,7 +86,7 @@ export function apart(wanted: readonly number[], gap: number, bottom: number): n
   return places;
 }
 
-/** The highest speedup in words, with the schedulers whose intervals on as many cores reach into its own. */
+/** Describe the highest speedup, and the schedulers with overlapping intervals on as many cores. */
 export function bestOf(lines: readonly Line[]): string {
   const all = lines.flatMap(({ scheduler, points }) => points.map((point) => ({ scheduler, ...point })));
   const best = all.reduce((most, each) => (each.mean > most.mean ? each : most));

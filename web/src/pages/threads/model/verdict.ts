@@ -1,10 +1,10 @@
-/** Which of two policies is faster, and whether the replicas are enough to say so. Pure. */
+/** Decides which of two policies is faster, and whether there are enough replicas. Pure functions. */
 
 import { percent } from "../../../lib/format";
 import type { Cell, Metric } from "./result";
 
 export interface Verdict {
-  /** True when the difference is larger than the intervals allow for. */
+  /** True if the difference exceeds the intervals. */
   clear: boolean;
   text: string;
 }
@@ -17,7 +17,7 @@ function named({ scheduler }: Cell): string {
   return scheduler.replaceAll("_", " ");
 }
 
-/** Three digits of each mean, in the unit that suits the longer one. */
+/** Format both means with three digits in the unit of the larger one. */
 function times(first: number, second: number): string {
   const most = Math.max(first, second);
   const [size, unit] = most >= 1e6 ? [1e6, "s"] : most >= 1000 ? [1000, "ms"] : [1, "µs"];
@@ -26,8 +26,8 @@ function times(first: number, second: number): string {
 }
 
 /**
- * The verdict on the mean makespans of two cells; undefined where one has none. Both have the same trees of threads, so
- * their makespans rise and fall together: taking them as independent is the careful side.
+ * Compare the mean makespans of two cells; undefined if one is missing. Both use the same trees of threads, so their
+ * makespans are correlated; assuming independence is conservative.
  */
 export function verdictOf(mine: Cell, rival: Cell): Verdict | undefined {
   const [one, other] = [mine.metrics.makespan_us, rival.metrics.makespan_us];
