@@ -186,7 +186,7 @@ up() { # up N G OPTION...
   echo deployment.apps/theirs >"$FAKE/others"
   cluster cleanup --yes
   exits 1
-  says "nothing was removed: deployment.apps/theirs"
+  says "nothing was deleted: deployment.apps/theirs"
   changed_nothing
   printf 'daemonsets\nError from server (Forbidden): daemonsets.apps is forbidden\n' >"$FAKE/refuse"
   cluster cleanup --yes
@@ -422,7 +422,7 @@ tag_of() { sed -nE "s/.*name: threads\/$1, .*newTag: \"(.*)\".*/\1/p" "$FAKE/kus
   echo 'coordinator-x ImagePullBackOff threads/coordinator:0.1.0 0 Back-off pulling image' >"$FAKE/reasons"
   cluster kubernetes 1
   exits 1
-  says "cannot get the image threads/coordinator:0.1.0" "--load"
+  says "cannot pull the image threads/coordinator:0.1.0" "--load"
 }
 
 @test "not ready in time" {
@@ -579,7 +579,7 @@ token() { awk -v name="$1" '$1 == name { print $2 }' "$FAKE/runner-tokens" | bas
   printf 'cluster-storage threads-cluster\ntheirs other\n' >"$FAKE/left"
   cluster kubernetes 3 0
   exits 0
-  says "volume cluster-storage is of an earlier cluster"
+  says "volume cluster-storage belongs to an earlier cluster"
   [[ $(grep -o 'patch persistentvolume .*' "$FAKE/calls") == 'patch persistentvolume cluster-storage --type merge --patch {"spec": {"claimRef": null}}' ]] || broken "patched otherwise"
 }
 
@@ -596,7 +596,7 @@ token() { awk -v name="$1" '$1 == name { print $2 }' "$FAKE/runner-tokens" | bas
   cluster cleanup --yes
   exits 0
   called "kubectl --context here delete namespace threads-cluster"
-  says "Waiting for the end of namespace threads-cluster"
+  says "Deleting namespace threads-cluster"
   [[ $(grep -o ' delete .*' "$FAKE/calls" | awk '{ print $2 }' | head -n 3 | paste -sd ' ') == "deployments,replicasets,statefulsets pods namespace" ]] || broken order
   [[ ! -e .kubernetes ]]
   echo namespace/theirs >"$FAKE/namespace"
