@@ -1,28 +1,29 @@
-# Every target makes what it needs by itself. Bare `make` prints this list.
+# Every target creates its prerequisites. Plain `make` prints this list.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 PINNED := coordinator cpu-worker gpu-worker runner autoscaler client ssh discovery plots dask local web docs s3 tracing grpc
 PYTEST := $(BIN)/python -m pytest
-# For tests that start no clusters: they keep the cores busy.
+# Options for tests that start no clusters and are limited by the CPU.
 PARALLEL := -n auto --maxprocesses=4 --dist worksteal
-# For tests of which some share a cluster or containers: a process takes one such group after the other. Such tests wait
-# more than they compute, so four processes suit two cores.
+# Options for tests in groups that share a cluster or containers: a process runs one group after another. These tests
+# mostly wait, so four processes suit two cores.
 TOGETHER := -n 4 --dist loadscope --no-loadscope-reorder -m "not alone"
-# What takes longest comes first, so that no core is idle at the end.
+# The longest test sets come first, so that no core is idle at the end.
 SETS := tests/stack tests/soak tests/chaos tests/hostile tests/integration tests/contract tests/unit
-# Tests that need a browser: it computes so much that two processes fill two cores. Those of a file share a cluster.
+# Options for browser tests, which are so CPU-intensive that two processes use two cores. The tests of a file share a
+# cluster.
 BROWSERS := -n 2 --dist loadscope --no-loadscope-reorder -m "browser and not alone" tests/browser
-# Where tests are marked alone; a test compares.
+# Folders with tests that must run alone; a test checks this list.
 ALONE := tests/integration tests/hostile tests/browser
-# Else every process that tests start, hundreds of them, would translate its sources again.
+# Without bytecode files, each of the hundreds of test processes would compile its sources.
 unexport PYTHONDONTWRITEBYTECODE
-# The Python that the GPU's tests use: one that has CuPy.
+# Python interpreter for GPU tests, which needs CuPy.
 GPU_PYTHON ?= $(BIN)/python
-# The Valkey that tests run on, too.
+# Valkey server for additional tests.
 VALKEY_SERVER ?= $(shell command -v valkey-server)
-# Scripts are found by name, so that a new one is checked too.
+# Scripts are found by name, so that new scripts are checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
 .PHONY: help setup check format test python-test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos soak web web-test openapi proto \

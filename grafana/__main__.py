@@ -1,6 +1,6 @@
-"""Writes dashboards/*.json: run `.venv/bin/python -m grafana` after a change in tables.py or render.py.
+"""Write dashboards/*.json: run `.venv/bin/python -m grafana` after a change in tables.py or render.py.
 
-tests/unit/test_grafana.py fails while the files differ from what this makes.
+tests/unit/test_grafana.py checks that the files are up to date.
 """
 
 from pathlib import Path

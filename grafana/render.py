@@ -1,4 +1,4 @@
-"""Parts of a dashboard, and how they become Grafana's JSON."""
+"""Convert the parts of a dashboard to Grafana's JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 TAG = "threads-cluster"
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 COLUMNS = 24
-#: Grafana 11.
+#: Schema version of Grafana 11.
 SCHEMA = 39
 
 Json = dict[str, Any]
@@ -20,14 +20,14 @@ Shape = Literal["timeseries", "stat", "gauge", "table", "heatmap", "state-timeli
 @dataclass(frozen=True)
 class Query:
     expr: str
-    #: Names of labels in double braces are filled in.
+    #: Legend, in which Grafana replaces label names in double braces by their values.
     legend: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
     title: str
-    #: What it shows and how to read it.
+    #: Description of the panel and how to read it.
     about: str
     unit: str
     queries: tuple[Query, ...]
@@ -37,10 +37,10 @@ class Panel:
     low: float | None = 0
     high: float | None = None
     decimals: int | None = None
-    #: From this value on, this colour; below the first it is green.
+    #: Values from which a color is used; below the first value, the color is green.
     thresholds: tuple[tuple[float, str], ...] = ()
     stacked: bool = False
-    #: What a cluster must have for this panel to show anything: "gpu" workers or the "dcgm" exporter.
+    #: Requirement without which the panel is empty: "gpu" workers, the "dcgm" exporter or a "model".
     needs: str = ""
 
 
@@ -56,7 +56,7 @@ class Dashboard:
     title: str
     about: str
     rows: tuple[Row, ...]
-    #: Variables besides the data source: label and the metric whose values they offer.
+    #: Variables in addition to the data source: a label, and a metric with its values.
     variables: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -148,7 +148,7 @@ def _panel(panel: Panel, number: int, place: Json) -> Json:
 
 
 def _panels(rows: tuple[Row, ...]) -> Iterator[Json]:
-    """Rows from the top, panels from the left; a panel that does not fit begins a new line."""
+    """Yield rows from top to bottom with panels from left to right, wrapping panels that do not fit."""
     number, y = 1, 0
     for row in rows:
         place = {"h": 1, "w": COLUMNS, "x": 0, "y": y}
@@ -242,5 +242,5 @@ def rendered(dashboard: Dashboard) -> Json:
 
 
 def text(dashboard: Dashboard) -> str:
-    """Return the dashboard's JSON as its file holds it."""
+    """Return the contents of the dashboard's JSON file."""
     return json.dumps(rendered(dashboard), indent=1, ensure_ascii=False) + "\n"

@@ -1,6 +1,6 @@
-"""Every dashboard, row and panel. After a change: `.venv/bin/python -m grafana`.
+"""Definitions of all dashboards. After a change, run `.venv/bin/python -m grafana`.
 
-Coordinators show the cluster's figures alike: take max over them. What is each replica's own is added up.
+All coordinators report the same cluster metrics, so queries use the maximum. Metrics of each replica are summed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def stat(title: str, unit: str, about: str, expr: str, **more: Any) -> Panel:
 
 
 def threshold(name: str, where: str = "") -> tuple[str, str]:
-    """The line beyond which an alert fires, by its setting without ALERT_; `where`: only where there is this figure."""
+    """Return the query for an alert's threshold, named without ALERT_, and only if the metric `where` exists."""
     return f"alert:{name}:threshold" + f" and on () {where}" * bool(where), "alert beyond"
 
 
 def quantiles(buckets: str, legend: str = "") -> tuple[tuple[str, str], ...]:
-    """p50, p95 and p99 of a histogram's buckets; nothing where nothing was observed."""
+    """Return queries for p50, p95 and p99 of a histogram's buckets, without results if nothing was observed."""
     shares = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
     return tuple((f"histogram_quantile({share}, {buckets}) >= 0", f"{name} {legend}".strip()) for name, share in shares)
 
@@ -51,15 +51,21 @@ NOW = (
     stat(
         "Workers",
         "short",
-        "Workers that gave a sign of life in the last five seconds.",
+        "Workers with a heartbeat in the last five seconds.",
         "cluster:cluster_workers:sum",
         decimals=0,
     ),
-    stat("Workers wanted", "short", "CLUSTER_SIZE; 0: not stated.", "max(cluster_configured_workers)", decimals=0),
+    stat(
+        "Configured workers",
+        "short",
+        "Value of CLUSTER_SIZE; 0 if it is not set.",
+        "max(cluster_configured_workers)",
+        decimals=0,
+    ),
     stat(
         "Firing alerts",
         "short",
-        "Alerts that fire now; see the table below and docs/operations.md.",
+        "Number of firing alerts; see the table below and docs/operations.md.",
         'count(ALERTS{alertstate="firing"}) or vector(0)',
         decimals=0,
         thresholds=((1, BAD),),
@@ -67,7 +73,7 @@ NOW = (
     panel(
         "Lanes busy",
         "percentunit",
-        "Share of all lanes that compute. Low while jobs wait: look at Workers.",
+        "Share of all lanes that are computing. If it is low while jobs are waiting, see the dashboard Workers.",
         'max(sum by (instance) (cluster_lanes{state="busy"})) / (max(sum by (instance) (cluster_lanes)) > 0)',
         shape="gauge",
         width=4,
@@ -81,21 +87,21 @@ WORK = (
     panel(
         "Units committed per second",
         "short",
-        "Units/s that counted, by kind and device.",
+        "Committed units per second, by kind and device.",
         ("kind_device:cluster_job_units:rate1m", "{{kind}} on {{device}}"),
         stacked=True,
     ),
     panel(
-        "Jobs ended per second",
+        "Finished jobs per second",
         "cps",
-        "By outcome, over five minutes.",
+        "Finished jobs by outcome, averaged over five minutes.",
         ("sum by (outcome) (kind_outcome:cluster_jobs:rate5m)", "{{outcome}}"),
         stacked=True,
     ),
     panel(
-        "Jobs that failed",
+        "Failed jobs",
         "percentunit",
-        "Share of the jobs that ended in the last 30 minutes, by kind.",
+        "Share of failed jobs among the jobs that finished in the last 30 minutes, by kind.",
         ("kind:cluster_job_failures_per_jobs:ratio_rate30m", "{{kind}}"),
         threshold("job_failures_ratio"),
         high=1,
@@ -103,7 +109,7 @@ WORK = (
     panel(
         "Jobs waiting",
         "short",
-        "By the device they ask for.",
+        "Waiting jobs by requested device.",
         ("device:cluster_queue_jobs:sum", "{{device}}"),
         stacked=True,
         decimals=0,
@@ -111,7 +117,7 @@ WORK = (
     panel(
         "Wait, p95",
         "s",
-        "Of 20 jobs, 19 began within this time after their submission; by queue.",
+        "Time after submission within which 19 of 20 jobs started, by queue.",
         ("queue:cluster_queue_wait_seconds:p95_5m", "{{queue}}"),
         threshold("queue_wait_seconds"),
     ),
@@ -127,16 +133,16 @@ WORK = (
 
 HEALTH = (
     panel(
-        "Replicas that answer",
+        "Reachable replicas",
         "short",
-        "Targets of Prometheus that are up, by service.",
+        "Prometheus targets that are up, by service.",
         ("sum by (job) (up)", "{{job}}"),
         decimals=0,
     ),
     panel(
-        "Answers with an error of the server",
+        "Server errors",
         "percentunit",
-        "Share of the API's answers with status 5xx.",
+        "Share of API responses with a 5xx status.",
         ("cluster:cluster_http_errors_per_requests:ratio_rate5m", "errors"),
         threshold("api_errors_ratio"),
         high=1,
@@ -144,7 +150,7 @@ HEALTH = (
     panel(
         "Redis memory",
         "percentunit",
-        "Share of its limit; at 100 % new jobs are refused.",
+        "Share of Redis' memory limit in use; at 100 %, new jobs are rejected.",
         ("instance:redis_memory_used:ratio", "used"),
         threshold("redis_memory_ratio"),
         high=1,
@@ -152,7 +158,7 @@ HEALTH = (
     panel(
         "Broken entries",
         "short",
-        "Jobs and keys of Redis that cannot be read; see the alert BrokenFound.",
+        "Jobs and keys in Redis that cannot be read; see the alert BrokenFound.",
         ("max(cluster_broken)", "broken"),
         decimals=0,
         thresholds=((1, BAD),),
@@ -160,7 +166,7 @@ HEALTH = (
     panel(
         "Firing alerts",
         "short",
-        "Each alert's section in docs/operations.md says what to do.",
+        "Firing alerts; docs/operations.md describes what to do about each.",
         'ALERTS{alertstate="firing"} or label_replace(vector(0), "alertname", "none", "", "")',
         shape="table",
         width=24,
@@ -172,7 +178,7 @@ HEALTH = (
 OVERVIEW = Dashboard(
     name="overview",
     title="Cluster overview",
-    about="Is it up, is it busy, is anything wrong.",
+    about="Availability, load and problems of the cluster.",
     rows=(
         Row("Now", NOW),
         Row("Work", WORK),
@@ -182,33 +188,33 @@ OVERVIEW = Dashboard(
 
 THROUGHPUT = (
     panel(
-        "Jobs ended per second",
+        "Finished jobs per second",
         "cps",
-        "By kind and outcome.",
+        "Finished jobs by kind and outcome.",
         ('max by (kind, outcome) (rate(cluster_jobs_total{kind=~"$kind"}[$__rate_interval]))', "{{kind}} {{outcome}}"),
         stacked=True,
     ),
     panel(
         "Units committed per second",
         "short",
-        "A unit is a number of collatz, a replica of thread.",
+        "Committed units by kind and device. A unit is a number of collatz, or a replica of thread.",
         (
             'max by (kind, device) (rate(cluster_job_units_total{kind=~"$kind"}[$__rate_interval]))',
             "{{kind}} on {{device}}",
         ),
     ),
     panel(
-        "Jobs that failed",
+        "Failed jobs",
         "percentunit",
-        "Share of the jobs done or failed in the last 30 minutes.",
+        "Share of failed jobs among the jobs that were done or failed in the last 30 minutes.",
         ('kind:cluster_job_failures_per_jobs:ratio_rate30m{kind=~"$kind"}', "{{kind}}"),
         threshold("job_failures_ratio"),
         high=1,
     ),
     panel(
-        "Lanes at work by tenant",
+        "Busy lanes by tenant",
         "short",
-        "Seconds of lanes per second that jobs of a tenant took.",
+        "Lane seconds per second used by a tenant's jobs.",
         (
             "sum by (tenant) (max by (tenant, device) (rate(cluster_tenant_lane_seconds_total[$__rate_interval])))",
             "{{tenant}}",
@@ -218,14 +224,14 @@ THROUGHPUT = (
     panel(
         "Jobs done by tenant",
         "cps",
-        "Per second.",
+        "Jobs of each tenant that were done per second.",
         ("max by (tenant) (rate(cluster_tenant_jobs_total[$__rate_interval]))", "{{tenant}}"),
         stacked=True,
     ),
     panel(
-        "Jobs kept",
+        "Stored jobs",
         "short",
-        "Jobs that Redis holds, by state; finished ones stay for RESULT_TTL.",
+        "Jobs in Redis by state; finished jobs are kept for RESULT_TTL.",
         ("max by (state) (cluster_jobs_kept)", "{{state}}"),
         decimals=0,
     ),
@@ -235,7 +241,7 @@ JOB_TIMES = (
     panel(
         "Duration",
         "s",
-        "From the first lease to the result, of jobs that are done.",
+        "Time from the first lease to the result, for jobs that are done.",
         *quantiles(
             'max by (kind, le) (rate(cluster_job_duration_seconds_bucket{kind=~"$kind"}[$__rate_interval]))', "{{kind}}"
         ),
@@ -243,13 +249,13 @@ JOB_TIMES = (
     panel(
         "Wait",
         "s",
-        "From submission to the first lease, of all jobs.",
+        "Time from submission to the first lease, for all jobs.",
         *quantiles("sum by (le) (max by (queue, le) (rate(cluster_queue_wait_seconds_bucket[$__rate_interval])))"),
     ),
     panel(
         "Mean duration",
         "s",
-        "Total duration over jobs done. Quantiles are read off wide buckets; this is exact.",
+        "Total duration divided by the number of jobs done. Unlike quantiles from buckets, the mean is exact.",
         (
             (
                 'max by (kind) (rate(cluster_job_duration_seconds_sum{kind=~"$kind"}[$__rate_interval])) / '
@@ -262,17 +268,17 @@ JOB_TIMES = (
 
 LEASES = (
     panel(
-        "Leases ended per second",
+        "Finished leases per second",
         "cps",
-        "committed: counted. released: given back. failed: the kernel raised. crashed, expired: the lane or its "
-        "worker died. stale: came too late and changed nothing.",
+        "committed: the result counts. released: returned. failed: the kernel raised an error. crashed, expired: "
+        "the lane or its worker died. stale: the commit was too late and was ignored.",
         ("max by (outcome) (rate(cluster_leases_total[$__rate_interval]))", "{{outcome}}"),
         width=12,
     ),
     panel(
-        "Leases lost",
+        "Lost leases",
         "percentunit",
-        "Share that died with their lane or worker; their work is done again.",
+        "Share of leases lost with their lane or worker; their work is repeated.",
         ("cluster:cluster_leases_lost_per_leases:ratio_rate15m", "lost"),
         threshold("leases_lost_ratio"),
         width=12,
@@ -284,55 +290,55 @@ WORKFLOWS = (
     panel(
         "Workflows",
         "short",
-        "Those that are kept, by state, as the leader counted them last.",
+        "Stored workflows by state, as last counted by the leader.",
         ("max by (state) (cluster_workflows)", "{{state}}"),
         decimals=0,
     ),
     panel(
-        "Workflow without a job at work",
+        "Idle workflow",
         "s",
-        "Longest time for which one that goes on has had no job that waits or runs.",
+        "Longest time for which a running workflow has had no waiting or running job.",
         ("max(cluster_workflow_idle_seconds)", "time"),
         threshold("workflow_seconds"),
     ),
     panel(
-        "Age of the count of workflows",
+        "Age of the workflow counts",
         "s",
-        "The leader counts them every ten seconds, and looks at them.",
+        "Time since the leader last processed and counted the workflows, which it does every ten seconds.",
         ("max(cluster_workflow_census_age_seconds)", "age"),
         threshold("workflow_seconds"),
     ),
     panel(
-        "Schedule that is late",
+        "Late schedule",
         "s",
-        "Time for which one is due and was not run.",
+        "Time for which a schedule has been due without running.",
         ("max(cluster_schedule_late_seconds)", "time"),
         thresholds=((5.0, BAD),),
     ),
     panel(
         "Webhooks",
         "cps",
-        "Deliveries that ended; dead ones were given up: cluster webhook dead.",
+        "Finished deliveries; dead deliveries were abandoned (see cluster webhook dead).",
         ("max by (outcome) (rate(cluster_webhook_deliveries_total[$__rate_interval]))", "{{outcome}}"),
         ("max by (outcome) (rate(cluster_webhook_attempts_total[$__rate_interval]))", "attempts that {{outcome}}"),
     ),
     panel(
-        "Webhooks that wait",
+        "Pending webhooks",
         "short",
-        "Deliveries that are pending.",
+        "Number of pending deliveries.",
         ("max(cluster_webhook_pending)", "pending"),
         decimals=0,
     ),
     panel(
         "Oldest webhook",
         "s",
-        "Age of the oldest delivery that is pending.",
+        "Age of the oldest pending delivery.",
         ("max(cluster_webhook_oldest_seconds)", "age"),
     ),
     panel(
-        "Webhooks that were given up",
+        "Dead webhooks",
         "short",
-        "Within a week, and not tried again: cluster webhook dead.",
+        "Deliveries abandoned in the last week and not repeated (see cluster webhook dead).",
         ("max(cluster_webhook_dead)", "dead"),
         decimals=0,
         thresholds=((1.0, BAD),),
@@ -342,7 +348,7 @@ WORKFLOWS = (
 JOBS = Dashboard(
     name="jobs",
     title="Jobs",
-    about="What is computed, how fast, and how it ends.",
+    about="Throughput, durations and outcomes of jobs.",
     variables=(("kind", "cluster_jobs_total"),),
     rows=(
         Row("Throughput", THROUGHPUT),
@@ -356,21 +362,21 @@ DEPTH = (
     panel(
         "Jobs waiting",
         "short",
-        "Jobs that wait for a worker, by queue.",
+        "Jobs waiting for a worker, by queue.",
         ('max by (queue) (cluster_queue_jobs{queue=~"$queue"})', "{{queue}}"),
         stacked=True,
         decimals=0,
     ),
     panel(
-        "Age of the first job",
+        "Age of the oldest job",
         "s",
-        "Time since its submission. A long job that is worked on in turns counts too.",
+        "Time since the oldest job's submission. A long job that is computed in turns counts too.",
         ('max by (queue) (cluster_queue_oldest_wait_seconds{queue=~"$queue"})', "{{queue}}"),
     ),
     panel(
-        "Work ahead",
+        "Pending work",
         "s",
-        "Estimated time one lane would need for what waits or runs.",
+        "Estimated time that one lane would need for the waiting and running jobs.",
         ('max by (queue) (cluster_queue_load_seconds{queue=~"$queue"})', "{{queue}}"),
         stacked=True,
     ),
@@ -380,7 +386,7 @@ WAIT = (
     panel(
         "Wait by queue",
         "s",
-        "Of jobs that began; what still waits is not in it.",
+        "Waiting time of jobs that started; jobs that are still waiting are not included.",
         *quantiles(
             'max by (queue, le) (rate(cluster_queue_wait_seconds_bucket{queue=~"$queue"}[$__rate_interval]))',
             "{{queue}}",
@@ -388,7 +394,7 @@ WAIT = (
         width=12,
     ),
     panel(
-        "Jobs begun per second",
+        "Started jobs per second",
         "cps",
         "First leases granted, by queue.",
         ('max by (queue) (rate(cluster_queue_wait_seconds_count{queue=~"$queue"}[$__rate_interval]))', "{{queue}}"),
@@ -398,7 +404,7 @@ WAIT = (
     panel(
         "Waits",
         "s",
-        "How many jobs began after which wait; darker is more.",
+        "Number of started jobs by waiting time; darker cells contain more jobs.",
         (
             (
                 "sum by (le) (max by (queue, le) "
@@ -416,7 +422,7 @@ WAIT = (
 QUEUES = Dashboard(
     name="queues",
     title="Queues",
-    about="What waits, for how long, and how much work it is.",
+    about="Waiting jobs, waiting times and pending work.",
     variables=(("queue", "cluster_queue_jobs"),),
     rows=(
         Row("Depth", DEPTH),
@@ -428,29 +434,29 @@ FLEET = (
     panel(
         "Workers",
         "short",
-        "Live workers by device and state, how many are wanted (0: not stated) and needed.",
+        "Live workers by device and state, the configured number (0: not set), and the number needed.",
         ("max by (device, state) (cluster_workers)", "{{device}} {{state}}"),
-        ("max(cluster_configured_workers)", "wanted"),
+        ("max(cluster_configured_workers)", "configured"),
         ("max by (device) (cluster_desired_workers)", "{{device}} needed"),
         decimals=0,
     ),
     panel(
         "Lanes busy",
         "percentunit",
-        "Share of the lanes that compute, by device.",
+        "Share of the lanes that are computing, by device.",
         ("device:cluster_lanes_busy:ratio", "{{device}}"),
         high=1,
     ),
     panel(
         "Speed of a lane",
         "short",
-        "Units/s a lane reached last, averaged over workers.",
+        "Latest speed of a lane in units/s, averaged over workers.",
         ("max by (kind, device) (cluster_worker_rate_units)", "{{kind}} on {{device}}"),
     ),
     panel(
         "Live workers",
         "short",
-        "Name, device and host of each.",
+        "Name, device and host of each live worker.",
         'max by (worker, device, host) (cluster_worker_info{worker=~"$worker"})',
         shape="table",
         width=12,
@@ -459,7 +465,7 @@ FLEET = (
     panel(
         "Starts in 15 minutes",
         "short",
-        "How often a process started anew; more than one update needs a look.",
+        "Number of process starts; investigate more starts than one update causes.",
         ('changes(process_start_time_seconds{job=~"cpu-worker|gpu-worker"}[15m])', "{{job}} {{instance}}"),
         width=12,
         decimals=0,
@@ -471,14 +477,14 @@ HOSTS = (
     panel(
         "CPU in use",
         "percentunit",
-        "Of all CPUs of the host.",
+        "Utilization of all CPUs of the host.",
         ('max by (host) (cluster_host_cpu_ratio{host=~"$host"})', "{{host}}"),
         high=1,
     ),
     panel(
         "Memory in use",
         "percentunit",
-        "Of the host's memory, whoever uses it.",
+        "Share of the host's memory used by all processes.",
         ('host:cluster_host_memory_used:ratio{host=~"$host"}', "{{host}}"),
         threshold("host_memory_ratio"),
         high=1,
@@ -486,14 +492,14 @@ HOSTS = (
     panel(
         "Memory",
         "bytes",
-        "In use, and what the host has.",
+        "Used and total memory of the host.",
         ('max by (host) (cluster_host_memory_used_bytes{host=~"$host"})', "{{host}} used"),
         ('max by (host) (cluster_host_memory_total_bytes{host=~"$host"})', "{{host}} total"),
     ),
     panel(
         "Received",
         "Bps",
-        "Bytes/s that the host received; of containers, what their networks received.",
+        "Bytes per second that the host, or the networks of its containers, received.",
         (
             (
                 "sum by (host) (max by (host, network) "
@@ -505,7 +511,7 @@ HOSTS = (
     panel(
         "Sent",
         "Bps",
-        "Bytes/s that the host sent; of containers, what their networks sent.",
+        "Bytes per second that the host, or the networks of its containers, sent.",
         (
             (
                 "sum by (host) (max by (host, network) "
@@ -515,34 +521,34 @@ HOSTS = (
         ),
     ),
     panel(
-        "Load over cores",
+        "Load",
         "short",
-        "Load over a minute; each of its CPUs is busy from the number of CPUs on.",
+        "Load average over one minute; all CPUs are busy if it reaches the number of CPUs.",
         ('max by (host) (cluster_host_load1{host=~"$host"})', "{{host}}"),
     ),
     panel(
         "Score",
         "short",
-        "How busy the host is: 100 for a load of 1 a core, 3 for each percent of its GPUs.",
+        "Load score of the host: 100 for a load of 1 per core, plus 3 per percent of its GPUs.",
         ('max by (host) (cluster_host_score{host=~"$host"})', "{{host}}"),
     ),
     panel(
         "Clock",
         "s",
-        "Time by which the host's clock is ahead of Redis' clock.",
+        "Time by which the host's clock is ahead of the clock of Redis.",
         ('max by (host) (cluster_host_clock_offset_seconds{host=~"$host"})', "{{host}}"),
     ),
     panel(
-        "Room on disks",
+        "Disk space",
         "bytes",
-        "Free on the disks that workers fill, and their sizes.",
+        "Free space and size of the disks that workers write to.",
         ('max by (host, disk) (cluster_host_disk_free_bytes{host=~"$host"})', "{{host}} {{disk}} free"),
         ('max by (host, disk) (cluster_host_disk_total_bytes{host=~"$host"})', "{{host}} {{disk}} size"),
     ),
     panel(
         "CPUs",
         "short",
-        "CPUs of the host; a worker has a lane for each that it may use.",
+        "CPUs of the host; a worker has one lane per usable CPU.",
         ('max by (host) (cluster_host_cpus{host=~"$host"})', "{{host}}"),
         decimals=0,
     ),
@@ -552,14 +558,15 @@ PROCESSES = (
     panel(
         "Memory of workers",
         "bytes",
-        "Resident memory of a worker and its children; shared pages count for each.",
+        "Resident memory of a worker and its child processes; shared pages count for each process.",
         ("cluster_worker_memory_bytes", "{{job}} {{instance}}"),
         width=12,
     ),
     panel(
         "CPU of workers' parents",
         "percentunit",
-        "Of one CPU. The parent leases and commits; its children compute and are not in it.",
+        "Share of one CPU used by the parent process, which leases and commits. Child processes, which compute, are"
+        " excluded.",
         ('rate(process_cpu_seconds_total{job=~"cpu-worker|gpu-worker"}[$__rate_interval])', "{{job}} {{instance}}"),
         width=12,
     ),
@@ -568,11 +575,11 @@ PROCESSES = (
 WORKERS = Dashboard(
     name="workers",
     title="Workers and hosts",
-    about="Who computes, how busy they are, and what their hosts have left.",
+    about="Workers, their load, and the free resources of their hosts.",
     variables=(("worker", "cluster_worker_info"), ("host", "cluster_worker_info")),
     rows=(
         Row("Fleet", FLEET),
-        Row("Hosts, as their workers see them", HOSTS),
+        Row("Hosts, as reported by workers", HOSTS),
         Row("Processes, by address", PROCESSES),
     ),
 )
@@ -591,21 +598,21 @@ GPUS = (
     gpu(
         "Utilization",
         "percentunit",
-        "Share of time in which at least one kernel ran.",
+        "Share of time in which at least one kernel was running.",
         "cluster_gpu_utilization_ratio",
         high=1,
     ),
     gpu(
         "SMs active",
         "percentunit",
-        "Share of cycles in which an SM had work; the truer figure of the two.",
+        "Share of cycles in which an SM had work, which is more accurate than the utilization.",
         "cluster_gpu_sm_active_ratio",
         high=1,
     ),
     panel(
         "Memory in use",
         "percentunit",
-        "Of the GPU's memory, whoever uses it.",
+        "Share of the GPU's memory used by all processes.",
         ('worker_gpu:cluster_gpu_memory_used:ratio{worker=~"$worker"}', "{{worker}} {{gpu}}"),
         threshold("gpu_memory_ratio", "worker_gpu:cluster_gpu_memory_used:ratio"),
         high=1,
@@ -614,7 +621,7 @@ GPUS = (
     panel(
         "Memory",
         "bytes",
-        "In use, and what the GPU has.",
+        "Used and total memory of the GPU.",
         ('max by (worker, gpu) (cluster_gpu_memory_used_bytes{worker=~"$worker"})', "{{worker}} {{gpu}} used"),
         ('max by (worker, gpu) (cluster_gpu_memory_total_bytes{worker=~"$worker"})', "{{worker}} {{gpu}} total"),
         needs="gpu",
@@ -622,16 +629,16 @@ GPUS = (
     panel(
         "Temperature",
         "celsius",
-        "Of the core.",
+        "Temperature of the GPU core.",
         ('max by (worker, gpu) (cluster_gpu_temperature_celsius{worker=~"$worker"})', "{{worker}} {{gpu}}"),
         threshold("gpu_celsius", "cluster_gpu_temperature_celsius"),
         needs="gpu",
     ),
-    gpu("Power", "watt", "What the GPU draws.", "cluster_gpu_power_watts"),
+    gpu("Power", "watt", "Power consumption of the GPU.", "cluster_gpu_power_watts"),
     panel(
         "Energy per hour",
         "joule",
-        "What the GPU used in the last hour.",
+        "Energy consumed by the GPU in the last hour.",
         (
             'max by (worker, gpu) (increase(cluster_gpu_energy_joules_total{worker=~"$worker"}[1h]))',
             "{{worker}} {{gpu}}",
@@ -643,7 +650,7 @@ GPUS = (
     panel(
         "PCIe",
         "Bps",
-        "Bytes/s over PCIe, seen from the GPU.",
+        "Bytes per second over PCIe, as seen by the GPU.",
         (
             'max by (worker, gpu) (cluster_gpu_pcie_receive_bytes_per_second{worker=~"$worker"})',
             "{{worker}} {{gpu}} received",
@@ -655,9 +662,9 @@ GPUS = (
         needs="gpu",
     ),
     panel(
-        "Slowed down",
+        "Throttling",
         "short",
-        "Red while the reason holds. A power cap is normal at full load; heat is not.",
+        "Red while the GPU is throttled for the reason. A power cap is normal at full load; a thermal limit is not.",
         ('max by (worker, gpu, reason) (cluster_gpu_throttled{worker=~"$worker"})', "{{worker}} {{gpu}} {{reason}}"),
         shape="state-timeline",
         thresholds=((1, BAD),),
@@ -667,7 +674,7 @@ GPUS = (
     panel(
         "GPUs",
         "short",
-        "Model, index and UUID of each.",
+        "Model, index and UUID of each GPU.",
         'max by (worker, gpu, index, name) (cluster_gpu_info{worker=~"$worker"})',
         shape="table",
         width=24,
@@ -678,7 +685,13 @@ GPUS = (
 )
 
 DCGM = (
-    dcgm("Utilization", "percent", "Share of time in which at least one kernel ran.", "DCGM_FI_DEV_GPU_UTIL", high=100),
+    dcgm(
+        "Utilization",
+        "percent",
+        "Share of time in which at least one kernel was running.",
+        "DCGM_FI_DEV_GPU_UTIL",
+        high=100,
+    ),
     dcgm(
         "Memory copies",
         "percent",
@@ -690,17 +703,17 @@ DCGM = (
     panel(
         "Temperature",
         "celsius",
-        "Of the core.",
+        "Temperature of the GPU core.",
         ("DCGM_FI_DEV_GPU_TEMP", "{{Hostname}} {{gpu}}"),
         threshold("gpu_celsius", "DCGM_FI_DEV_GPU_TEMP"),
         needs="dcgm",
     ),
-    dcgm("Power", "watt", "What the GPU draws.", "DCGM_FI_DEV_POWER_USAGE"),
+    dcgm("Power", "watt", "Power consumption of the GPU.", "DCGM_FI_DEV_POWER_USAGE"),
     dcgm("SM clock", "hertz", "Clock of the SMs.", "DCGM_FI_DEV_SM_CLOCK * 1000000"),
     dcgm(
         "Last XID error",
         "short",
-        "Number of the last error of the driver; 0: none since it was loaded.",
+        "Number of the last driver error; 0 if none occurred since the driver was loaded.",
         "DCGM_FI_DEV_XID_ERRORS",
         width=24,
         height=5,
@@ -712,11 +725,11 @@ DCGM = (
 GPU = Dashboard(
     name="gpu",
     title="GPU",
-    about="GPUs of live workers, and below those that the DCGM exporter sees.",
+    about="GPUs of live workers, and metrics of the DCGM exporter.",
     variables=(("worker", "cluster_gpu_info"),),
     rows=(
-        Row("As GPU workers report", GPUS),
-        Row("As the DCGM exporter reports: docker compose --profile dcgm up -d", DCGM),
+        Row("Reported by GPU workers", GPUS),
+        Row("Reported by the DCGM exporter: docker compose --profile dcgm up -d", DCGM),
     ),
 )
 
@@ -724,7 +737,7 @@ REQUESTS = (
     panel(
         "Requests per second",
         "reqps",
-        "By route; health checks are in it.",
+        "Requests by route, including health checks.",
         ("sum by (method, route) (rate(cluster_http_requests_total[$__rate_interval]))", "{{method}} {{route}}"),
         stacked=True,
         width=12,
@@ -732,15 +745,15 @@ REQUESTS = (
     panel(
         "By status",
         "reqps",
-        "2xx: fine. 4xx: the client's mistake. 5xx: ours.",
+        "2xx: success. 4xx: client error. 5xx: server error.",
         ("sum by (status) (rate(cluster_http_requests_total[$__rate_interval]))", "{{status}}"),
         stacked=True,
         width=6,
     ),
     panel(
-        "Errors of the server",
+        "Server errors",
         "percentunit",
-        "Share of the answers with status 5xx.",
+        "Share of responses with a 5xx status.",
         (
             (
                 '(sum(rate(cluster_http_requests_total{status=~"5.."}[$__rate_interval])) or vector(0)) '
@@ -758,7 +771,7 @@ MODELS = (
     panel(
         "Requests to models",
         "reqps",
-        "By model and status. 499: the client left. 503: no replica was ready.",
+        "Requests by model and status. 499: the client disconnected. 503: no replica was ready.",
         ("sum by (model, status) (rate(cluster_inference_requests_total[$__rate_interval]))", "{{model}} {{status}}"),
         stacked=True,
         needs="model",
@@ -766,16 +779,16 @@ MODELS = (
     panel(
         "Time to the first token",
         "s",
-        "Of requests that stream, from their arrival at a coordinator.",
+        "Time from the arrival of a streaming request at a coordinator to its first token.",
         *quantiles(
             "sum by (model, le) (rate(cluster_inference_first_token_seconds_bucket[$__rate_interval]))", "{{model}}"
         ),
         needs="model",
     ),
     panel(
-        "Time of a request to a model",
+        "Duration of a request to a model",
         "s",
-        "To its last byte.",
+        "Time until the last byte of the response.",
         *quantiles(
             "sum by (model, le) (rate(cluster_inference_duration_seconds_bucket[$__rate_interval]))", "{{model}}"
         ),
@@ -784,23 +797,23 @@ MODELS = (
     panel(
         "Tokens per second",
         "short",
-        "Of prompts and of answers, as the engines count them.",
+        "Tokens of prompts and answers, as counted by the engines.",
         ("sum by (model, what) (rate(cluster_inference_tokens_total[$__rate_interval]))", "{{model}} {{what}}"),
         needs="model",
     ),
     panel(
         "Replicas of services",
         "short",
-        "By state. waiting: no runner has room. unhealthy: it gets no requests.",
+        "Replicas by state. waiting: no runner has capacity. unhealthy: the replica gets no requests.",
         ("sum by (state) (max by (tenant, service, state) (cluster_service_replicas))", "{{state}}"),
         stacked=True,
         decimals=0,
         needs="model",
     ),
     panel(
-        "Replicas that are not ready",
+        "Missing replicas",
         "short",
-        "By service: how many it is to have beyond those that are ready.",
+        "Desired replicas that are not ready, by service.",
         (
             (
                 "max by (tenant, service) (cluster_service_desired_replicas) - on (tenant, service) "
@@ -815,9 +828,9 @@ MODELS = (
 
 ANSWER_TIMES = (
     panel(
-        "Time to answer",
+        "Response time",
         "s",
-        "Without streams and the routes that may wait for a job's end.",
+        "Response time, except for streams and routes that can wait for a job to finish.",
         *quantiles(
             "sum by (le) (rate(cluster_http_request_duration_seconds_bucket"
             '{route!~"/api/results|/api/jobs/[{]job_id[}](/result)?|/api/worker/next|.*/attachments/.*/(in|out)put"}[$__rate_interval]))'
@@ -825,9 +838,9 @@ ANSWER_TIMES = (
         threshold("api_seconds"),
     ),
     panel(
-        "Time to answer by route, p95",
+        "Response time by route, p95",
         "s",
-        "19 of 20 answers came within this time; waits for a job are in it.",
+        "Time within which 19 of 20 responses were sent, including waits for jobs.",
         (
             (
                 "histogram_quantile(0.95, sum by (method, route, le) "
@@ -837,9 +850,9 @@ ANSWER_TIMES = (
         ),
     ),
     panel(
-        "Time to answer by route, mean",
+        "Response time by route, mean",
         "s",
-        "Total time over answers.",
+        "Total response time divided by the number of responses.",
         (
             (
                 "sum by (method, route) (rate(cluster_http_request_duration_seconds_sum[$__rate_interval])) / "
@@ -854,7 +867,7 @@ COORDINATORS = (
     panel(
         "CPU",
         "percentunit",
-        "Of one CPU, by replica.",
+        "Share of one CPU, by replica.",
         ('rate(process_cpu_seconds_total{job="coordinator"}[$__rate_interval])', "{{instance}}"),
         width=6,
     ),
@@ -866,18 +879,18 @@ COORDINATORS = (
         width=6,
     ),
     panel(
-        "Leads",
+        "Leader",
         "short",
-        "1: this replica looks after lost leases and old jobs. One leads at a time.",
+        "1: this replica is the leader, which handles lost leases and old jobs. There is one leader at a time.",
         ("cluster_leader", "{{instance}}"),
         width=6,
         high=1,
         decimals=0,
     ),
     panel(
-        "Reaches Redis",
+        "Redis connection",
         "short",
-        "0: this replica answers 503.",
+        "0: this replica has no connection to Redis and returns 503.",
         ("cluster_redis_up", "{{instance}}"),
         width=6,
         high=1,
@@ -886,7 +899,7 @@ COORDINATORS = (
     panel(
         "Version",
         "short",
-        "What each replica runs; two versions for long: an update is stuck.",
+        "Version of each replica. If two versions remain for long, an update is stuck.",
         ("sum by (version) (cluster_build_info)", "{{version}}"),
         width=12,
         decimals=0,
@@ -894,7 +907,7 @@ COORDINATORS = (
     panel(
         "Open files",
         "short",
-        "Files and connections of each replica.",
+        "Open files and connections of each replica.",
         ('process_open_fds{job="coordinator"}', "{{instance}}"),
         width=12,
         decimals=0,
@@ -904,7 +917,7 @@ COORDINATORS = (
 API = Dashboard(
     name="api",
     title="API",
-    about="Requests to the coordinators: rate, errors, times; and the coordinators themselves.",
+    about="Rate, errors and durations of requests, and the state of coordinators.",
     rows=(
         Row("Requests", REQUESTS),
         Row("Times", ANSWER_TIMES),
@@ -914,45 +927,45 @@ API = Dashboard(
 )
 
 STATE = (
-    stat("Up", "short", "1: its exporter reaches it.", "min(redis_up)", decimals=0, high=1),
+    stat("Up", "short", "1: the exporter is connected to Redis.", "min(redis_up)", decimals=0, high=1),
     stat(
         "Memory",
         "percentunit",
-        "Share of its limit.",
+        "Share of the memory limit in use.",
         "max(instance:redis_memory_used:ratio)",
         high=1,
         thresholds=((Settings().alert_redis_memory_ratio, WARN), (0.95, BAD)),
     ),
-    stat("Keys", "short", "Keys in all databases.", "sum(redis_db_keys)", decimals=0),
-    stat("Clients", "short", "Open connections.", "sum(redis_connected_clients)", decimals=0),
+    stat("Keys", "short", "Number of keys in all databases.", "sum(redis_db_keys)", decimals=0),
+    stat("Clients", "short", "Number of open connections.", "sum(redis_connected_clients)", decimals=0),
     stat(
-        "Log in order",
+        "Persistence",
         "short",
-        "1: the last write to the log and its last rewrite succeeded.",
+        "1: the last write and the last rewrite of the append-only file succeeded.",
         "min(redis_aof_last_write_status) * min(redis_aof_last_bgrewrite_status) * min(redis_aof_enabled)",
         decimals=0,
         high=1,
     ),
-    stat("Uptime", "s", "Since its start.", "min(redis_uptime_in_seconds)"),
+    stat("Uptime", "s", "Time since the start of Redis.", "min(redis_uptime_in_seconds)"),
 )
 
 LOAD = (
     panel(
         "Commands per second",
         "ops",
-        "Commands that clients or scripts ran.",
+        "Commands executed for clients and scripts.",
         ("sum(rate(redis_commands_processed_total[$__rate_interval]))", "commands"),
     ),
     panel(
         "Time in commands",
         "percentunit",
-        "Share of one CPU that the five most costly commands take.",
+        "Share of one CPU used by the five most expensive commands.",
         ("topk(5, sum by (cmd) (rate(redis_commands_duration_seconds_total[$__rate_interval])))", "{{cmd}}"),
     ),
     panel(
-        "Mean time of a command",
+        "Mean duration of a command",
         "s",
-        "Time in commands over commands.",
+        "Time in commands divided by the number of commands.",
         (
             (
                 "sum(rate(redis_commands_duration_seconds_total[$__rate_interval])) "
@@ -964,7 +977,7 @@ LOAD = (
     panel(
         "Clients",
         "short",
-        "Open connections, and those that wait in a blocking command.",
+        "Open connections, and connections waiting in a blocking command.",
         ("sum(redis_connected_clients)", "open"),
         ("sum(redis_blocked_clients)", "blocked"),
         decimals=0,
@@ -972,14 +985,14 @@ LOAD = (
     panel(
         "Network",
         "Bps",
-        "Bytes/s in and out.",
+        "Received and sent bytes per second.",
         ("sum(rate(redis_net_input_bytes_total[$__rate_interval]))", "in"),
         ("sum(rate(redis_net_output_bytes_total[$__rate_interval]))", "out"),
     ),
     panel(
         "CPU",
         "percentunit",
-        "Of one CPU, by Redis' own count.",
+        "Share of one CPU, as reported by Redis.",
         ("sum(rate(redis_cpu_user_seconds_total[$__rate_interval]))", "user"),
         ("sum(rate(redis_cpu_sys_seconds_total[$__rate_interval]))", "system"),
         stacked=True,
@@ -990,21 +1003,21 @@ MEMORY = (
     panel(
         "Memory",
         "bytes",
-        "In use, resident, and the limit (0: none).",
+        "Used memory, resident memory, and the limit (0: none).",
         ("sum(redis_memory_used_bytes)", "used"),
         ("sum(redis_memory_used_rss_bytes)", "resident"),
         ("sum(redis_memory_max_bytes)", "limit"),
     ),
     panel(
-        "Log",
+        "Append-only file",
         "bytes",
-        "Size of the append-only file; it shrinks when Redis rewrites it.",
+        "Size of the append-only file, which shrinks when Redis rewrites it.",
         ("sum(redis_aof_current_size_bytes)", "size"),
     ),
     panel(
         "Keys",
         "short",
-        "In all databases, and those with an expiry.",
+        "Keys in all databases, and keys with an expiry.",
         ("sum(redis_db_keys)", "keys"),
         ("sum(redis_db_keys_expiring)", "expiring"),
         decimals=0,
@@ -1012,40 +1025,40 @@ MEMORY = (
     panel(
         "Errors per second",
         "cps",
-        "Answers that were errors. NOSCRIPT and ERR come with every start; OOM and MISCONF are refused writes.",
+        "Error replies. NOSCRIPT and ERR occur at every start; OOM and MISCONF are rejected writes.",
         ("sum by (err) (rate(redis_errors_total[$__rate_interval])) or on () vector(0)", "{{err}}"),
     ),
     panel(
         "Evicted keys per second",
         "cps",
-        "Must be 0: an evicted key is a lost job.",
+        "Evicted keys, which must be 0 because an evicted key is a lost job.",
         ("sum(rate(redis_evicted_keys_total[$__rate_interval]))", "evicted"),
         thresholds=((0.001, BAD),),
     ),
     panel(
-        "Audit log not in its file",
+        "Unexported audit log",
         "s",
-        "Age of the oldest entry that AUDIT_FILE lacks.",
+        "Age of the oldest entry that is not in AUDIT_FILE yet.",
         ("max(cluster_audit_unexported_seconds)", "age"),
         thresholds=((5.0, BAD),),
     ),
     panel(
-        "Files of artifacts",
+        "Artifact storage",
         "bytes",
-        "Bytes under ARTIFACT_URL; loose ones are of files that no artifact has, which go within a day.",
+        "Bytes under ARTIFACT_URL. Loose files belong to no artifact and are deleted within a day.",
         ("max by (state) (cluster_artifact_bytes)", "{{state}}"),
     ),
     panel(
-        "Number of files",
+        "Artifact files",
         "short",
-        "Files of artifacts, each once.",
+        "Number of distinct files of artifacts.",
         ("max by (state) (cluster_artifact_files)", "{{state}}"),
         decimals=0,
     ),
     panel(
         "Slow commands",
         "short",
-        "Entries in Redis' slow log (over 10 ms each).",
+        "Entries in the slow log of Redis (over 10 ms each).",
         ("max(redis_slowlog_length)", "entries"),
         decimals=0,
     ),
@@ -1054,11 +1067,11 @@ MEMORY = (
 REDIS = Dashboard(
     name="redis",
     title="Redis",
-    about="The one place that keeps jobs, leases and results.",
+    about="The store of all jobs, leases and results.",
     rows=(
         Row("State", STATE),
         Row("Load", LOAD),
-        Row("Memory and log", MEMORY),
+        Row("Memory and persistence", MEMORY),
     ),
 )
 
@@ -1066,13 +1079,13 @@ NGINX = (
     panel(
         "Requests per second",
         "reqps",
-        "Requests through nginx: pages, API, its own checks.",
+        "Requests through nginx: web pages, API and health checks.",
         ("sum(rate(nginx_http_requests_total[$__rate_interval]))", "requests"),
     ),
     panel(
         "Connections",
         "short",
-        "Reading a request, writing an answer (streams of events too), idle.",
+        "Connections that are reading a request, writing a response (including event streams), or idle.",
         ("sum(nginx_connections_reading)", "reading"),
         ("sum(nginx_connections_writing)", "writing"),
         ("sum(nginx_connections_waiting)", "idle"),
@@ -1082,7 +1095,7 @@ NGINX = (
     panel(
         "Connections accepted and dropped per second",
         "cps",
-        "Dropped: it is at its limit of connections.",
+        "Accepted and dropped connections. Drops occur at the connection limit.",
         ("sum(rate(nginx_connections_accepted[$__rate_interval]))", "accepted"),
         (
             (
@@ -1092,15 +1105,15 @@ NGINX = (
             "dropped",
         ),
     ),
-    panel("Up", "short", "1: nginx answers its exporter.", ("min(nginx_up)", "up"), high=1, decimals=0),
+    panel("Up", "short", "1: nginx answers the exporter.", ("min(nginx_up)", "up"), high=1, decimals=0),
 )
 
 PAGES = (
-    panel("Replicas", "short", "Servers of the pages that answer.", ('sum(up{job="web"})', "up"), decimals=0),
+    panel("Replicas", "short", "Reachable servers of the web pages.", ('sum(up{job="web"})', "up"), decimals=0),
     panel(
         "Connections",
         "short",
-        "Open connections, by replica.",
+        "Number of open connections, by replica.",
         ('web_connections{state="active"}', "{{instance}}"),
         decimals=0,
     ),
@@ -1109,7 +1122,7 @@ PAGES = (
 WEB = Dashboard(
     name="web",
     title="nginx and web",
-    about="The front door, and the servers of the pages.",
+    about="The reverse proxy and the servers of the web pages.",
     rows=(
         Row("nginx", NGINX),
         Row("web", PAGES),

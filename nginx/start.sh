@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renders the configuration into /tmp/nginx and runs nginx in the foreground. README.md lists the variables.
+# Render the configuration to /tmp/nginx and run nginx in the foreground. README.md lists the variables.
 set -eu
 
 here=$(CDPATH='' cd "$(dirname "$0")" && pwd)
@@ -13,7 +13,7 @@ fail() { # fail MESSAGE
   exit 2
 }
 
-resolver() { # the first of /etc/resolv.conf; Docker's own is 127.0.0.11
+resolver() { # print the first resolver in /etc/resolv.conf; Docker's resolver is 127.0.0.11
   found=$(sed -n 's/^nameserver[[:space:]]*\([^[:space:]]*\).*/\1/p' /etc/resolv.conf | head -n 1)
   case ${found:-127.0.0.11} in
     *:*) printf '[%s]' "$found" ;;
@@ -21,7 +21,7 @@ resolver() { # the first of /etc/resolv.conf; Docker's own is 127.0.0.11
   esac
 }
 
-put() { # put NAME VALUE: @NAME@ becomes VALUE, which must not be able to say more than a value
+put() { # put NAME VALUE: replace @NAME@ by a value without special characters
   case $2 in
     '' | *[!A-Za-z0-9._:/[\]-]*) fail "$1 is '$2'; give letters, digits and . _ : / [ ] - only, see nginx/README.md" ;;
   esac
@@ -35,7 +35,7 @@ count() { # count NAME VALUE
   put "$1" "$2"
 }
 
-http2() { # its spelling changed in 1.25.1
+http2() { # print the http2 directive, whose syntax changed in 1.25.1
   case $(nginx -v 2>&1) in
     */1.1[0-9].* | */1.2[0-5].*) printf 's|@HTTP2@||g\ns|@LISTEN_HTTP2@|http2|g\n' ;;
     *) printf 's|@HTTP2@|http2 on;|g\ns|@LISTEN_HTTP2@||g\n' ;;
@@ -75,7 +75,7 @@ put MORE "$here/more"
 put SERVICES_DOMAIN "${SERVICES_DOMAIN:-localhost}"
 http2
 
-with_certificate() { # what the servers of gRPC and of services' pages say of TLS
+with_certificate() { # print the TLS directives of the servers for gRPC and services' pages
   {
     printf 's|@PAGES_TLS@|listen %s ssl; ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.2 TLSv1.3;|g\n' \
       "${LISTEN_TLS:-8443}" "$certificate" "$key"

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Starts Prometheus in Compose: its files, with the thresholds of alerts as ALERT_* set them. Arguments go to Prometheus.
+# Start Prometheus in Compose with the alert thresholds of the settings ALERT_*. Arguments are passed to Prometheus.
 set -eu
 from=${PROMETHEUS_FROM:-/etc/prometheus} to=${PROMETHEUS_TO:-/tmp/prometheus}
 
 rm -rf "$to"
 mkdir -p "$to/rules"
-# Links, so that a reload reads what was changed meanwhile.
+# Symbolic links, so that a reload reads changed files.
 ln -s "$from/prometheus.yml" "$to/prometheus.yml"
 for file in "$from"/rules/*.yml; do
   ln -s "$file" "$to/rules/"

@@ -1,6 +1,6 @@
-"""Thresholds of alerts as recording rules: `.venv/bin/python -m prometheus.thresholds` writes rules/thresholds.yml.
+"""Write the alert thresholds as recording rules: `.venv/bin/python -m prometheus.thresholds`.
 
-The values are those of the settings ALERT_*, so the environment changes them; the committed file has the defaults.
+The values come from the settings ALERT_*, which the environment can change. The committed file contains the defaults.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from jobs.settings import Settings
 
 FILE = Path(__file__).parent / "rules" / "thresholds.yml"
 _HEAD = """\
-# Thresholds of alerts, as the settings ALERT_* have them by default: `.venv/bin/python -m prometheus.thresholds` writes
-# this file, and in Compose prometheus/start.sh puts in what is set. Rules and dashboards read thresholds here.
+# Default thresholds of alerts, written by `.venv/bin/python -m prometheus.thresholds` from the settings ALERT_*. In
+# Compose, prometheus/start.sh replaces them by the configured values. Alert rules and dashboards use these series.
 groups:
   - name: thresholds
     rules:
@@ -20,12 +20,12 @@ groups:
 
 
 def names() -> list[str]:
-    """Thresholds by the names of their settings, without ALERT_."""
+    """Return the names of the threshold settings without the prefix ALERT_."""
     return [field.removeprefix("alert_") for field in Settings.model_fields if field.startswith("alert_")]
 
 
 def rendered(settings: Settings) -> str:
-    """Return the file's text."""
+    """Return the contents of rules/thresholds.yml."""
     values = {name: getattr(settings, f"alert_{name}") for name in names()}
     rules = (
         f"      - {{record: 'alert:{name}:threshold', expr: vector({value:g})}}\n" for name, value in values.items()

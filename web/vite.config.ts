@@ -13,14 +13,14 @@ export default defineConfig({
   publicDir: false,
   build: {
     target: "es2022",
-    // light-dark() stays as it is: every browser of the last two years knows it.
+    // Keep light-dark(), which all browsers of the last two years support.
     cssTarget: ["chrome123", "firefox120", "safari17.5"],
-    // Names of files under /assets/ hold a checksum: the servers let browsers keep them for a year.
+    // Names of files under /assets/ contain a checksum, so browsers can cache them for a year.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     rolldownOptions: {
       input: { index: "index.html", collatz: "collatz.html", cluster: "cluster.html", kinds: "kinds.html" },
-      // One script for what pages share: each request costs a phone more than a kilobyte does.
+      // One script for code shared by pages: on phones, a request costs more than a kilobyte.
       output: {
         codeSplitting: {
           groups: [

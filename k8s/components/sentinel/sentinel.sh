@@ -1,13 +1,13 @@
 #!/bin/sh
-# Starts one of three sentinels, in Compose and on Kubernetes: sentinel.sh NAME FIRST OPTION...
-# NAME is where the others find it, FIRST the master of the first start. What it has learned since stays in its volume.
+# Start one of three sentinels, in Compose and on Kubernetes: sentinel.sh NAME FIRST OPTION...
+# NAME is this sentinel's host name, FIRST the initial master. Later changes are stored in the sentinel's volume.
 set -eu
 umask 077
 name=$1 first=$2
 shift 2
 conf=${DATA:-/data}/sentinel.conf
 password=$(cat "${SECRETS:-/run/secrets}/redis_sentinel_password")
-# What is written below; all else is the sentinel's own.
+# Lines written below; Sentinel manages all other lines.
 ours='^(port|dir|aclfile|sentinel (resolve-hostnames|announce-hostnames|announce-ip|sentinel-user|sentinel-pass|auth-user'
 ours="$ours|auth-pass|down-after-milliseconds|failover-timeout|parallel-syncs)) "
 {
@@ -20,8 +20,7 @@ ours="$ours|auth-pass|down-after-milliseconds|failover-timeout|parallel-syncs)) 
     printf 'sentinel monitor threads %s 6379 2\n' "$first"
   fi
   printf 'sentinel auth-user threads sentinel\nsentinel auth-pass threads %s\n' "$password"
-  # Silent for two seconds: down. A failover that came to nothing, such as for want of a majority, is tried again
-  # after twice failover-timeout.
+  # A silent master counts as down after two seconds. A failed failover is repeated after twice the failover timeout.
   printf 'sentinel down-after-milliseconds threads 2000\nsentinel failover-timeout threads 2000\n'
   printf 'sentinel parallel-syncs threads 2\n'
 } >"$conf.new"

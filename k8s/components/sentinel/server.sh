@@ -1,8 +1,8 @@
 #!/bin/sh
-# Starts one of the servers that sentinels watch, in Compose and on Kubernetes, with the options of a Redis alone:
+# Start a Redis server under Sentinel, in Compose and on Kubernetes, with the options of a single Redis:
 #   server.sh NAME FIRST OPTION...
-# NAME is where the others find it, FIRST the master of the first start. Afterwards it is what the sentinels last made
-# of it; one that wrongly takes itself for the master has no replica, writes nothing, and is corrected by them.
+# NAME is this server's host name, FIRST the initial master. Later, the server starts in the role that Sentinel last
+# assigned. A server that wrongly starts as master has no replica, accepts no writes, and is corrected by Sentinel.
 set -eu
 umask 077
 name=$1 first=$2
@@ -18,9 +18,9 @@ else
 fi
 {
   printf 'masteruser replica\nmasterauth %s\n' "$password"
-  # A name, since addresses change and sentinels would wait for those that are gone.
+  # Use a host name, because sentinels would wait for outdated addresses.
   printf 'replica-announce-ip %s\n' "$name"
-  # A master that was cut off from both replicas stops within about four seconds.
+  # An isolated master without replicas stops accepting writes within about four seconds.
   printf 'min-replicas-to-write 1\nmin-replicas-max-lag 3\n'
   printf '%s\n' "$role"
 } >"$conf.new"
