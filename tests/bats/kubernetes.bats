@@ -93,7 +93,7 @@ up() { # up N G OPTION...
   printf -- '--raw\nUnable to connect to the server: dial tcp 10.0.0.1:6443: i/o timeout\n' >"$FAKE/refuse"
   cluster kubernetes 1 --context there
   exits 3
-  says "no Kubernetes answers in context there: Unable to connect"
+  says "the Kubernetes cluster of context there does not answer: Unable to connect"
   printf -- '--raw\nerror: You must be logged in to the server (Unauthorized)\n' >"$FAKE/refuse"
   cluster kubernetes 1 --context there
   exits 3
