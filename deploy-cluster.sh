@@ -136,7 +136,7 @@ cmd_local() {
 
 local_runs() {
   [[ -x .venv/bin/python && -d .cluster ]] &&
-    .venv/bin/python -c 'import sys; from deploy.local import commands; sys.exit(not commands.running())' 2>/dev/null
+    .venv/bin/python -c 'import sys; from deploy.local import commands; sys.exit(not commands.is_running())' 2>/dev/null
 }
 
 of_local() { # of_local stop|status: works without .venv, because nothing can be running then

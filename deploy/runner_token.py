@@ -16,7 +16,7 @@ TOKEN = Path("/run/secrets/cluster_token")
 API = "http://127.0.0.1:3000/api"
 
 
-def ask(method: str, path: str, body: Any = None) -> Any:
+def request(method: str, path: str, body: Any = None) -> Any:
     """Return the coordinator's JSON response. Raises httpx.HTTPError, OSError, or ValueError if it is not JSON."""
     tokens = TOKEN.read_text().replace(",", " ").split()
     headers = {"Authorization": f"Bearer {tokens[0]}"} if tokens else {}
@@ -25,20 +25,20 @@ def ask(method: str, path: str, body: Any = None) -> Any:
     return answer.json() if answer.content else None
 
 
-def renew(name: str, kept: str, labels: str = "") -> str:
+def renew_token(name: str, kept: str, labels: str = "") -> str:
     """Return a new token with this name and these labels, or "" if the existing token `kept` already has them."""
     wanted = sorted(set(labels.replace(",", " ").split()))
-    same = [row for row in ask("GET", "/tokens")["tokens"] if row["name"] == name and row["scopes"] == ["worker"]]
+    same = [row for row in request("GET", "/tokens")["tokens"] if row["name"] == name and row["scopes"] == ["worker"]]
     if any(row["id"] == kept and row["labels"] == wanted for row in same):
         return ""
     for row in same:
-        ask("DELETE", f"/tokens/{row['id']}")
-    return str(ask("POST", "/tokens", {"name": name, "scopes": ["worker"], "labels": wanted})["token"])
+        request("DELETE", f"/tokens/{row['id']}")
+    return str(request("POST", "/tokens", {"name": name, "scopes": ["worker"], "labels": wanted})["token"])
 
 
 def main(arguments: list[str]) -> int:
     try:
-        token = renew(*arguments)
+        token = renew_token(*arguments)
     except httpx.HTTPStatusError as error:
         answer = error.response
         said = f"HTTP Error {answer.status_code}: {answer.reason_phrase}: {answer.text[:500]}"

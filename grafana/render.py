@@ -211,7 +211,7 @@ def _annotations() -> list[Json]:
     return [alerts]
 
 
-def rendered(dashboard: Dashboard) -> Json:
+def render(dashboard: Dashboard) -> Json:
     others = {
         "type": "dashboards",
         "title": "Dashboards",
@@ -243,4 +243,4 @@ def rendered(dashboard: Dashboard) -> Json:
 
 def text(dashboard: Dashboard) -> str:
     """Return the contents of the dashboard's JSON file."""
-    return json.dumps(rendered(dashboard), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(render(dashboard), indent=1, ensure_ascii=False) + "\n"

@@ -19,14 +19,14 @@ groups:
 """
 
 
-def names() -> list[str]:
+def threshold_names() -> list[str]:
     """Return the names of the threshold settings without the prefix ALERT_."""
     return [field.removeprefix("alert_") for field in Settings.model_fields if field.startswith("alert_")]
 
 
-def rendered(settings: Settings) -> str:
+def render(settings: Settings) -> str:
     """Return the contents of rules/thresholds.yml."""
-    values = {name: getattr(settings, f"alert_{name}") for name in names()}
+    values = {name: getattr(settings, f"alert_{name}") for name in threshold_names()}
     rules = (
         f"      - {{record: 'alert:{name}:threshold', expr: vector({value:g})}}\n" for name, value in values.items()
     )
@@ -34,4 +34,4 @@ def rendered(settings: Settings) -> str:
 
 
 if __name__ == "__main__":
-    FILE.write_text(rendered(Settings()))
+    FILE.write_text(render(Settings()))

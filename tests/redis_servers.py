@@ -19,7 +19,7 @@ _OLDEST = {"7": (7,), "8": (8,), "valkey": (8,)}
 @cache
 def server_of(version: str) -> str | None:
     """Return the path of one of VERSIONS; None if it is not here."""
-    found = {"7": shutil.which("redis-server"), "8": redis_server.of_wheel(), "valkey": _VALKEY}[version]
+    found = {"7": shutil.which("redis-server"), "8": redis_server.find_in_wheel(), "valkey": _VALKEY}[version]
     return found if found and redis_server.version(found) >= _OLDEST[version] else None
 
 

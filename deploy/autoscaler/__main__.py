@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from deploy.autoscaler.pool import Containers, EngineAway, Pool
+from deploy.autoscaler.pool import Containers, EngineError, Pool
 from deploy.docker import autoscale
 from deploy.docker.autoscale import Cluster, Worker
 
@@ -25,7 +25,7 @@ ROUND_SECONDS = 3
 _HEARTBEAT = Path("/tmp/heartbeat")
 
 
-class Hand(Protocol):
+class WorkerPool(Protocol):
     """Starts and stops workers. Its methods raise EngineAway if they fail."""
 
     def containers(self) -> Containers:
@@ -41,44 +41,44 @@ class Hand(Protocol):
         ...
 
 
-class Follower:
+class Autoscaler:
     """Adjusts the number of running workers to the number needed, one round at a time."""
 
-    def __init__(self, cluster: Cluster, pool: Hand) -> None:
+    def __init__(self, cluster: Cluster, pool: WorkerPool) -> None:
         self._cluster = cluster
         self._pool = pool
         #: IDs of the containers that were running in the last round.
         self._running: list[str] = []
         self._trouble = ""
 
-    def attempt(self) -> None:
+    def run_round(self) -> None:
         """Run one round. A failure is logged once, and the next round tries again."""
         try:
             trouble = self._round()
-        except EngineAway as error:
+        except EngineError as error:
             trouble = f"No worker was started or stopped: {error}"
         except LookupError:
             trouble = "No worker was started or stopped: no coordinator has calculated the number of needed workers yet"
         except (OSError, ValueError) as error:
             trouble = f"No worker was started or stopped: the API does not answer: {error}"
         if trouble != self._trouble:
-            _say(trouble or "The autoscaler works again.")
+            _log(trouble or "The autoscaler works again.")
         self._trouble = trouble
 
     def _round(self) -> str:
         """Run one round and return a description of the remaining problem, or ""."""
         seen = self._pool.containers()
         self._running = seen.running
-        total, workers = autoscale.total_of(self._cluster.status()), self._cluster.workers()
+        total, workers = autoscale.desired_cpu_workers(self._cluster.status()), self._cluster.workers()
         chosen = autoscale.plan(autoscale.count_needed(seen.running, total, workers), seen.running, workers)
         for name in chosen.drain:
-            _say(f"{total} workers needed: draining {name}")
+            _log(f"{total} workers needed: draining {name}")
             self._cluster.drain(name, True)
         for name in chosen.resume:
-            _say(f"{total} workers needed: resuming {name}")
+            _log(f"{total} workers needed: resuming {name}")
             self._cluster.drain(name, False)
         for container in chosen.stop:
-            _say(f"{total} workers needed: stopping container {container[:12]}, which has finished its leases")
+            _log(f"{total} workers needed: stopping container {container[:12]}, which has finished its leases")
             self._stop(container, workers)
         return self._start(total, chosen.containers - len(seen.running), seen.stopped)
 
@@ -91,35 +91,35 @@ class Follower:
 
     def _start(self, total: int, missing: int, stopped: Sequence[str]) -> str:
         for container in stopped[:missing]:
-            _say(f"{total} workers needed: starting container {container[:12]}")
+            _log(f"{total} workers needed: starting container {container[:12]}")
             self._pool.start(container)
         lacking = missing - len(stopped)
         why = f"The pool has {lacking} workers too few: increase AUTOSCALE_MAX, then run ./deploy-cluster.sh docker"
         return why * (lacking > 0)
 
-    def end(self) -> None:
+    def resume_workers(self) -> None:
         """Resume draining workers, because this process will no longer stop them."""
         with contextlib.suppress(OSError, ValueError, LookupError):
-            for line in autoscale.release(self._cluster, self._running):
-                _say(line)
+            for line in autoscale.resume_workers(self._cluster, self._running):
+                _log(line)
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
 
 
 def main() -> int:
     """Adjust the pool until SIGTERM or Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    follower = Follower(autoscale.Api(API), Pool())
-    _say("Adjusting the number of workers to the number needed.")
+    follower = Autoscaler(autoscale.Api(API), Pool())
+    _log("Adjusting the number of workers to the number needed.")
     try:
         while True:
-            follower.attempt()
+            follower.run_round()
             _HEARTBEAT.touch()
             time.sleep(ROUND_SECONDS)
     except KeyboardInterrupt:
-        follower.end()
+        follower.resume_workers()
     return 0
 
 

@@ -16,7 +16,7 @@ _STOPPED = {"created", "exited"}
 _GOING = {"removing", "dead"}
 
 
-class EngineAway(Exception):
+class EngineError(Exception):
     """The Docker engine or its proxy did not execute a request; the message gives the reason."""
 
 
@@ -41,7 +41,7 @@ class Pool:
         try:
             rows = sorted((each["Id"], each["State"]) for each in self._client.containers(all=True))
         except (docker.errors.DockerException, OSError, LookupError, TypeError, ValueError) as error:
-            raise _away(error) from None
+            raise _engine_error(error) from None
         return Containers(
             running=[container for container, state in rows if state not in _STOPPED | _GOING],
             stopped=[container for container, state in rows if state in _STOPPED],
@@ -52,18 +52,18 @@ class Pool:
         try:
             self._client.start(container)
         except (docker.errors.DockerException, OSError) as error:
-            raise _away(error) from None
+            raise _engine_error(error) from None
 
     def stop(self, container: str) -> None:
         """Stop a container and wait until it has exited."""
         try:
             self._client.stop(container)
         except (docker.errors.DockerException, OSError) as error:
-            raise _away(error) from None
+            raise _engine_error(error) from None
 
 
-def _away(error: Exception) -> EngineAway:
+def _engine_error(error: Exception) -> EngineError:
     """Return an EngineAway error whose message does not change between attempts."""
     if isinstance(error, docker.errors.APIError):
-        return EngineAway(str(error.explanation or error))
-    return EngineAway(f"the Docker engine's proxy does not answer ({type(error).__name__})")
+        return EngineError(str(error.explanation or error))
+    return EngineError(f"the Docker engine's proxy does not answer ({type(error).__name__})")

@@ -29,14 +29,14 @@ POOL = "cpu-worker-pool"
 ENGINE_SECONDS = 45
 #: Timeout in seconds for receiving the header of a request from the autoscaler.
 CLIENT_SECONDS = 5
-_MOST_BYTES = 8 << 20
+_MAX_BYTES = 8 << 20
 _COMPOSE = "com.docker.compose."
 
 # Request lines of the pinned Docker SDK. The API version in the path is ignored.
 _LIST = re.compile(r"GET /v1\.[0-9]{2}/containers/json\?limit=-1&all=1&size=0&trunc_cmd=0 HTTP/1\.1")
-_ACT = re.compile(r"POST /v1\.[0-9]{2}/containers/([0-9a-f]{64})/(start|stop) HTTP/1\.1")
+_ACTION = re.compile(r"POST /v1\.[0-9]{2}/containers/([0-9a-f]{64})/(start|stop) HTTP/1\.1")
 #: Headers that announce a body or a change of protocol.
-_MORE = ("Transfer-Encoding", "Upgrade", "Expect", "Trailer", "HTTP2-Settings")
+_FORBIDDEN_HEADERS = ("Transfer-Encoding", "Upgrade", "Expect", "Trailer", "HTTP2-Settings")
 
 Answer = tuple[int, Any]
 
@@ -75,7 +75,7 @@ class UnixEngine:
         try:
             connection.request(method, path)
             answer = connection.getresponse()
-            return answer.status, answer.read(_MOST_BYTES)
+            return answer.status, answer.read(_MAX_BYTES)
         except PermissionError:
             group = self._path.stat().st_gid
             raise PermissionError(f"this user cannot open {self._path}; set DOCKER_GID={group} in .env") from None
@@ -83,7 +83,7 @@ class UnixEngine:
             connection.close()
 
 
-class OwnContainers:
+class PoolContainers:
     """Containers of one project's pool, identified by their labels."""
 
     def __init__(self, engine: Engine, project: str) -> None:
@@ -98,9 +98,9 @@ class OwnContainers:
         )
         if status != 200:
             raise HTTPException(_message(body) or f"status {status}")
-        return [{"Id": each["Id"], "State": each["State"]} for each in json.loads(body) if self._is_ours(each)]
+        return [{"Id": each["Id"], "State": each["State"]} for each in json.loads(body) if self._is_in_pool(each)]
 
-    def _is_ours(self, container: Mapping[str, Any]) -> bool:
+    def _is_in_pool(self, container: Mapping[str, Any]) -> bool:
         labels = container["Labels"] or {}
         return all(labels.get(name) == value for name, value in self._labels.items())
 
@@ -120,13 +120,15 @@ def _message(body: bytes) -> str:
         return ""
 
 
-def answer_request(pool: OwnContainers, line: str, headers: Message) -> Answer:
+def answer_request(pool: PoolContainers, line: str, headers: Message) -> Answer:
     """Answer a request according to its request line. Raises ForbiddenRequest unless it matches an allowed pattern."""
-    if any(name in headers for name in _MORE) or any(length != "0" for length in headers.get_all("Content-Length", [])):
+    if any(name in headers for name in _FORBIDDEN_HEADERS) or any(
+        length != "0" for length in headers.get_all("Content-Length", [])
+    ):
         raise ForbiddenRequest("requests must have no body and cannot change the protocol")
     if _LIST.fullmatch(line):
         return 200, pool.containers()
-    if act := _ACT.fullmatch(line):
+    if act := _ACTION.fullmatch(line):
         return pool.act(act[1], act[2])
     raise ForbiddenRequest("only the autoscaler's requests are allowed")
 
@@ -136,7 +138,7 @@ class Proxy(socketserver.TCPServer):
 
     allow_reuse_address = True
 
-    def __init__(self, address: tuple[str, int], pool: OwnContainers) -> None:
+    def __init__(self, address: tuple[str, int], pool: PoolContainers) -> None:
         super().__init__(address, Handler)
         self.pool = pool
         #: True if the engine that opened the socket has exited. A new container of the proxy mounts the new socket.
@@ -144,7 +146,7 @@ class Proxy(socketserver.TCPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log the error and continue if a client disconnects before it has its response."""
-        _say(f"A request failed: {sys.exc_info()[1]}")
+        _log(f"A request failed: {sys.exc_info()[1]}")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -161,9 +163,9 @@ class Handler(BaseHTTPRequestHandler):
             self.server.is_stale = isinstance(error, ConnectionRefusedError)
             status, body = 502, {"message": f"the Docker engine does not answer: {error}"}
         if status >= 400:
-            _say(f"{status} {self.requestline}: {body['message']}")
+            _log(f"{status} {self.requestline}: {body['message']}")
         elif self.command == "POST":
-            _say(f"{status} {self.requestline}")
+            _log(f"{status} {self.requestline}")
         self._send(status, body)
 
     do_POST = do_GET  # noqa: N815
@@ -177,7 +179,7 @@ class Handler(BaseHTTPRequestHandler):
         self._refuse(message or str(code))
 
     def _refuse(self, why: str) -> None:
-        _say(f"403 {self.requestline[:200]!a}: {why}")
+        _log(f"403 {self.requestline[:200]!a}: {why}")
         self._send(403, {"message": f"refused: {why}"})
 
     def _send(self, status: int, body: Any) -> None:
@@ -194,7 +196,7 @@ class Handler(BaseHTTPRequestHandler):
         """Disable the request log of http.server."""
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(line, flush=True)
 
 
@@ -212,10 +214,10 @@ def main(words: Sequence[str]) -> int:
     try:
         project = project_of(engine, socket.gethostname())
     except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
-        _say(f"The Docker engine does not answer: {error}")
+        _log(f"The Docker engine does not answer: {error}")
         return 1
-    with Proxy((words[0] if words else "0.0.0.0", PORT), OwnContainers(engine, project)) as proxy:
-        _say(f"Listing, starting and stopping containers of {POOL} in project {project} on request.")
+    with Proxy((words[0] if words else "0.0.0.0", PORT), PoolContainers(engine, project)) as proxy:
+        _log(f"Listing, starting and stopping containers of {POOL} in project {project} on request.")
         while not proxy.is_stale:
             proxy.handle_request()
     return 1

@@ -59,7 +59,7 @@ def load(path: Path) -> str:
         new.unlink()
         sys.exit("The input ends with an incomplete line; nothing was changed")
     answer = "put back"
-    if present and not _same(path, new, min(present, restored)):
+    if present and not _have_same_start(path, new, min(present, restored)):
         aside = path.with_name(f"{path.name}.before-restore-{int(time.time())}")
         path.rename(aside)
         answer = f"aside {aside.name}"
@@ -70,7 +70,7 @@ def load(path: Path) -> str:
     return answer
 
 
-def _same(one: Path, other: Path, length: int) -> bool:
+def _have_same_start(one: Path, other: Path, length: int) -> bool:
     """Return True if both files start with the same `length` bytes."""
     with one.open("rb") as left, other.open("rb") as right:
         for start in range(0, length, _PIECE):

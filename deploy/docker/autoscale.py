@@ -28,9 +28,9 @@ API = "http://127.0.0.1:3000/api"
 #: Length of the container ID's prefix with which the name of its worker starts.
 _ID_LENGTH = 12
 #: Upper bound of AUTOSCALE_MAX. A response with a larger number is invalid.
-MOST_WORKERS = 10_000
+MAX_WORKERS = 10_000
 #: Required fields of a worker's record, with their types.
-_ROW = {"id": str, "device": str | None, "live": bool, "draining": bool, "state": str, "busy_lanes": int}
+_WORKER_FIELDS = {"id": str, "device": str | None, "live": bool, "draining": bool, "state": str, "busy_lanes": int}
 
 Worker = Mapping[str, Any]
 
@@ -93,13 +93,13 @@ def count_needed(containers: Sequence[str], need: int, workers: Sequence[Worker]
     return max(0, need - len([row for row in takers if row["id"] not in ours]))
 
 
-def total_of(status: Mapping[str, Any]) -> int:
+def desired_cpu_workers(status: Mapping[str, Any]) -> int:
     """Return the number of CPU workers that the cluster needs. Raises LookupError if unknown, ValueError if invalid."""
     desired = status["desired_workers"]
     total = desired["cpu"] if isinstance(desired, Mapping) else None
     if total is None:
         raise LookupError("cpu")
-    if not isinstance(total, int) or not 0 <= total <= MOST_WORKERS:
+    if not isinstance(total, int) or not 0 <= total <= MAX_WORKERS:
         raise ValueError(f"{total!r} is not a valid number of workers")
     return total
 
@@ -110,9 +110,9 @@ def _worker_of(container: str, workers: Sequence[Worker]) -> Worker | None:
     return next((worker for worker in workers if worker["live"] and worker["id"].startswith(name)), None)
 
 
-def step(cluster: Cluster, containers: Sequence[str], *, act: bool) -> list[str]:
+def run_round(cluster: Cluster, containers: Sequence[str], *, act: bool) -> list[str]:
     """Run one round and return its output lines. Raises LookupError if the number of needed workers is unknown."""
-    need = total_of(cluster.status())
+    need = desired_cpu_workers(cluster.status())
     chosen = plan(need, containers, cluster.workers())
     if act:
         for on, names in ((True, chosen.drain), (False, chosen.resume)):
@@ -123,7 +123,7 @@ def step(cluster: Cluster, containers: Sequence[str], *, act: bool) -> list[str]
     return lines + [f"scale {chosen.containers}"] * (chosen.containers > len(containers))
 
 
-def release(cluster: Cluster, containers: Sequence[str]) -> list[str]:
+def resume_workers(cluster: Cluster, containers: Sequence[str]) -> list[str]:
     """Resume the draining workers of these containers and return an output line for each."""
     workers = cluster.workers()
     rows = [row for container in containers if (row := _worker_of(container, workers))]
@@ -172,14 +172,14 @@ class Api:
 
 
 def _is_worker(row: object) -> bool:
-    return isinstance(row, dict) and all(isinstance(row.get(name), kind) for name, kind in _ROW.items())
+    return isinstance(row, dict) and all(isinstance(row.get(name), kind) for name, kind in _WORKER_FIELDS.items())
 
 
 def main(words: Sequence[str], cluster: Cluster) -> int:
     verb, *containers = words
     try:
         releases = verb == "release"
-        lines = release(cluster, containers) if releases else step(cluster, containers, act=verb == "step")
+        lines = resume_workers(cluster, containers) if releases else run_round(cluster, containers, act=verb == "step")
     except (OSError, ValueError) as error:
         print(f"The API does not answer: {error}", file=sys.stderr)
         return 1

@@ -27,7 +27,7 @@ WAITING = 'route!~"/api/results|/api/jobs/[{]job_id[}](/result|/events)?|/api/ev
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """A measurement: one output line per series of a PromQL expression, with the labels that distinguish the series."""
 
     title: str
@@ -56,45 +56,45 @@ def _api_quantile(quantile: float) -> str:
     return f"histogram_quantile({quantile}, sum by (le) (rate({buckets}[15m]))) >= 0"
 
 
-def find_recording_rule(title: str, rule: str) -> list[Figure]:
-    return [Figure(f"{title} {name}", f"{rule}:{name}_5m", seconds) for name, _ in QUANTILES]
+def recording_rule_measurements(title: str, rule: str) -> list[Measurement]:
+    return [Measurement(f"{title} {name}", f"{rule}:{name}_5m", seconds) for name, _ in QUANTILES]
 
 
-SECTIONS: tuple[tuple[str, Sequence[Figure]], ...] = (
+SECTIONS: tuple[tuple[str, Sequence[Measurement]], ...] = (
     (
         "Throughput",
         (
-            Figure("finished jobs", "kind_outcome:cluster_jobs:rate5m > 0", per_second),
-            Figure("units", "kind_device:cluster_job_units:rate1m > 0", per_second),
-            Figure("leases", "outcome:cluster_leases:rate5m > 0", per_second),
-            Figure("API requests", f"sum(rate({metrics.HTTP_REQUESTS.name}[5m]))", per_second),
-            Figure("API errors", "cluster:cluster_http_errors_per_requests:ratio_rate5m", percent),
+            Measurement("finished jobs", "kind_outcome:cluster_jobs:rate5m > 0", per_second),
+            Measurement("units", "kind_device:cluster_job_units:rate1m > 0", per_second),
+            Measurement("leases", "outcome:cluster_leases:rate5m > 0", per_second),
+            Measurement("API requests", f"sum(rate({metrics.HTTP_REQUESTS.name}[5m]))", per_second),
+            Measurement("API errors", "cluster:cluster_http_errors_per_requests:ratio_rate5m", percent),
         ),
     ),
     (
         "Latency",
         (
-            *(Figure(f"API {name}", _api_quantile(quantile), seconds) for name, quantile in QUANTILES),
-            *find_recording_rule("queue wait", "queue:cluster_queue_wait_seconds"),
-            *find_recording_rule("job", "kind:cluster_job_duration_seconds"),
+            *(Measurement(f"API {name}", _api_quantile(quantile), seconds) for name, quantile in QUANTILES),
+            *recording_rule_measurements("queue wait", "queue:cluster_queue_wait_seconds"),
+            *recording_rule_measurements("job", "kind:cluster_job_duration_seconds"),
         ),
     ),
     (
         "Utilization",
         (
-            Figure("lanes busy", "device:cluster_lanes_busy:ratio", percent),
-            Figure("CPU of a host", f"max by (host) ({metrics.HOST_CPU.name})", percent),
-            Figure("memory of a host", "host:cluster_host_memory_used:ratio", percent),
-            Figure("GPU in use", f"max by (worker, gpu) ({metrics.GPU_UTILIZATION.name})", percent),
-            Figure("memory of Redis", "max(redis_memory_used_bytes)", size),
-            Figure("share of Redis' limit", "max(instance:redis_memory_used:ratio)", percent),
+            Measurement("lanes busy", "device:cluster_lanes_busy:ratio", percent),
+            Measurement("CPU of a host", f"max by (host) ({metrics.HOST_CPU.name})", percent),
+            Measurement("memory of a host", "host:cluster_host_memory_used:ratio", percent),
+            Measurement("GPU in use", f"max by (worker, gpu) ({metrics.GPU_UTILIZATION.name})", percent),
+            Measurement("memory of Redis", "max(redis_memory_used_bytes)", size),
+            Measurement("share of Redis' limit", "max(instance:redis_memory_used:ratio)", percent),
         ),
     ),
-    ("Unreachable scrape targets", (Figure("down", "up == 0", lambda _: "no answer"),)),
+    ("Unreachable scrape targets", (Measurement("down", "up == 0", lambda _: "no answer"),)),
 )
 
 
-def ask(url: str, token: str = "") -> Any:
+def get_json(url: str, token: str = "") -> Any:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     answer = httpx.get(url, headers=headers, timeout=10, trust_env=False)
     if answer.is_error:
@@ -104,7 +104,7 @@ def ask(url: str, token: str = "") -> Any:
 
 def series(expression: str) -> list[tuple[str, float]]:
     query = urllib.parse.urlencode({"query": expression})
-    rows = ask(f"{PROMETHEUS}/api/v1/query?{query}")["data"]["result"]
+    rows = get_json(f"{PROMETHEUS}/api/v1/query?{query}")["data"]["result"]
     return sorted((_labels(row["metric"]), float(row["value"][1])) for row in rows)
 
 
@@ -126,7 +126,9 @@ def format_measurements() -> Iterator[str]:
 
 def alerts() -> Iterator[str]:
     yield "\n## Alerts"
-    firing = [alert for alert in ask(f"{PROMETHEUS}/api/v1/alerts")["data"]["alerts"] if alert["state"] == "firing"]
+    firing = [
+        alert for alert in get_json(f"{PROMETHEUS}/api/v1/alerts")["data"]["alerts"] if alert["state"] == "firing"
+    ]
     for alert in firing:
         labels, notes = alert["labels"], alert["annotations"]
         yield f"{labels['alertname']} ({labels.get('severity')}) since {alert['activeAt']}: {notes.get('summary')}"
@@ -136,9 +138,9 @@ def alerts() -> Iterator[str]:
 
 def cluster(token: str) -> Iterator[str]:
     yield "\n## Cluster"
-    yield json.dumps(ask(f"{API}/api/status", token), indent=2)
+    yield json.dumps(get_json(f"{API}/api/status", token), indent=2)
     yield "\n## Workers"
-    for worker in ask(f"{API}/api/workers", token)["workers"]:
+    for worker in get_json(f"{API}/api/workers", token)["workers"]:
         lanes = f"{worker['busy_lanes']} of {worker['lanes']} lanes busy"
         facts = (worker["id"], worker["device"], worker["state"], lanes)
         yield "  ".join(str(fact) for fact in facts)

@@ -13,7 +13,7 @@ import httpx
 TOKEN = Path("/run/secrets/cluster_token")
 
 
-def ask(url: str, token: str) -> Any:
+def get_json(url: str, token: str) -> Any:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     answer = httpx.get(url, headers=headers, timeout=5, trust_env=False)
     if answer.is_error:
@@ -56,7 +56,7 @@ def main() -> int:
     # The file can contain two tokens during a token rotation; use the first.
     token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
     try:
-        status = ask("http://127.0.0.1:3000/api/status", token)
+        status = get_json("http://127.0.0.1:3000/api/status", token)
     except (httpx.HTTPError, OSError, ValueError) as error:
         print(f"The API does not answer: {error}", file=sys.stderr)
         return 1

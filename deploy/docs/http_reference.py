@@ -34,7 +34,7 @@ class _Page:
 
     def render(self, tag: str, operations: Sequence[tuple[str, str, Schema]]) -> str:
         parts = [f"# HTTP API: {tag}\n", *(self._operation(*each) for each in operations)]
-        types = [self._named(name) for name in _growing(self._used)]
+        types = [self._named(name) for name in _iterate_growing_list(self._used)]
         return "\n".join([*parts, *(["## Types\n", *sorted(types)] if types else [])])
 
     def _operation(self, method: str, path: str, operation: Schema) -> str:
@@ -108,7 +108,7 @@ def render(root: Path) -> dict[str, str]:
             if "tags" in operation:
                 operations[operation["tags"][0]].append((method.upper(), path, operation))
     records = (
-        (f"[`{method} {path}`]({tag}.md#{anchor(method, path)})", prose(_first(operation)))
+        (f"[`{method} {path}`]({tag}.md#{anchor(method, path)})", prose(_first_sentence(operation)))
         for tag, found in sorted(operations.items())
         for method, path, operation in found
     )
@@ -122,7 +122,7 @@ def anchor(method: str, path: str) -> str:
     return f"{method}{path}".lower().translate(str.maketrans("/.", "--", "{}"))
 
 
-def _growing(names: list[str]) -> Iterator[str]:
+def _iterate_growing_list(names: list[str]) -> Iterator[str]:
     """Yield the names of a list to which the caller appends during the iteration."""
     for index in count():
         if index >= len(names):
@@ -130,7 +130,7 @@ def _growing(names: list[str]) -> Iterator[str]:
         yield names[index]
 
 
-def _first(operation: Schema) -> str:
+def _first_sentence(operation: Schema) -> str:
     """Return the first sentence of an operation's description."""
     text = str(operation.get("description", ""))
     return text.partition("\n")[0].partition(". ")[0].rstrip(".;") + "." if text else ""

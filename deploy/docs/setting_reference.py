@@ -32,14 +32,14 @@ def render(root: Path) -> str:
     fields = Settings.model_fields | client.Settings.model_fields
     texts = comments(root / "threads_cluster/settings.py") | comments(root / "jobs/settings.py")
     records = [
-        (code(name.upper()), code(_default(field)), prose(_meaning(name, field, texts.get(name, ""))))
+        (code(name.upper()), code(_default(field)), prose(_description(name, field, texts.get(name, ""))))
         for name, field in sorted(fields.items())
     ]
     headings = ("Variable", "Default", "Description")
     example = (root / ".env.example").read_text()
     compose = [
-        (code(name), code(default), _PAGE.sub(r"[\1](\1)", prose(_in_example(example, name))))
-        for name, default in sorted(_of_compose(root).items())
+        (code(name), code(default), _PAGE.sub(r"[\1](\1)", prose(_example_comment(example, name))))
+        for name, default in sorted(_compose_variables(root).items())
         if name.lower() not in fields
     ]
     return table(headings, records) + _COMPOSE + table(headings, compose)
@@ -49,7 +49,7 @@ def _default(field: FieldInfo) -> str:
     return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
 
 
-def _meaning(name: str, field: FieldInfo, comment: str) -> str:
+def _description(name: str, field: FieldInfo, comment: str) -> str:
     alias = field.validation_alias
     choices = alias.choices if isinstance(alias, AliasChoices) else ()
     others = [f"`{str(each).upper()}`" for each in choices if each != name]
@@ -65,12 +65,12 @@ def comments(source: Path) -> dict[str, str]:
     }
 
 
-def _of_compose(root: Path) -> dict[str, str]:
+def _compose_variables(root: Path) -> dict[str, str]:
     files = [root / "docker-compose.yml", *sorted((root / "deploy").glob("*.yml"))]
     return dict(pair for file in files for pair in _VARIABLE.findall(file.read_text()))
 
 
-def _in_example(example: str, name: str) -> str:
+def _example_comment(example: str, name: str) -> str:
     """Return the comment above a variable in .env.example."""
     before, found, _ = example.partition(f"\n#{name}=")
     paragraph = before.rpartition("\n\n")[2] if found else ""

@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from deploy.local import commands
-from deploy.local.outcome import CommandError, of_file, say
+from deploy.local.outcome import CommandError, command_error_from_os_error, say
 
 
 def main() -> int:
@@ -18,7 +18,7 @@ def main() -> int:
     except CommandError as trouble:
         return report_error(trouble)
     except OSError as error:
-        return report_error(of_file(error))
+        return report_error(command_error_from_os_error(error))
 
 
 def report_error(trouble: CommandError) -> int:
@@ -105,7 +105,7 @@ def _about_hosts(given: argparse.Namespace) -> int:
             name=given.name,
             workers=given.workers,
             runner=given.runner,
-            gpus=joining.gpus() if given.gpu else 0,
+            gpus=joining.count_gpus() if given.gpu else 0,
             labels=given.labels,
             service=given.service,
         )

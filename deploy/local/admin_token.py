@@ -17,7 +17,7 @@ _NAME = "local"
 
 def ensure(redis_url: str) -> str:
     """Return the token. Create it if Redis does not have it. Raises connection.Unreachable."""
-    store = private_files.tokens_of(redis_url)
+    store = private_files.token_store(redis_url)
     return read_valid_token(store) or private_files.renew_token(store, FILE, _NAME, "admin")
 
 

@@ -22,11 +22,11 @@ from jobs.store.server import connection
 #: Timeout in seconds until all workers are ready. The first start compiles the kernels.
 READY_SECONDS = 300.0
 #: Timeout of one readiness check, in seconds. The port accepts connections even if the coordinator never comes up.
-READY_ANSWER_SECONDS = 1.0
+READY_TIMEOUT_SECONDS = 1.0
 #: Number of exits before readiness after which the start fails.
-GIVE_UP_AFTER = 3
+MAX_EXITS = 3
 #: Interval in seconds for repeating an unchanged status message.
-SAY_AGAIN_SECONDS = 15.0
+REPEAT_SECONDS = 15.0
 #: Interval in seconds for checking which programs have exited.
 LOOK_SECONDS = 2.0
 #: File names of the web pages; the empty name is the index.
@@ -54,11 +54,11 @@ class LocalCluster:
         self._said_exits: Counter[str] = Counter()
 
     def __enter__(self) -> LocalCluster:
-        runner_token.forget()
+        runner_token.delete_token()
         passwords = supervision.passwords()
         self._redis_url = supervision.redis_url(self.shape, "coordinator", passwords["coordinator"])
         configuration = supervision.write(self.shape, self.run, passwords)
-        self._log_start = program_logs.size()
+        self._log_start = program_logs.log_size()
         if self.shape.listeners:
             self._hand_over = HandOver(self.shape.listeners)
         key = self._secrets_key or secrets_key.ensure()
@@ -76,7 +76,7 @@ class LocalCluster:
         say("Stopped. Jobs and results remain in .cluster for the next start.")
 
     def _hurry(self, *_: object) -> None:
-        processes.sweep(self.run.mark, grace=0)
+        processes.stop_marked(self.run.mark, grace=0)
 
     # -- readiness ----------------------------------------------------------------------------------------------------
 
@@ -92,9 +92,9 @@ class LocalCluster:
             if now - started > READY_SECONDS:
                 raise CommandError(
                     NOT_READY,
-                    f"the cluster was not ready after {READY_SECONDS:.0f} s. {missing}\n{program_logs.tails()}",
+                    f"the cluster was not ready after {READY_SECONDS:.0f} s. {missing}\n{program_logs.read_tails()}",
                 )
-            if missing != said or now - said_at > SAY_AGAIN_SECONDS:
+            if missing != said or now - said_at > REPEAT_SECONDS:
                 say(f"  {now - started:4.0f} s  {missing}")
                 said, said_at = missing, now
             self._check_programs()
@@ -105,7 +105,7 @@ class LocalCluster:
     def _missing(self) -> str | None:
         """Return a description of the missing parts, or None if everything is ready."""
         try:
-            self.api.get("/ready", timeout=READY_ANSWER_SECONDS)
+            self.api.get("/ready", timeout=READY_TIMEOUT_SECONDS)
         except (OSError, ValueError):
             return "Waiting for Redis and the coordinator."
         try:
@@ -126,9 +126,9 @@ class LocalCluster:
         if self._supervisor is None or self._supervisor.poll() is not None:
             tail = program_logs.read_tail(program_logs.SUPERVISOR)
             raise CommandError(FAILED, f"supervisord exited before the cluster was ready.\n{tail}")
-        for name, times in program_logs.exits(self._log_start).items():
+        for name, times in program_logs.count_exits(self._log_start).items():
             # The cluster works without its HTTPS endpoint, which only other machines use.
-            if times >= GIVE_UP_AFTER and name != "door" and (self._gpus_needed or not name.startswith("gpu-worker")):
+            if times >= MAX_EXITS and name != "door" and (self._gpus_needed or not name.startswith("gpu-worker")):
                 log = program_logs.FOLDER / f"{name}.log"
                 raise CommandError(
                     FAILED, f"{name} exited {times} times before it was ready.\n{program_logs.read_tail(log)}"
@@ -137,7 +137,7 @@ class LocalCluster:
 
     def _say_exits(self) -> None:
         """Print which programs have exited since the last call."""
-        for name, times in program_logs.exits(self._log_start).items():
+        for name, times in program_logs.count_exits(self._log_start).items():
             if times > self._said_exits[name]:
                 self._said_exits[name] = times
                 log = program_logs.relative_path(program_logs.FOLDER / f"{name}.log")

@@ -25,7 +25,7 @@ from deploy.local.outcome import (
     USAGE,
     CommandError,
     StopRequested,
-    raise_stopped_on_signals,
+    raise_on_stop_signals,
     say,
 )
 from deploy.local.shape import CHECKOUT
@@ -63,12 +63,12 @@ def run(wanted: ClusterOptions) -> int:
 
     With `once`, stop after the samples.
     """
-    raise_stopped_on_signals()
+    raise_on_stop_signals()
     settings = load()
     check_exposure(settings)
     up = False
     try:
-        with alone(), LocalCluster(settings, _plan(settings, wanted)) as cluster:
+        with hold_cluster_lock(), LocalCluster(settings, _plan(settings, wanted)) as cluster:
             _announce(cluster.shape)
             cluster.wait_ready()
             done = _compute_samples(cluster, wanted)
@@ -104,7 +104,7 @@ def _announce(parts: shape.Shape) -> None:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def hold_cluster_lock() -> Iterator[None]:
     """Hold the checkout's lock, and stop processes of an earlier run first.
 
     Raises CommandError if a cluster is already running.
@@ -117,7 +117,7 @@ def alone() -> Iterator[None]:
             RUNNING,
             f"a local cluster of this checkout is already running: {_address()}\n  Stop it: ./deploy-cluster.sh stop",
         )
-    _sweep()
+    _stop_earlier_run()
     ADDRESS.unlink(missing_ok=True)
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
@@ -127,21 +127,21 @@ def alone() -> Iterator[None]:
         os.close(lock)
 
 
-def _sweep() -> int:
+def _stop_earlier_run() -> int:
     """Stop processes of an earlier run, report them, and return their number."""
-    count = processes.sweep(f"@{LOCAL_FOLDER}")
+    count = processes.stop_marked(f"@{LOCAL_FOLDER}")
     if count:
         say(f"Stopped {count} processes of an earlier run.")
     return count
 
 
 def _address() -> str:
-    if serves("join"):
+    if was_started_by("join"):
         return describe_membership()
     return ADDRESS.read_text().strip() if ADDRESS.is_file() else "it is currently starting or stopping"
 
 
-def running() -> bool:
+def is_running() -> bool:
     """Return True if a cluster of this checkout is running, which means that its lock is held."""
     if not LOCAL_FOLDER.is_dir():
         return False
@@ -151,7 +151,7 @@ def running() -> bool:
     return lock is None
 
 
-def _starter() -> psutil.Process | None:
+def _find_starter() -> psutil.Process | None:
     """Return the process whose ID is in the lock file, or None if that process did not start a cluster here."""
     try:
         process = psutil.Process(int((LOCAL_FOLDER / "lock").read_text()))
@@ -161,19 +161,19 @@ def _starter() -> psutil.Process | None:
     return process if ours else None
 
 
-def serves(command: str) -> bool:
+def was_started_by(command: str) -> bool:
     """Return True if `command` (run or join) started the running processes."""
-    starter = _starter()
+    starter = _find_starter()
     return starter is not None and command in starter.cmdline()
 
 
 def stop() -> int:
     """Stop the cluster that is running in another terminal, or processes of an earlier run. Return the exit code."""
-    if not running():
-        if not _sweep():
+    if not is_running():
+        if not _stop_earlier_run():
             say("No local cluster of this checkout is running.")
         return OK
-    starter = _starter()
+    starter = _find_starter()
     if starter is None:
         raise CommandError(FAILED, "the process that started the cluster was not found; press Ctrl-C in its terminal.")
     starter.terminate()
@@ -195,13 +195,13 @@ def describe_membership() -> str:
 
 def status() -> int:
     """Print whether a cluster of this checkout is running, and its status. Return the exit code."""
-    if not running():
+    if not is_running():
         if joined := describe_membership():
             say(f"{joined}. The workers are not running. Start them: ./deploy-cluster.sh join")
         else:
             say("No local cluster of this checkout is running. Start one: ./deploy-cluster.sh local")
         return FAILED
-    if serves("join") and (joined := describe_membership()):
+    if was_started_by("join") and (joined := describe_membership()):
         say(f"{joined}. The workers are running.")
         return OK
     say(f"A local cluster of this checkout is running: {_address()}")

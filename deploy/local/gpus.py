@@ -37,7 +37,7 @@ def _missing(count: int) -> str | None:
     return None
 
 
-def usable(settings: Settings) -> tuple[int, str]:
+def usable_gpus(settings: Settings) -> tuple[int, str]:
     """Return how many GPU workers to start, and advice for the user or "".
 
     Raises NoGpus if GPU_ENABLED=true and no GPU is usable.

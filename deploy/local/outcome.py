@@ -22,7 +22,7 @@ class CommandError(Exception):
         self.code = code
 
 
-def of_file(error: OSError) -> CommandError:
+def command_error_from_os_error(error: OSError) -> CommandError:
     """Return the CommandError for a file system error."""
     what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -55,7 +55,7 @@ def _stop(*_: object) -> NoReturn:
     raise StopRequested
 
 
-def raise_stopped_on_signals() -> None:
+def raise_on_stop_signals() -> None:
     """Raise StopRequested at the first stop signal and ignore later signals."""
     for number in STOP_SIGNALS:
         signal.signal(number, _stop)

@@ -13,8 +13,8 @@ from deploy.local.outcome import PORT_TAKEN, CommandError, say
 from jobs.settings import Settings
 
 #: Maximum number of consecutive ports to try.
-TRIED = 100
-_Taken = TypeVar("_Taken")
+MAX_TRIED = 100
+_Opened = TypeVar("_Opened")
 
 
 def is_free(host: str, port: int) -> bool:
@@ -45,8 +45,8 @@ def next_listeners(host: str, wanted: int, what: str) -> list[socket.socket]:
     return _take_first(lambda port: _listen(host, port), wanted, what)
 
 
-def _take_first(take: Callable[[int], _Taken], wanted: int, what: str) -> _Taken:
-    last = min(wanted + TRIED, 65536) - 1
+def _take_first(take: Callable[[int], _Opened], wanted: int, what: str) -> _Opened:
+    last = min(wanted + MAX_TRIED, 65536) - 1
     for port in range(wanted, last + 1):
         with suppress(OSError):
             taken = take(port)

@@ -23,7 +23,7 @@ def write(path: Path, content: bytes) -> None:
     new.replace(path)
 
 
-def tokens_of(redis_url: str) -> Tokens:
+def token_store(redis_url: str) -> Tokens:
     """Return the token store of the cluster that uses this Redis."""
     return Store(connection.connect(redis_url, retries=1, timeout=3)).tokens
 

@@ -83,7 +83,7 @@ def find_marked(mark: str) -> list[psutil.Process]:
     return ours
 
 
-def sweep(mark: str, grace: float = 10.0) -> int:
+def stop_marked(mark: str, grace: float = 10.0) -> int:
     """Stop every process whose mark ends with `mark`, and return the number of processes.
 
     Sends SIGTERM, then SIGKILL after `grace` seconds.
@@ -109,7 +109,7 @@ def guard(run: Run) -> None:
         held = lock(run.folder, patience=0.0)
         if held is not None:
             os.close(held)
-            sweep(run.mark)
+            stop_marked(run.mark)
             return
 
 

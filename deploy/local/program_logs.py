@@ -25,17 +25,17 @@ def read_tail(log: Path, lines: int = 20) -> str:
     return "\n".join([f"The end of {relative_path(log)}:", *(f"  {line}" for line in text)])
 
 
-def tails() -> str:
+def read_tails() -> str:
     """Return the last lines of all logs except the guard's."""
     return "\n".join(read_tail(log, 8) for log in sorted(FOLDER.glob("*.log")) if log.stem != "guard")
 
 
-def size() -> int:
+def log_size() -> int:
     """Return the size of supervisord's log in bytes, for a later call of `exits`."""
     return SUPERVISOR.stat().st_size if SUPERVISOR.exists() else 0
 
 
-def exits(start: int) -> Counter[str]:
+def count_exits(start: int) -> Counter[str]:
     """Count the exits of each program in supervisord's log, from byte `start` on."""
     if not SUPERVISOR.exists():
         return Counter()

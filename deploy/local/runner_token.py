@@ -15,7 +15,7 @@ NAME = "runner-1"
 _AGAIN_SECONDS = 0.1
 
 
-def forget() -> None:
+def delete_token() -> None:
     """Delete the token of an earlier start, so that the runner waits for the new one."""
     FILE.unlink(missing_ok=True)
 
@@ -24,7 +24,7 @@ def ensure(redis_url: str) -> None:
     """Create the token, once per start. Raises connection.Unreachable."""
     if FILE.exists():
         return
-    store = private_files.tokens_of(redis_url)
+    store = private_files.token_store(redis_url)
     private_files.renew_token(store, FILE, NAME, "worker", load().host_labels())
 
 

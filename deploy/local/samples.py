@@ -83,11 +83,11 @@ def call(command: list[str]) -> tuple[int, str]:
 def _show(job: Mapping[str, Any], sample: Sample, kept: str) -> None:
     show.line(f"{job['title']}: {show.ended_line(job)}")
     if "result" in job:
-        show.pairs({name: figure(job["result"], place) for name, place in sample.figures.items()}, indent=2)
+        show.pairs({name: value_at(job["result"], place) for name, place in sample.figures.items()}, indent=2)
         show.line(f"  All results: {kept}.venv/bin/cluster result {job['job_id']}")
 
 
-def figure(result: Any, place: tuple[str | int, ...]) -> Any:
+def value_at(result: Any, place: tuple[str | int, ...]) -> Any:
     """Return the value at a path of the result, or None if it is missing."""
     try:
         return reduce(lambda part, step: part[step], place, result)

@@ -13,7 +13,7 @@ from jobs.settings import LOCAL_FOLDER, Settings, usable_cores
 
 CHECKOUT = LOCAL_FOLDER.parent
 #: Minimum free disk space in bytes for starting a cluster.
-LEAST_FREE = 100 << 20
+MIN_FREE_BYTES = 100 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = F
     use.
     """
     check_folder(settings, runner)
-    check_room(LOCAL_FOLDER)
+    check_free_space(LOCAL_FOLDER)
     server, gpu_workers = _redis_server(), _gpu_workers(settings)
     taken = Listeners.take(settings, port)
     lanes = (settings.worker_threads,) * workers if settings.worker_threads else split(usable_cores(), workers)
@@ -79,13 +79,13 @@ def check_folder(settings: Settings, runner: bool) -> None:
         )
 
 
-def check_room(folder: Path) -> None:
+def check_free_space(folder: Path) -> None:
     """Raise CommandError if the disk has too little free space for a cluster."""
     free = shutil.disk_usage(folder).free
-    if free < LEAST_FREE:
+    if free < MIN_FREE_BYTES:
         raise CommandError(
             FAILED,
-            f"the disk of {folder} has {free >> 20} MiB free, but a cluster needs {LEAST_FREE >> 20} MiB for its"
+            f"the disk of {folder} has {free >> 20} MiB free, but a cluster needs {MIN_FREE_BYTES >> 20} MiB for its"
             " jobs, logs and compiled kernels.\n  Free some space (see df -h), then run the same command again.",
         )
 
@@ -106,7 +106,7 @@ def _redis_server() -> str:
 
 def _gpu_workers(settings: Settings) -> int:
     try:
-        count, advice = gpus.usable(settings)
+        count, advice = gpus.usable_gpus(settings)
     except gpus.NoGpus as error:
         raise CommandError(MISSING, str(error)) from error
     if advice:

@@ -284,4 +284,4 @@ def end(supervisor: subprocess.Popen[bytes] | None, run: Run) -> None:
             supervisor.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             say("Some processes did not stop in time; killing them.")
-    processes.sweep(run.mark)
+    processes.stop_marked(run.mark)

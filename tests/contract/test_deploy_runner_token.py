@@ -29,7 +29,7 @@ def served(any_redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def renewed(name: str, kept: str, labels: str) -> str:
     """Return the id of the new token, which there must be."""
-    parsed = tokens.parsed(runner_token.renew(name, kept, labels))
+    parsed = tokens.parsed(runner_token.renew_token(name, kept, labels))
     assert parsed is not None
     return parsed.id
 
@@ -42,7 +42,7 @@ def there(served: Served, name: str) -> list[tuple[str, tuple[str, ...]]]:
 def test_one_that_counts_is_kept_and_one_that_was_revoked_is_replaced(served: Served) -> None:
     first = renewed("runner-0", "none", "")
     assert there(served, "runner-0") == [(first, ())]
-    assert runner_token.renew("runner-0", first, "") == ""
+    assert runner_token.renew_token("runner-0", first, "") == ""
     served.store.tokens.revoke(first)
     second = renewed("runner-0", first, "")
     assert there(served, "runner-0") == [(second, ())]
@@ -52,7 +52,7 @@ def test_other_labels_are_another_token_and_the_same_in_another_order_are_not(se
     plain = renewed("runner-0", "none", "")
     labelled = renewed("runner-0", plain, "trusted, eu,trusted")
     assert there(served, "runner-0") == [(labelled, ("eu", "trusted"))]
-    assert runner_token.renew("runner-0", labelled, "eu trusted") == ""
+    assert runner_token.renew_token("runner-0", labelled, "eu trusted") == ""
     without = renewed("runner-0", labelled, "")
     assert there(served, "runner-0") == [(without, ())]
 

@@ -155,9 +155,9 @@ def test_a_host_joins_works_and_leaves(door: Door, here: Path) -> None:
     assert [one["id"] for one in row["worker_rows"]] == ["attic-cpu-1"]
     door.live.kill("worker-attic", signal.SIGTERM)
     assert door.tokens() >= {"attic-cpu-1", "attic-cpu-2"}
-    assert membership.end(joined) == []
+    assert membership.revoke_host_tokens(joined) == []
     assert not door.tokens() & {"attic-cpu-1", "attic-cpu-2"}
-    assert membership.end(joined) == [], "a second time nothing is left either"
+    assert membership.revoke_host_tokens(joined) == [], "a second time nothing is left either"
 
 
 def test_a_tenant_that_requires_a_label_is_served_by_the_host_that_was_given_it(door: Door, here: Path) -> None:
@@ -220,7 +220,7 @@ def test_an_invitation_is_closed_before_its_time(
 def test_an_invitation_counts_once(door: Door) -> None:
     invited = door.invited()
     join(invited, "once")
-    membership.forget()
+    membership.delete_membership()
     refused(invited, "was used or has expired")
 
 
@@ -273,13 +273,13 @@ def test_a_host_trusts_its_authority_alone(
     serve(door.live, "impostor", tmp_path / "other", port)
     until(lambda: fetch.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 120)
     moved = dataclasses.replace(joined, url=f"https://127.0.0.1:{port}")
-    [left] = membership.end(moved)
+    [left] = membership.revoke_host_tokens(moved)
     assert "authority did not sign the certificate" in left
     worker_of(door, moved, "worker-trusting")
     until(lambda: "its certificate is not trusted" in door.live.log("worker-trusting"), 120)
     door.live.kill("worker-trusting")
     door.live.kill("impostor")
-    assert membership.end(joined) == []
+    assert membership.revoke_host_tokens(joined) == []
 
 
 def test_of_what_an_impostor_adds_to_the_authority_nothing_is_trusted(
@@ -297,7 +297,7 @@ def test_of_what_an_impostor_adds_to_the_authority_nothing_is_trusted(
     serve(door.live, "between", folder, port)
     until(lambda: fetch.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 120)
     with pytest.raises(membership.CannotReach):
-        membership.ask("GET", f"https://127.0.0.1:{port}/health", invited.token, str(tmp_path / "pinned.pem"))
+        membership.send_request("GET", f"https://127.0.0.1:{port}/health", invited.token, str(tmp_path / "pinned.pem"))
     door.live.kill("between")
 
 
@@ -316,7 +316,7 @@ def test_of_what_an_impostor_adds_to_the_authority_nothing_is_trusted(
 )
 def test_the_cluster_does_not_say_what_runs_here(door: Door, monkeypatch: pytest.MonkeyPatch, workers: Any) -> None:
     answer = (201, {"version": "0", "workers": workers})
-    monkeypatch.setattr(membership, "ask", lambda *_given: answer)
+    monkeypatch.setattr(membership, "send_request", lambda *_given: answer)
     refused(door.invited(), "did not return exactly the requested workers")
 
 
@@ -330,7 +330,7 @@ def test_strict_clients_take_the_certificate(door: Door, here: Path, monkeypatch
         return context
 
     monkeypatch.setattr(ssl, "create_default_context", strict)
-    assert membership.end(joined) == []
+    assert membership.revoke_host_tokens(joined) == []
 
 
 @pytest.mark.usefixtures("here")
@@ -342,7 +342,7 @@ def test_of_two_that_use_one_invitation_one_joins(door: Door, tmp_path: Path) ->
     def use(number: int) -> None:
         together.wait()
         body = {"host": f"racer-{number}", "workers": ["cpu-1"]}
-        status, _ = membership.ask("POST", f"{invited.url}/api/join", invited.token, str(tls), body)
+        status, _ = membership.send_request("POST", f"{invited.url}/api/join", invited.token, str(tls), body)
         answers.append(status)
 
     tls = tmp_path / "authority.pem"
@@ -363,19 +363,19 @@ def test_a_name_that_has_joined_is_not_taken_over(door: Door) -> None:
     with pytest.raises(CommandError, match="cellar-cpu-1 has already joined"):  # another machine of that name
         membership.join(invited, "cellar", ["cpu-1", "cpu-2"], lanes=1, labels="")
     trust = str(membership.FOLDER / "authority.pem")
-    assert membership.ask("DELETE", f"{url}/{own.split('_')[1]}", own, trust) == (204, {})
+    assert membership.send_request("DELETE", f"{url}/{own.split('_')[1]}", own, trust) == (204, {})
     assert join(invited, "cellar").workers == ["cellar-cpu-1"], "what was refused has not used the invitation up"
 
 
 def _lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer to an invitation is lost, as where the coordinator or the network dies meanwhile."""
-    ask = membership.ask
+    ask = membership.send_request
 
     def without_answer(*words: Any) -> Any:
         ask(*words)
         raise membership.CannotReach("connection reset by peer")
 
-    monkeypatch.setattr(membership, "ask", without_answer)
+    monkeypatch.setattr(membership, "send_request", without_answer)
 
 
 def test_a_join_that_broke_off_keeps_its_name_from_nobody(
@@ -448,11 +448,11 @@ def test_a_renewed_certificate_is_served_without_a_restart(
     authority.certify(["localhost"])
 
     def by_name() -> bool:
-        status, _ = membership.ask("GET", url.replace("127.0.0.1", "localhost"), "", trust)
+        status, _ = membership.send_request("GET", url.replace("127.0.0.1", "localhost"), "", trust)
         return status == 200
 
     until(lambda: _quietly(by_name))
-    assert membership.ask("GET", url, "", trust)[0] == 200, "the address is still named"
+    assert membership.send_request("GET", url, "", trust)[0] == 200, "the address is still named"
     door.live.kill("renewing")
 
 
@@ -476,14 +476,14 @@ def test_a_pair_that_does_not_fit_is_made_anew(tmp_path: Path, monkeypatch: pyte
 
 def _full(path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """Writes of the membership's folder fail after so many tokens, as on a full disk."""
-    keep, kept = membership.keep_token, iter(range(after))
+    keep, kept = membership.store_token, iter(range(after))
 
     def written(worker: str, text: str) -> None:
         if next(kept, None) is None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         keep(worker, text)
 
-    monkeypatch.setattr(membership, "keep_token", written)
+    monkeypatch.setattr(membership, "store_token", written)
 
 
 @pytest.mark.parametrize(("after", "words"), [(1, "the invitation is still valid"), (3, "The invitation is used up")])
@@ -506,7 +506,7 @@ def test_a_full_disk_leaves_nothing_behind_here_or_there(
 def test_an_invitation_comes_on_stdin(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{door.invited()}\n"))
     assert joining.join_cluster(joining.JoinOptions(invitation="-", name="typed")).name == "typed"
-    membership.forget()
+    membership.delete_membership()
     for text in ("", "x" * 10_000):
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
         with pytest.raises(CommandError, match="this is not an invitation"):

@@ -129,7 +129,7 @@ class Machine:
         if self._starter and self._starter.poll() is None:
             self._starter.send_signal(signal.SIGTERM)
             self._starter.wait(90)
-        processes.sweep(f"@{self.checkout.folder}")
+        processes.stop_marked(f"@{self.checkout.folder}")
 
     def asked(self, *arguments: str) -> Any:
         """Return what the `cluster` command answers, of which this is the cluster's machine."""

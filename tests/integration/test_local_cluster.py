@@ -139,7 +139,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     """A copy in a folder with a space in its name."""
     made = copied(tmp_path_factory.mktemp("a user's") / "100% threads")
     yield made
-    processes.sweep(f"@{made.folder}")
+    processes.stop_marked(f"@{made.folder}")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -237,7 +237,7 @@ def test_once_prints_one_object_a_job_and_leaves_nothing_running(checkout: Check
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(job["type"], job["state"]) for job in found] == [("collatz", "done"), ("thread", "done")]
     for job, sample in zip(found, samples.SAMPLES, strict=True):
-        assert all(samples.figure(job["result"], place) is not None for place in sample.figures.values())
+        assert all(samples.value_at(job["result"], place) is not None for place in sample.figures.values())
     assert re.search(r"2 sample jobs took [0-9.]+ s\.", done.stderr)
     assert not checkout.processes()
     assert not (checkout.folder / "url").exists()

@@ -123,4 +123,4 @@ def running(folder: Path, **environment: str) -> Iterator[LocalCluster]:
             cluster._redis.close()
         starter.terminate()
         starter.wait(90)
-        processes.sweep(f"@{folder / '.cluster'}")
+        processes.stop_marked(f"@{folder / '.cluster'}")

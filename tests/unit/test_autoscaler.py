@@ -16,8 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from deploy.autoscaler import pool, proxy
-from deploy.autoscaler.__main__ import Follower
-from deploy.autoscaler.pool import Containers, EngineAway
+from deploy.autoscaler.__main__ import Autoscaler
+from deploy.autoscaler.pool import Containers, EngineError
 from deploy.docker.autoscale import Worker, count_needed
 from tests.ports import free_port
 
@@ -105,7 +105,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 @contextmanager
 def served(path: Path) -> Iterator[tuple[str, int]]:
     """A proxy before the engine at this socket; its address."""
-    with proxy.Proxy(("127.0.0.1", 0), proxy.OwnContainers(proxy.UnixEngine(path), MINE)) as running:
+    with proxy.Proxy(("127.0.0.1", 0), proxy.PoolContainers(proxy.UnixEngine(path), MINE)) as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         yield ("127.0.0.1", running.server_address[1])
@@ -158,13 +158,13 @@ def test_a_list_says_no_more_than_ids_and_states(engine: Engine, door: tuple[str
 def test_labels_are_compared_here_too(engine: Engine, door: tuple[str, int]) -> None:
     engine.filters = False
     assert client(door).containers().stopped == [OURS]
-    with pytest.raises(EngineAway, match="does not belong to cpu-worker-pool"):
+    with pytest.raises(EngineError, match="does not belong to cpu-worker-pool"):
         client(door).stop(THEIRS)
 
 
 def test_what_the_engine_says_of_an_error_is_passed_on(engine: Engine, door: tuple[str, int], tmp_path: Path) -> None:
     engine.trouble = (500, "no space left on device")
-    with pytest.raises(EngineAway, match="no space left on device"):
+    with pytest.raises(EngineError, match="no space left on device"):
         client(door).containers()
 
 
@@ -308,7 +308,7 @@ def test_a_client_that_goes_or_sends_nothing_holds_up_nobody_for_long(
 def test_an_engine_that_is_away_is_said_and_asked_again(tmp_path: Path) -> None:
     with served(tmp_path / "s") as address:
         ours = client(address)
-        with pytest.raises(EngineAway, match="the Docker engine does not answer"):
+        with pytest.raises(EngineError, match="the Docker engine does not answer"):
             ours.containers()
         with Engine(tmp_path / "s") as engine:
             assert ours.containers().stopped == [OURS]
@@ -342,10 +342,10 @@ def test_it_ends_with_its_engine_so_that_it_is_started_with_the_next_ones_socket
             try:
                 assert ours.containers().stopped == [OURS]
                 break
-            except EngineAway:
+            except EngineError:
                 threading.Event().wait(0.02)
         engine.shutdown()
-    with pytest.raises(EngineAway, match="the Docker engine does not answer"):
+    with pytest.raises(EngineError, match="the Docker engine does not answer"):
         ours.containers()
     thread.join(60)
     assert ended == [1]
@@ -360,7 +360,7 @@ def test_an_engine_that_answers_something_else_is_said(
 
 
 def _is_away(ours: pool.Pool) -> bool:
-    with pytest.raises(EngineAway, match="the Docker engine does not answer"):
+    with pytest.raises(EngineError, match="the Docker engine does not answer"):
         ours.containers()
     return True
 
@@ -398,7 +398,7 @@ def test_a_proxy_that_is_away_is_said_in_words_that_stay_the_same() -> None:
     ours = client(("127.0.0.1", free_port()))
     words = set()
     for _ in range(2):
-        with pytest.raises(EngineAway) as raised:
+        with pytest.raises(EngineError) as raised:
             ours.containers()
         words.add(str(raised.value))
     assert words == {"the Docker engine's proxy does not answer (ConnectionError)"}
@@ -454,7 +454,7 @@ class Hand:
 
     def containers(self) -> Containers:
         if self.trouble:
-            raise EngineAway(self.trouble)
+            raise EngineError(self.trouble)
         return Containers(sorted(self.running), sorted(set(IDS) - self.running))
 
     def start(self, number: str) -> None:
@@ -469,23 +469,23 @@ class Hand:
 def test_it_starts_what_is_needed_beside_the_others_and_stops_only_what_has_drained() -> None:
     hand = Hand()
     cluster = Cluster(hand)
-    follower = Follower(cluster, hand)
-    follower.attempt()
+    follower = Autoscaler(cluster, hand)
+    follower.run_round()
     assert hand.calls == []
     cluster.need = 4
-    follower.attempt()
+    follower.run_round()
     assert hand.calls == ["start 0", "start 1", "start 2"]
     cluster.busy = set(IDS[:2])
     cluster.need = 1
-    follower.attempt()
+    follower.run_round()
     assert len(cluster.draining) == 3 and len(hand.calls) == 3
-    follower.attempt()
+    follower.run_round()
     assert hand.calls[3:] == ["stop 2"]
     cluster.need = 2
-    follower.attempt()
+    follower.run_round()
     assert len(cluster.draining) == 1, "one works again, and the name of the one that stopped drains no more"
     cluster.busy.clear()
-    follower.attempt()
+    follower.run_round()
     assert hand.calls[4:] == ["stop 1"]
     assert cluster.draining == set()
 
@@ -493,26 +493,26 @@ def test_it_starts_what_is_needed_beside_the_others_and_stops_only_what_has_drai
 def test_troubles_are_said_once_and_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     hand = Hand()
     cluster = Cluster(hand)
-    follower = Follower(cluster, hand)
+    follower = Autoscaler(cluster, hand)
     for trouble, words in (
         (OSError("refused"), "No worker was started or stopped: the API does not answer: refused"),
         (ValueError("no JSON"), "No worker was started or stopped: the API does not answer: no JSON"),
     ):
         cluster.trouble, cluster.need = trouble, 3
-        follower.attempt()
-        follower.attempt()
+        follower.run_round()
+        follower.run_round()
         assert [line[9:] for line in capsys.readouterr().out.splitlines()] == [words]
     cluster.trouble, cluster.need = None, None
-    follower.attempt()
+    follower.run_round()
     assert "no coordinator has calculated" in capsys.readouterr().out
     hand.trouble = "the Docker engine does not answer"
-    follower.attempt()
+    follower.run_round()
     assert "No worker was started or stopped: the Docker engine does not answer" in capsys.readouterr().out
     hand.trouble, cluster.need = "", 1
-    follower.attempt()
+    follower.run_round()
     assert capsys.readouterr().out[9:] == "The autoscaler works again.\n"
     cluster.need = 9
-    follower.attempt()
+    follower.run_round()
     assert "The pool has 3 workers too few: increase AUTOSCALE_MAX" in capsys.readouterr().out
     assert hand.calls == [f"start {number}" for number in range(5)]
 
@@ -521,11 +521,11 @@ def test_troubles_are_said_once_and_change_nothing(capsys: pytest.CaptureFixture
 def test_a_need_that_is_no_number_changes_nothing(capsys: pytest.CaptureFixture[str], need: Any) -> None:
     hand = Hand()
     cluster = Cluster(hand)
-    follower = Follower(cluster, hand)
+    follower = Autoscaler(cluster, hand)
     cluster.need = 3
-    follower.attempt()
+    follower.run_round()
     cluster.need, started = need, list(hand.calls)
-    follower.attempt()
+    follower.run_round()
     assert "not a valid number of workers" in capsys.readouterr().out
     assert hand.calls == started and not cluster.draining
 
@@ -535,73 +535,73 @@ def test_a_container_that_does_not_stop_is_tried_again_and_works_again_when_it_i
 ) -> None:
     hand = Hand()
     cluster = Cluster(hand)
-    follower = Follower(cluster, hand)
+    follower = Autoscaler(cluster, hand)
     cluster.need = 3
-    follower.attempt()
+    follower.run_round()
     cluster.need = 1
-    follower.attempt()
+    follower.run_round()
     stop = hand.stop
     monkeypatch.setattr(hand, "stop", _never)
-    follower.attempt()
-    follower.attempt()
+    follower.run_round()
+    follower.run_round()
     assert len(cluster.draining) == 2 and len(hand.running) == 2
     cluster.need = 2
-    follower.attempt()
+    follower.run_round()
     assert len(cluster.draining) == 1
     monkeypatch.setattr(hand, "stop", stop)
-    follower.attempt()
+    follower.run_round()
     assert cluster.draining == set() and len(hand.running) == 1
 
 
 def _never(_number: str) -> None:
-    raise EngineAway("it does not stop")
+    raise EngineError("it does not stop")
 
 
 def test_a_worker_that_dies_while_it_drains_works_again_when_it_is_started() -> None:
     hand = Hand()
     cluster = Cluster(hand)
-    follower = Follower(cluster, hand)
+    follower = Autoscaler(cluster, hand)
     cluster.need = 2
-    follower.attempt()
+    follower.run_round()
     cluster.busy, cluster.need = set(IDS[:1]), 1
-    follower.attempt()
+    follower.run_round()
     hand.running.clear()
-    follower.attempt()
+    follower.run_round()
     assert cluster.draining and hand.running == set()
     cluster.need = 2
-    follower.attempt()
-    follower.attempt()
+    follower.run_round()
+    follower.run_round()
     assert cluster.draining == set() and hand.running == {IDS[0]}
 
 
 def test_two_that_follow_the_same_pool_do_what_one_would() -> None:
     hand = Hand()
     cluster = Cluster(hand)
-    both = [Follower(cluster, hand), Follower(cluster, hand)]
+    both = [Autoscaler(cluster, hand), Autoscaler(cluster, hand)]
     for need in (4, 1, 1, 5, 2, 2, 2, 3):
         cluster.need = need
         for follower in both:
-            follower.attempt()
+            follower.run_round()
     assert len(hand.running) - len(cluster.draining) == 2
-    both[0].end()
-    both[1].attempt()
-    both[1].attempt()
+    both[0].resume_workers()
+    both[1].run_round()
+    both[1].run_round()
     assert len(hand.running) == 2 and cluster.draining == set()
 
 
 def test_workers_that_drain_go_on_when_it_ends() -> None:
     hand = Hand()
     cluster = Cluster(hand)
-    follower = Follower(cluster, hand)
+    follower = Autoscaler(cluster, hand)
     cluster.need = 3
-    follower.attempt()
+    follower.run_round()
     cluster.busy, cluster.need = set(IDS[:2]), 1
-    follower.attempt()
+    follower.run_round()
     assert len(cluster.draining) == 2
-    follower.end()
+    follower.resume_workers()
     assert cluster.draining == set() and len(hand.running) == 2
     cluster.trouble = OSError("away")
-    follower.end()
+    follower.resume_workers()
 
 
 def test_what_is_needed_of_a_pool_beside_others() -> None:

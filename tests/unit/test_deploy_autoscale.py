@@ -175,13 +175,13 @@ def test_what_a_coordinator_answers_no_proxy_hears(answers: Answers) -> None:
 @pytest.mark.parametrize("desired", [None, {}, {"cpu": None}, [], "cpu", {"gpu": 1}])
 def test_what_nobody_counted(desired: object) -> None:
     with pytest.raises(LookupError):
-        autoscale.total_of({"desired_workers": desired})
+        autoscale.desired_cpu_workers({"desired_workers": desired})
 
 
 @pytest.mark.parametrize("cpu", [-1, 10**9, 1.5, float("nan"), "3", [3]])
 def test_what_is_no_number_of_workers(cpu: object) -> None:
     with pytest.raises(ValueError, match="not a valid number of workers"):
-        autoscale.total_of({"desired_workers": {"cpu": cpu}})
+        autoscale.desired_cpu_workers({"desired_workers": {"cpu": cpu}})
 
 
 def test_without_an_answer_it_says_why_and_nothing_follows(capsys: Any) -> None:

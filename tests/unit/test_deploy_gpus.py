@@ -35,25 +35,25 @@ def chosen(enabled: str = "auto", visible: str = "") -> Settings:
 
 def test_a_worker_for_each_gpu(machine: Callable[..., None]) -> None:
     machine(3, cupy=True)
-    assert gpus.usable(chosen()) == (3, "")
-    assert gpus.usable(chosen(visible="0,2")) == (2, "")
-    assert gpus.usable(chosen("false")) == (0, "")
+    assert gpus.usable_gpus(chosen()) == (3, "")
+    assert gpus.usable_gpus(chosen(visible="0,2")) == (2, "")
+    assert gpus.usable_gpus(chosen("false")) == (0, "")
 
 
 @pytest.mark.usefixtures("machine")
 def test_a_machine_without_a_driver_says_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    assert gpus.usable(chosen()) == (0, "")
+    assert gpus.usable_gpus(chosen()) == (0, "")
     with pytest.raises(gpus.NoGpus, match=r"GPU_ENABLED=true, but nvidia-smi lists no usable GPU.*GPU_ENABLED=auto"):
-        gpus.usable(chosen("true"))
+        gpus.usable_gpus(chosen("true"))
 
 
 def test_a_gpu_without_cupy_is_told_with_the_next_command(machine: Callable[..., None]) -> None:
     machine(1, cupy=False)
-    count, told = gpus.usable(chosen())
+    count, told = gpus.usable_gpus(chosen())
     assert count == 0 and "1 GPU(s)" in told and gpus.INSTALL in told
     with pytest.raises(gpus.NoGpus, match="CuPy is not installed"):
-        gpus.usable(chosen("true"))
+        gpus.usable_gpus(chosen("true"))
 
 
 def test_gpu_workers_stand_beside_the_others_and_count(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.unit.monitoring import ROOT, added_over_replicas, known, promtool
 
 FOLDER = ROOT / "grafana"
 FILES = sorted((FOLDER / "dashboards").glob("*.json"))
-MADE = [render.rendered(dashboard) for dashboard in DASHBOARDS]
+MADE = [render.render(dashboard) for dashboard in DASHBOARDS]
 PANELS = [(made["title"], panel) for made in MADE for panel in made["panels"] if panel["type"] != "row"]
 #: Units of Grafana that are used.
 UNITS = {

@@ -41,13 +41,13 @@ def test_of_two_that_look_for_the_same_ports_each_gets_its_own(capsys: pytest.Ca
     for opened in several:
         opened[0].close()
     assert len(set(numbers)) == 3 and wanted in numbers
-    assert f"Port {wanted} is taken; the metrics server uses {numbers[1]}." in capsys.readouterr().err
+    assert f"Port {wanted} is in use; the metrics server uses port {numbers[1]}." in capsys.readouterr().err
 
 
 def test_a_port_that_was_requested_is_not_replaced(taken: Listeners) -> None:
-    with pytest.raises(CommandError, match=f"port {taken.port} is taken by another program"):
+    with pytest.raises(CommandError, match=f"port {taken.port} is in use by another program"):
         ports.api_listeners(Settings(), taken.port)
-    with pytest.raises(CommandError, match="is taken by another program"):
+    with pytest.raises(CommandError, match="is in use by another program"):
         ports.api_listeners(Settings(coordinator_port=taken.port), None)
 
 

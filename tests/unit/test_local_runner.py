@@ -87,14 +87,14 @@ def test_each_start_makes_a_token_that_ends_the_earlier_one_in_a_file_of_the_use
 ) -> None:
     store = FakeTokens()
     store.create(tokens.mint(), name="runner-1", scopes=("admin",))
-    monkeypatch.setattr(private_files, "tokens_of", lambda _url: store)
+    monkeypatch.setattr(private_files, "token_store", lambda _url: store)
     monkeypatch.setattr(runner_token, "FILE", tmp_path / "runner_token")
     waited: list[str] = []
     waiting = threading.Thread(target=lambda: waited.append(runner_token.wait_for_token()))
     waiting.start()
     seen = set()
     for _ in range(2):
-        runner_token.forget()
+        runner_token.delete_token()
         for _ in range(2):
             runner_token.ensure("redis://")
         given = tokens.parsed((tmp_path / "runner_token").read_text().strip())

@@ -43,14 +43,14 @@ def test_an_error_of_the_disk_is_told_with_its_place_and_what_to_do(
 
 def test_nothing_starts_on_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", ("total", "used", "free"))
-    left = [shape.LEAST_FREE - 1]
+    left = [shape.MIN_FREE_BYTES - 1]
     monkeypatch.setattr("deploy.local.shape.shutil.disk_usage", lambda _: usage(1 << 40, 0, left[0]))
     monkeypatch.setattr(shape, "LOCAL_FOLDER", tmp_path)
     with pytest.raises(CommandError, match=f"{tmp_path} has 99 MiB free, but a cluster needs 100") as refused:
         shape.plan(Settings(), None, 1)
     assert refused.value.code == 1 and "df -h" in str(refused.value)
     left[0] += 1
-    shape.check_room(tmp_path)
+    shape.check_free_space(tmp_path)
 
 
 def written(folder: Path) -> dict[Path, tuple[int, int]]:
@@ -76,6 +76,6 @@ def test_a_user_without_a_home_joins_and_leaves_and_is_told_what_a_unit_of_syste
 
     monkeypatch.setattr(Path, "home", none)
     monkeypatch.setattr("deploy.local.joining.units.shutil.which", lambda _: "/usr/bin/systemctl")
-    assert units.present() == []
+    assert units.list_units() == []
     with pytest.raises(CommandError, match="set HOME"):
         units.write("attic")

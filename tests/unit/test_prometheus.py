@@ -131,15 +131,13 @@ def test_every_name_of_grid_cli_is_recorded_from_ours_and_read_nowhere() -> None
 
 
 def test_thresholds_stand_in_their_settings_alone() -> None:
-    assert thresholds.FILE.read_text() == thresholds.rendered(Settings()), (
-        "run .venv/bin/python -m prometheus.thresholds"
-    )
+    assert thresholds.FILE.read_text() == thresholds.render(Settings()), "run .venv/bin/python -m prometheus.thresholds"
     assert [name for name in RECORDS if name.startswith("alert:")] == [
-        f"alert:{name}:threshold" for name in thresholds.names()
+        f"alert:{name}:threshold" for name in thresholds.threshold_names()
     ]
     own = {"interactive_wait_seconds", "worker_lost_seconds", "heartbeat_seconds"}  # of the cluster's own alerts only
     read = {name for rule in ALERTS.values() for name in metric_names(rule["expr"]) if name.startswith("alert:")}
-    assert read == {f"alert:{name}:threshold" for name in set(thresholds.names()) - own}
+    assert read == {f"alert:{name}:threshold" for name in set(thresholds.threshold_names()) - own}
     bare = [name for name, rule in ALERTS.items() if re.search(r"> (0?\.\d+|[1-9]\d+)", rule["expr"])]
     assert bare == [], "make its threshold a setting"
 
@@ -160,7 +158,7 @@ def test_in_compose_the_thresholds_are_those_that_are_set(tmp_path: Path) -> Non
     assert written.read_text() == thresholds.FILE.read_text()
     given = {"alert_gpu_celsius": 80.5, "alert_queue_wait_seconds": 30}
     assert start(tmp_path, **{name.upper(): str(value) for name, value in given.items()}).returncode == 0
-    assert written.read_text() == thresholds.rendered(Settings.model_validate(given))
+    assert written.read_text() == thresholds.render(Settings.model_validate(given))
     assert sorted(path.name for path in written.parent.iterdir()) == sorted(path.name for path in RULES)
     assert promtool("check", "config", tmp_path / "to" / "prometheus.yml").returncode == 0
     refused = start(tmp_path, ALERT_GPU_CELSIUS="80)} #")

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from deploy.local import redis_server
-from deploy.local.redis_server import Header, NewerData, can_read, find, header_of
+from deploy.local.redis_server import Header, NewerData, can_read, find, read_header
 from tests.integration.live import until
 from tests.ports import free_port
 from tests.redis_servers import VERSIONS, any_server, require_server
@@ -49,7 +49,7 @@ def test_a_server_can_read_the_data_of_another_if_it_starts_on_it(tmp_path: Path
     writing, reading = require_server(writer), require_server(reader)
     with started(writing, tmp_path) as is_up:
         assert is_up
-    header = header_of(tmp_path)
+    header = read_header(tmp_path)
     assert header
     assert header.version == ".".join(map(str, redis_server.version(writing)))
     assert header.server == ("Valkey" if writer == "valkey" else "Redis")
@@ -59,13 +59,13 @@ def test_a_server_can_read_the_data_of_another_if_it_starts_on_it(tmp_path: Path
 
 @pytest.mark.parametrize("base", [b"", b"REDIS0011", b"not an RDB file at all"])
 def test_a_damaged_file_is_left_to_redis(tmp_path: Path, base: bytes) -> None:
-    assert header_of(tmp_path) is None
-    assert header_of(write_data(tmp_path, base)) is None
+    assert read_header(tmp_path) is None
+    assert read_header(write_data(tmp_path, base)) is None
 
 
 def test_data_of_a_newer_server_is_refused_with_both_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = any_server() or require_server(VERSIONS[0])
-    monkeypatch.setattr(redis_server, "of_wheel", lambda: server)
+    monkeypatch.setattr(redis_server, "find_in_wheel", lambda: server)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     here = f"{server} (version {'.'.join(map(str, redis_server.version(server)))})"
     with pytest.raises(NewerData) as refused:
@@ -79,7 +79,7 @@ def test_the_server_that_can_read_the_data_is_taken(tmp_path: Path, monkeypatch:
         assert header == (b"REDIS9999", "Redis", "99.1.0")
         return server == "/usr/bin/redis-server"
 
-    monkeypatch.setattr(redis_server, "of_wheel", lambda: "/wheel/redis-server")
+    monkeypatch.setattr(redis_server, "find_in_wheel", lambda: "/wheel/redis-server")
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(redis_server, "version", lambda server: (7, 0))
     monkeypatch.setattr(redis_server, "can_read", reads)

@@ -29,7 +29,7 @@ _AUTHORITY_DAYS, _DAYS = 3650, 90
 #: Remaining validity at which a certificate is renewed.
 RENEWED_BEFORE = timedelta(days=30)
 #: Time by which a certificate is backdated, for machines whose clocks are slow.
-_EARLIER = timedelta(days=2)
+_BACKDATED = timedelta(days=2)
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
@@ -39,18 +39,18 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 def ensure() -> x509.Certificate:
     """Return the authority's certificate. Create it and its private key if they do not exist."""
-    with _alone():
+    with _hold_lock():
         return ensure_certificate()
 
 
 def certify(names: Iterable[str]) -> None:
     """Add these host names and addresses to the server certificate. Renew it if it is invalid or expires soon."""
-    with _alone():
+    with _hold_lock():
         _certify(set(names))
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _hold_lock() -> Iterator[None]:
     """Lock the folder, because two processes that create keys at the same time would mix their files."""
     FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(FOLDER / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -81,7 +81,7 @@ def _certify(wanted: set[str]) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     made = _certificate(_name("Threads Cluster coordinator"), authority.subject, key.public_key(), _DAYS)
     made = made.add_extension(
-        x509.SubjectAlternativeName([_general(name) for name in sorted(wanted | known)]), critical=False
+        x509.SubjectAlternativeName([_general_name(name) for name in sorted(wanted | known)]), critical=False
     )
     made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     made = made.add_extension(_usage(signs=False), critical=True)
@@ -104,7 +104,7 @@ def _certificate(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLIER)
+        .not_valid_before(now - _BACKDATED)
         .not_valid_after(now + timedelta(days=days))
         # Python 3.13 and later require this extension, in the authority's certificate too.
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
@@ -129,14 +129,14 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def _general(name: str) -> x509.GeneralName:
+def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(name))
     except ValueError:
         return x509.DNSName(name)
 
 
-def _current(authority: x509.Certificate) -> x509.Certificate | None:
+def _current_certificate(authority: x509.Certificate) -> x509.Certificate | None:
     """Return the valid server certificate of this authority, or None. Its key file must match."""
     try:
         found = x509.load_pem_x509_certificate(CERTIFICATE.read_bytes())
@@ -149,7 +149,7 @@ def _current(authority: x509.Certificate) -> x509.Certificate | None:
 
 
 def list_names(authority: x509.Certificate) -> set[str]:
-    current = _current(authority)
+    current = _current_certificate(authority)
     if current is None:
         return set()
     names = current.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -157,7 +157,7 @@ def list_names(authority: x509.Certificate) -> set[str]:
 
 
 def _expires_soon(authority: x509.Certificate) -> bool:
-    current = _current(authority)
+    current = _current_certificate(authority)
     return current is None or current.not_valid_after_utc < datetime.now(UTC) + RENEWED_BEFORE
 
 

@@ -33,7 +33,7 @@ def state() -> int:
 def _state() -> dict[str, Any]:
     joined = membership.load()
     kept = {"url": joined.url, "name": joined.name, "workers": joined.workers} if joined else None
-    return {"joined": kept, "running": commands.running()}
+    return {"joined": kept, "running": commands.is_running()}
 
 
 def join(options: Sequence[str]) -> int:
@@ -60,7 +60,7 @@ def join(options: Sequence[str]) -> int:
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise CommandError(process.returncode or 1, f"join failed: {read_last_message(LOG)}")
-        if membership.load() and commands.running():
+        if membership.load() and commands.is_running():
             return state()
         time.sleep(0.1)
     process.terminate()

@@ -30,7 +30,7 @@ LOOPBACK = "127.0.0.1"
 _AGAIN_SECONDS = 2.0
 
 
-class Door(NamedTuple):
+class Endpoint(NamedTuple):
     """Port and names under which other machines reach this cluster."""
 
     port: int
@@ -38,25 +38,25 @@ class Door(NamedTuple):
     names: list[str]
 
 
-def kept() -> Door | None:
+def load_endpoint() -> Endpoint | None:
     """Return the stored port and names, or None before the first invitation."""
     try:
         read = json.loads(FILE.read_text())
-        return Door(int(read["port"]), [str(name) for name in read["names"]])
+        return Endpoint(int(read["port"]), [str(name) for name in read["names"]])
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
 
-def keep(port: int, names: Sequence[str]) -> None:
+def store_endpoint(port: int, names: Sequence[str]) -> None:
     """Store the port and names, so that the HTTPS endpoint opens now and at later starts."""
     new = FILE.with_suffix(".new")
     new.write_text(json.dumps({"port": port, "names": list(names)}))
     new.replace(FILE)
 
 
-def _follow(door: Door) -> None:
+def _renew_certificate(door: Endpoint) -> None:
     """Renew the certificate in time. Exit if the port changes, so that supervisord restarts this process."""
-    while (now := kept() or door).port == door.port and _bind(now) == _bind(door):
+    while (now := load_endpoint() or door).port == door.port and _bind(now) == _bind(door):
         try:
             authority.certify([*now.names, LOOPBACK])
         except (OSError, ValueError) as error:
@@ -65,13 +65,13 @@ def _follow(door: Door) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _bind(door: Door) -> str:
+def _bind(door: Endpoint) -> str:
     """Return the address to bind: IPv4 only, unless a name is an IPv6 address, which some machines do not have."""
     return "" if any(":" in name for name in door.names) else "0.0.0.0"
 
 
 def main() -> int:
-    door = kept()
+    door = load_endpoint()
     if door is None:
         return exposure.REFUSED
     authority.certify([*door.names, LOOPBACK])
@@ -84,7 +84,7 @@ def main() -> int:
         tls_certificate=str(authority.CERTIFICATE),
         tls_key=str(authority.KEY),
     )
-    threading.Thread(target=_follow, args=(door,), name="door", daemon=True).start()
+    threading.Thread(target=_renew_certificate, args=(door,), name="door", daemon=True).start()
     return coordinator.main()
 
 

@@ -32,7 +32,7 @@ _ID, _WITHIN = re.compile(r"([a-z0-9]{10})", re.ASCII), re.compile(r"/tc_([a-z0-
 _OPEN_SECONDS = 60.0
 #: Address from the documentation range. Nothing is sent there; connecting a UDP socket to it only reveals this
 #: machine's own address.
-_ELSEWHERE = ("192.0.2.1", 9)
+_DOCUMENTATION_ADDRESS = ("192.0.2.1", 9)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +56,10 @@ def invite(asked: InvitationOptions) -> int:
     if not seconds:
         raise CommandError(USAGE, f"--ttl must be a number followed by s, m, h or d, such as 1h; got {asked.ttl!r}")
     given = _labels(asked.labels)
-    if not (commands.running() and ADDRESS.is_file()):
+    if not (commands.is_running() and ADDRESS.is_file()):
         raise CommandError(FAILED, "no local cluster of this checkout is running. Start one: ./deploy-cluster.sh local")
-    opened = _open(asked)
-    token = _token(ADDRESS.read_text().strip(), seconds, given)
+    opened = _open_endpoint(asked)
+    token = _create_token(ADDRESS.read_text().strip(), seconds, given)
     print(_command(asked, opened, token), flush=True)
     say(
         f"The invitation is valid once, for {asked.ttl}. The other machine needs this version of the checkout and a"
@@ -79,7 +79,7 @@ def close(given: str, url: str = "") -> int:
         raise CommandError(
             USAGE, "--close needs an invitation or its ID, the ten characters after `tc_`, such as bafea6lvu2"
         )
-    if not url and not (commands.running() and ADDRESS.is_file()):
+    if not url and not (commands.is_running() and ADDRESS.is_file()):
         raise CommandError(FAILED, "no local cluster of this checkout is running. Start one: ./deploy-cluster.sh local")
     tokens = f"{url or ADDRESS.read_text().strip()}/api/tokens"
     invitation = named[1]
@@ -100,24 +100,24 @@ def close(given: str, url: str = "") -> int:
     return OK
 
 
-def _open(asked: InvitationOptions) -> door.Door:
+def _open_endpoint(asked: InvitationOptions) -> door.Endpoint:
     """Open the HTTPS endpoint for the requested address and return its port and names."""
-    before = door.kept()
+    before = door.load_endpoint()
     first = validate_address(asked.address) if asked.address else own_address()
     port = _port(asked.port, before)
     names = [first, *(name for name in (before.names if before else ()) if name != first)]
     authority.certify([*names, door.LOOPBACK])
-    door.keep(port, names)
+    door.store_endpoint(port, names)
     try:
-        _await_open(port)
+        _wait_until_open(port)
     except CommandError:
         if before:
-            door.keep(*before)
+            door.store_endpoint(*before)
         raise
-    return door.Door(port, names)
+    return door.Endpoint(port, names)
 
 
-def _port(asked: int | None, before: door.Door | None) -> int:
+def _port(asked: int | None, before: door.Endpoint | None) -> int:
     """Return the port of the HTTPS endpoint. Raises CommandError if a requested port is in use."""
     if before and asked in (None, before.port):
         return before.port
@@ -144,7 +144,7 @@ def own_address() -> str:
     """Return the address that this machine uses for outgoing traffic. Raises CommandError if it has no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(_ELSEWHERE)
+            probe.connect(_DOCUMENTATION_ADDRESS)
             return str(probe.getsockname()[0])
         except OSError:
             raise CommandError(
@@ -152,12 +152,12 @@ def own_address() -> str:
             ) from None
 
 
-def _await_open(port: int) -> None:
+def _wait_until_open(port: int) -> None:
     """Wait until a coordinator serves this certificate. Raises CommandError."""
     trust = ssl.create_default_context(cafile=str(authority.CERTIFICATE))
     deadline = time.monotonic() + _OPEN_SECONDS
     while time.monotonic() < deadline:
-        if _opens(f"https://127.0.0.1:{port}/health", trust):
+        if _is_open(f"https://127.0.0.1:{port}/health", trust):
             return
         time.sleep(0.2)
     raise CommandError(
@@ -166,7 +166,7 @@ def _await_open(port: int) -> None:
     )
 
 
-def _opens(url: str, trust: ssl.SSLContext) -> bool:
+def _is_open(url: str, trust: ssl.SSLContext) -> bool:
     try:
         return httpx.get(url, timeout=5, verify=trust, trust_env=False).is_success
     except httpx.HTTPError:
@@ -186,7 +186,7 @@ def _labels(text: str) -> list[str]:
     return given
 
 
-def _token(url: str, seconds: int, given: Sequence[str]) -> str:
+def _create_token(url: str, seconds: int, given: Sequence[str]) -> str:
     """Create a token that lets one host join with these labels, and return it. Raises CommandError."""
     body = {"name": "invitation", "scopes": ["join"], "ttl_seconds": seconds} | ({"labels": given} if given else {})
     token: str = request_as_admin("POST", f"{url}/api/tokens", body)["token"]
@@ -195,7 +195,7 @@ def _token(url: str, seconds: int, given: Sequence[str]) -> str:
 
 def request_as_admin(method: str, url: str, body: Any = None) -> Any:
     """Send a request with the admin token and return the JSON response, or None if it is empty. Raises CommandError."""
-    owner = _owner(load())
+    owner = _admin_token(load())
     headers = {"Authorization": f"Bearer {owner}"} if owner else {}
     try:
         # Ignore proxy settings for the internet: all requests go to this machine.
@@ -209,7 +209,7 @@ def request_as_admin(method: str, url: str, body: Any = None) -> Any:
         raise CommandError(FAILED, f"the cluster at {url} does not answer: {error}") from error
 
 
-def _owner(settings: Settings) -> str:
+def _admin_token(settings: Settings) -> str:
     """Return an admin token: from CLUSTER_TOKEN, or else from this checkout."""
     given = settings.cluster_tokens()
     with suppress(OSError):
@@ -217,7 +217,7 @@ def _owner(settings: Settings) -> str:
     return ""
 
 
-def _command(asked: InvitationOptions, opened: door.Door, token: str) -> str:
+def _command(asked: InvitationOptions, opened: door.Endpoint, token: str) -> str:
     fingerprint = authority.fingerprint(authority.ensure())
     text = Invitation(host=opened.names[0], port=opened.port, fingerprint=fingerprint, token=token)
     flags = " --gpu" * asked.gpu + " --runner" * asked.runner

@@ -16,7 +16,7 @@ from typing import NoReturn
 from pydantic import ValidationError
 
 from deploy.local import commands, program_logs, shape, supervision
-from deploy.local import gpus as usable_gpus
+from deploy.local import gpus as local_gpus
 from deploy.local.joining import invitation, membership, units
 from deploy.local.joining.membership import Membership
 from deploy.local.outcome import (
@@ -26,7 +26,7 @@ from deploy.local.outcome import (
     USAGE,
     CommandError,
     StopRequested,
-    raise_stopped_on_signals,
+    raise_on_stop_signals,
     say,
 )
 from deploy.local.processes import Run
@@ -63,9 +63,9 @@ class JoinOptions:
 
 def join(asked: JoinOptions) -> int:
     """Join with an invitation or continue the last membership, then run the workers. Return the exit code."""
-    raise_stopped_on_signals()
+    raise_on_stop_signals()
     try:
-        with commands.alone():
+        with commands.hold_cluster_lock():
             joined = join_cluster(asked)
             if asked.service:
                 return units.write(joined.name)
@@ -101,7 +101,7 @@ def join_cluster(asked: JoinOptions) -> Membership:
     settings = check_settings(asked)
     lanes = 0 if asked.workers == 1 else max(1, usable_cores() // max(1, asked.workers))
     name = asked.name or default_name(settings.host_name())
-    made = membership.join(given, name, _sorts(asked), lanes=lanes, labels=asked.labels)
+    made = membership.join(given, name, _worker_names(asked), lanes=lanes, labels=asked.labels)
     say(f"This machine has joined {made.url} as {made.name}.")
     if asked.runner and not settings.program_uids():
         say(
@@ -128,18 +128,18 @@ def default_name(host: str) -> str:
     return host if len(host) <= 48 else f"{host[:38]}-{host[-9:].lstrip('-')}"
 
 
-def gpus() -> int:
+def count_gpus() -> int:
     """Return the number of usable GPUs. Raises CommandError if there is none."""
     try:
-        count, advice = usable_gpus.usable(load().model_copy(update={"gpu_enabled": "true"}))
-    except usable_gpus.NoGpus as error:
+        count, advice = local_gpus.usable_gpus(load().model_copy(update={"gpu_enabled": "true"}))
+    except local_gpus.NoGpus as error:
         raise CommandError(MISSING, str(error)) from error
     if advice:
         say(advice)
     return count
 
 
-def _sorts(asked: JoinOptions) -> list[str]:
+def _worker_names(asked: JoinOptions) -> list[str]:
     """Return the names of the host's workers without the host's name, such as `cpu-1`."""
     found = [
         *(f"cpu-{number}" for number in range(1, asked.workers + 1)),
@@ -167,7 +167,7 @@ class Host:
         configuration = supervision.write_programs(
             [supervision.guard(self.run), *map(self._program, self.joined.workers)], self.run
         )
-        self._log_start = program_logs.size()
+        self._log_start = program_logs.log_size()
         # Programs of a runner could read the environment of its parent processes.
         self._supervisor = supervision.start(configuration, self.run, **dict.fromkeys(_EMPTY, ""))
         return self
@@ -224,7 +224,7 @@ class Host:
             say(f"  {datetime.now():%H:%M:%S}  not connected to the cluster yet: {', '.join(silent)} ({why})")
 
     def _say_exits(self) -> None:
-        for name, times in program_logs.exits(self._log_start).items():
+        for name, times in program_logs.count_exits(self._log_start).items():
             if times > self._said_exits[name]:
                 self._said_exits[name] = times
                 log = program_logs.FOLDER / f"{name}.log"
@@ -246,13 +246,13 @@ def leave(*, anyway: bool) -> int:
         if not anyway:
             raise
         joined = None
-        membership.forget()
+        membership.delete_membership()
     if joined is None:
         say("This checkout has not joined a cluster.")
         return OK
-    if commands.running() and commands.serves("join"):
+    if commands.is_running() and commands.was_started_by("join"):
         commands.stop()
-    left = membership.end(joined)
+    left = membership.revoke_host_tokens(joined)
     if left and not anyway:
         lines = "\n  ".join(left)
         raise CommandError(
@@ -260,8 +260,8 @@ def leave(*, anyway: bool) -> int:
             f"these tokens were not revoked:\n  {lines}\n  Run the command again when {joined.url} is reachable; or run"
             " ./deploy-cluster.sh leave --anyway here and `cluster token revoke` there",
         )
-    membership.forget()
-    for unit in units.present():
+    membership.delete_membership()
+    for unit in units.list_units():
         say(
             f"note: {unit} still starts the workers; disable it: systemctl --user disable --now {unit.name} && rm"
             f" {unit}"

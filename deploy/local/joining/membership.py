@@ -29,7 +29,7 @@ FOLDER = LOCAL_FOLDER / "joined"
 _HOST, _AUTHORITY, _TOKENS = FOLDER / "host.json", FOLDER / "authority.pem", FOLDER / "tokens"
 _SECONDS = 20.0
 #: Maximum size of a certificate in bytes.
-_MOST = 1 << 16
+_MAX_CERTIFICATE_BYTES = 1 << 16
 
 
 class CannotReach(Exception):
@@ -93,9 +93,9 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
     )
     authority_text = b"" if invitation.fingerprint == PUBLIC else fetch_pinned_authority(invitation)
     try:
-        _make_room(made, authority_text)
+        _allocate_files(made, authority_text)
     except OSError as error:
-        forget()
+        delete_membership()
         why = f"cannot write to {FOLDER}: {error.strerror}"
         raise CommandError(FAILED, f"{why}. Nothing was sent, and the invitation is still valid") from None
     answer = exchange_invitation(invitation, name, workers)
@@ -104,40 +104,40 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
         say(f"note: the cluster has version {answer.get('version')}, this checkout {VERSION}; some jobs may not run")
     try:
         for worker, text in given.items():
-            keep_token(worker, text)
+            store_token(worker, text)
         # Written last: this file marks the host as joined.
-        _new_host().replace(_HOST)
+        _new_host_file().replace(_HOST)
     except OSError as error:
         left = revoke_tokens(made, given)
-        forget()
+        delete_membership()
         also = f"; these tokens are still valid there: {', '.join(left)}" if left else ""
         raise CommandError(
             FAILED, f"cannot write to {FOLDER}: {error.strerror}. The invitation is used up{also}"
         ) from None
-    _use(made, given.values())
+    _use_tokens(made, given.values())
     return made
 
 
-def _use(made: Membership, given: Iterable[str]) -> None:
+def _use_tokens(made: Membership, given: Iterable[str]) -> None:
     """Use each token once, because the cluster treats unused tokens as left over from a failed join."""
     with suppress(CannotReach):
         for text in given:
-            ask("POST", f"{made.url}/api/worker/register", text, made.authority, {})
+            send_request("POST", f"{made.url}/api/worker/register", text, made.authority, {})
 
 
-def _new_host() -> Path:
+def _new_host_file() -> Path:
     return _HOST.with_suffix(".new")
 
 
-def _make_room(made: Membership, authority_text: bytes) -> None:
+def _allocate_files(made: Membership, authority_text: bytes) -> None:
     """Allocate all files of the membership, with dots instead of tokens. Raises OSError."""
     shutil.rmtree(FOLDER, ignore_errors=True)  # files of an unfinished join
     _TOKENS.mkdir(mode=0o700, parents=True)
     if authority_text:
         _AUTHORITY.write_bytes(authority_text)
     for worker in made.workers:
-        keep_token(worker, "." * len(tokens.mint().text))
-    _new_host().write_text(json.dumps(asdict(made), indent=1))
+        store_token(worker, "." * len(tokens.mint().text))
+    _new_host_file().write_text(json.dumps(asdict(made), indent=1))
 
 
 def parse_tokens(answer: dict[str, Any], wanted: Sequence[str], url: str) -> dict[str, str]:
@@ -154,7 +154,7 @@ def parse_tokens(answer: dict[str, Any], wanted: Sequence[str], url: str) -> dic
     return {worker: given[worker] for worker in wanted}
 
 
-def keep_token(worker: str, text: str) -> None:
+def store_token(worker: str, text: str) -> None:
     path = _TOKENS / Path(worker).name
     path.touch(mode=0o600)
     with path.open("r+") as file:  # overwrite in place: the space is allocated
@@ -176,7 +176,7 @@ def fetch_pinned_authority(invitation: Invitation) -> bytes:
     except (httpx.HTTPError, OSError, ValueError) as error:
         raise CommandError(
             FAILED,
-            f"no cluster with invitations answers at {invitation.url}: {_why(error)}.\n"
+            f"no cluster with invitations answers at {invitation.url}: {_describe_error(error)}.\n"
             "  Check the address, that the cluster is running, and that no firewall blocks the port.",
         ) from None
     if not hmac.compare_digest(authority.fingerprint(certificate), invitation.fingerprint):
@@ -194,7 +194,7 @@ def fetch_authority(url: str, trust: ssl.SSLContext) -> bytes:
     with client(trust) as http, http.stream("GET", f"{url}/api/authority") as answer:
         if answer.is_error:
             raise OSError(f"HTTP Error {answer.status_code}: {answer.reason_phrase}")
-        return next(answer.iter_bytes(_MOST), b"")
+        return next(answer.iter_bytes(_MAX_CERTIFICATE_BYTES), b"")
 
 
 def exchange_invitation(invitation: Invitation, name: str, workers: Sequence[str]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def exchange_invitation(invitation: Invitation, name: str, workers: Sequence[str
     trust = str(_AUTHORITY) if _AUTHORITY.is_file() else ""
     body = {"host": name, "workers": list(workers)}
     try:
-        status, answer = ask("POST", f"{invitation.url}/api/join", invitation.token, trust, body)
+        status, answer = send_request("POST", f"{invitation.url}/api/join", invitation.token, trust, body)
     except CannotReach as error:
         raise CommandError(
             FAILED,
@@ -222,7 +222,7 @@ def exchange_invitation(invitation: Invitation, name: str, workers: Sequence[str
     return answer
 
 
-def ask(method: str, url: str, bearer: str, trust: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+def send_request(method: str, url: str, bearer: str, trust: str, body: Any = None) -> tuple[int, dict[str, Any]]:
     """Send a request and return its status and JSON object. Raises CannotReach."""
     headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
     try:
@@ -230,7 +230,7 @@ def ask(method: str, url: str, bearer: str, trust: str, body: Any = None) -> tup
             answer = http.request(method, url, json=body, headers=headers)
             return answer.status_code, _object(answer.content)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        raise CannotReach(_why(error)) from error
+        raise CannotReach(_describe_error(error)) from error
 
 
 def client(trust: ssl.SSLContext) -> httpx.Client:
@@ -249,7 +249,7 @@ def _object(content: bytes) -> dict[str, Any]:
     return answer if isinstance(answer, dict) else {}
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     cause = causes.system_error(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return (
@@ -259,7 +259,7 @@ def _why(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def end(membership: Membership) -> list[str]:
+def revoke_host_tokens(membership: Membership) -> list[str]:
     """Revoke the tokens of this host's workers. Return the tokens still valid, each as worker and reason."""
     return revoke_tokens(membership, {worker: token(worker) for worker in membership.workers})
 
@@ -273,7 +273,9 @@ def revoke_tokens(membership: Membership, given: Mapping[str, str]) -> list[str]
             left.append(f"{worker}: its token file is missing")
             continue
         try:
-            status, _ = ask("DELETE", f"{membership.url}/api/tokens/{known.id}", known.text, membership.authority)
+            status, _ = send_request(
+                "DELETE", f"{membership.url}/api/tokens/{known.id}", known.text, membership.authority
+            )
         except CannotReach as error:
             left.append(f"{worker}: {error}")
             continue
@@ -282,6 +284,6 @@ def revoke_tokens(membership: Membership, given: Mapping[str, str]) -> list[str]
     return left
 
 
-def forget() -> None:
+def delete_membership() -> None:
     """Delete the files of the membership."""
     shutil.rmtree(FOLDER, ignore_errors=True)

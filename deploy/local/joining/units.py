@@ -62,7 +62,7 @@ def _folder() -> Path | None:
         return None
 
 
-def present() -> list[Path]:
+def list_units() -> list[Path]:
     """Return the units that start this checkout's workers."""
     folder = _folder()
     units = folder.glob(_SERVICE.format(name="*")) if folder and folder.is_dir() else ()
