@@ -64,7 +64,7 @@ def create(settings: Settings, *, metrics: socket.socket | None = None) -> FastA
         redoc_url=None,
         redirect_slashes=False,
         openapi_url=None,
-        description="Submit divisible computations; every CPU and GPU works on each.",
+        description="Submit divisible computations. All CPUs and GPUs of the cluster work on each of them.",
         # FastAPI's telemetry would add overhead to each request. This project has its own spans and metrics.
         telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
     )

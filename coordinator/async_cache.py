@@ -22,7 +22,7 @@ class _Entry(Generic[Value]):
     #: Start time of the last successful read, and the value that it returned.
     last: tuple[float, Value] | None = None
     #: Start time of the last read, successful or not.
-    begun: float = 0.0
+    started: float = 0.0
     reading: asyncio.Task[None] | None = None
 
     def is_older(self, not_before: float) -> bool:
@@ -63,11 +63,11 @@ class AsyncCache(Generic[Value]):
         return entry.last[1]
 
     def _begin(self, key: str, entry: _Entry[Value]) -> None:
-        entry.begun, self.entries[key] = time.monotonic(), entry
+        entry.started, self.entries[key] = time.monotonic(), entry
         self.entries.move_to_end(key)
         entry.reading = asyncio.create_task(self._read_into(key, entry))
         entry.reading.add_done_callback(_retrieve_error)
-        self._evict(entry.begun)
+        self._evict(entry.started)
 
     async def _read_into(self, key: str, entry: _Entry[Value]) -> None:
         began = time.monotonic()
@@ -75,7 +75,7 @@ class AsyncCache(Generic[Value]):
 
     def _evict(self, now: float) -> None:
         """Remove expired and surplus entries. A read in progress continues for its callers."""
-        while len(self.entries) > MAX_ENTRIES or next(iter(self.entries.values())).begun < now - KEEP_SECONDS:
+        while len(self.entries) > MAX_ENTRIES or next(iter(self.entries.values())).started < now - KEEP_SECONDS:
             self.entries.popitem(last=False)
 
 

@@ -28,7 +28,10 @@ Asked = Annotated[
     ),
 ]
 Name = Annotated[
-    str, Query(pattern=rf"{artifacts.NAME}|^$", description="Name for the artifact. A named artifact is kept.")
+    str,
+    Query(
+        pattern=rf"{artifacts.NAME}|^$", description="Name for the artifact, which is kept as long as it has a name."
+    ),
 ]
 
 

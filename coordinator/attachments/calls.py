@@ -64,7 +64,7 @@ class ShellInput(_Body):
     """Request body with input for a shell."""
 
     offset: Place = Field(description="Offset of the first byte within the whole input.")
-    data: str = Field("", max_length=2 * MAX_BYTES, description=f"At most {MAX_BYTES} bytes in base64.")
+    data: str = Field("", max_length=2 * MAX_BYTES, description=f"Input in base64, at most {MAX_BYTES} bytes.")
     closed: bool = Field(False, description="True: the input ends after these bytes.")
     rows: Lines | None = None
     columns: Lines | None = None

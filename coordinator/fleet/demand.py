@@ -13,7 +13,7 @@ from functools import partial
 from statistics import median
 
 from coordinator import decoding
-from coordinator.fleet.desired import DEVICES, Work
+from coordinator.fleet.autoscaling import DEVICES, Work
 from jobs.hosts.labels import required_in
 from jobs.models import Device
 from jobs.store import skipped

@@ -55,7 +55,7 @@ class FleetQueries:
             shown.append({"queue": queue, "jobs": depth, "bells": ringing[queue], "oldest_wait_seconds": wait})
         return shown
 
-    def desired(self) -> dict[str, int]:
+    def desired_workers(self) -> dict[str, int]:
         """Return the desired number of workers by device, or an empty dictionary if no leader calculates it."""
         return {device.value: scale.workers for device, scale in scaler.scales(self._store).items()}
 
@@ -68,7 +68,7 @@ class FleetQueries:
         return {
             "version": VERSION,
             "cluster_size": self._settings.wanted_workers() or None,
-            "desired_workers": self.desired(),
+            "desired_workers": self.desired_workers(),
             "workers": _counts(live),
             "lanes": sum(worker["lanes"] for worker in live),
             "jobs": self._jobs.counts(),

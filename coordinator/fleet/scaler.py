@@ -1,4 +1,4 @@
-"""Calculate the desired number of workers on the leader, and store it. `desired.py` contains the algorithm."""
+"""Calculate the desired number of workers on the leader, and store it. `autoscaling.py` contains the algorithm."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 from coordinator import decoding
-from coordinator.fleet import demand, desired
-from coordinator.fleet.desired import DEVICES, Limits, Scale, Workers
+from coordinator.fleet import autoscaling, demand
+from coordinator.fleet.autoscaling import DEVICES, Limits, Scale, Workers
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import Store, skipped
@@ -32,17 +32,17 @@ class Scaler:
             Device.GPU: Limits(least=settings.autoscale_gpu_min, most=settings.autoscale_gpu_max, seconds=seconds),
         }
 
-    def round(self, workers: Iterable[answers.Worker]) -> dict[Device, int]:
+    def update(self, workers: Iterable[answers.Worker]) -> dict[Device, int]:
         """Calculate the desired numbers for the current work, store them and return them."""
         read = self._store.demand.read()
         live = [worker for worker in workers if worker["live"] and not worker["draining"]]
         before = scales(self._store)
         fleet = {device: _workers(device, live, before.get(device)) for device in DEVICES}
-        need = desired.count_needed_workers(
+        need = autoscaling.count_needed_workers(
             demand.work(read, self._labels), fleet, self._limits, demand.max_lanes(read)
         )
         chosen = {
-            device: desired.next_scale(
+            device: autoscaling.next_scale(
                 before.get(device) or Scale(workers=fleet[device].live),
                 read.now,
                 need[device],

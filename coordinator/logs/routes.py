@@ -48,7 +48,7 @@ async def get_log(
     unit: Unit,
     cluster: http.ClusterDep,
     stream: Annotated[Stream, Query(description="Both streams in order, or only one of them.")] = "all",
-    start: Annotated[int, Query(alias="from", ge=0, le=MAX_UNITS, description="First byte of the stream.")] = 0,
+    start: Annotated[int, Query(alias="from", ge=0, le=MAX_UNITS, description="Offset of the first byte.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_BYTES, description="Maximum bytes; the response may be shorter.")] = 1
     << 20,
 ) -> Response:

@@ -79,7 +79,7 @@ class Finding:
         return f"{self.rule}/{self.subject}" if self.subject else self.rule
 
 
-def find_all(facts: Facts) -> list[Finding]:
+def evaluate(facts: Facts) -> list[Finding]:
     """Return the values of all rules and subjects."""
     findings = [*_queues(facts), *_workers(facts.workers, facts.lost_seconds), *_clocks(facts.workers)]
     for kind, count in facts.failed.items():
@@ -145,7 +145,7 @@ def _clocks(workers: Sequence[fleet_answers.Worker]) -> Iterable[Finding]:
 Alert = telemetry_answers.Alert
 
 
-class Watch:
+class AlertTracker:
     """Turns findings into alerts that fire and are resolved. Known alerts can come from another leader."""
 
     def __init__(self, rules: Mapping[str, Rule]) -> None:
@@ -153,7 +153,9 @@ class Watch:
         #: Number of consecutive rounds in which each value exceeded its threshold.
         self._streaks: dict[str, int] = {}
 
-    def round(self, known: Mapping[str, Alert], findings: Sequence[Finding], now: str) -> tuple[list[Alert], list[str]]:
+    def update(
+        self, known: Mapping[str, Alert], findings: Sequence[Finding], now: str
+    ) -> tuple[list[Alert], list[str]]:
         """Return new or changed alerts, and the IDs of alerts to delete. `now` is a timestamp in API format."""
         beyond = {finding.id: finding for finding in findings if self._exceeds_threshold(finding)}
         self._streaks = {name: self._streaks.get(name, 0) + 1 for name in beyond}

@@ -207,7 +207,7 @@ class ClusterCollector(Collector):
         configured.add_metric(["any"], self._queries.settings.wanted_workers())
         yield configured
         yield _fill_family(
-            metrics.DESIRED, {(device,): count for device, count in self._queries.fleet.desired().items()}
+            metrics.DESIRED, {(device,): count for device, count in self._queries.fleet.desired_workers().items()}
         )
         yield from self._hosts(live)
 

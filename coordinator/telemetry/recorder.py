@@ -53,7 +53,7 @@ class Recorder:
         self._queries = queries
         self._store = queries.store
         self._speeds = Speeds()
-        self._watch = alerts.Watch(alerts.rules(queries.settings))
+        self._alerts = alerts.AlertTracker(alerts.rules(queries.settings))
         self._scaler = Scaler(queries.store, queries.settings)
         self._rounds = 0
         self._failed: dict[str, int] = {}
@@ -70,7 +70,7 @@ class Recorder:
         self._sample(workers, queues, units, memory.used, now)
         self._update_alerts(workers, queues, memory, now)
         if slow:
-            self._scaler.round(workers)
+            self._scaler.update(workers)
 
     def _do_slow_work(self) -> None:
         self._store.telemetry.put_spans_away()
@@ -164,7 +164,7 @@ class Recorder:
             lost_seconds=self._queries.settings.alert_worker_lost_seconds,
         )
         known = {alert["id"]: alert for alert in self._queries.telemetry.alerts()}
-        changed, gone = self._watch.round(known, alerts.find_all(facts), format_seconds(now))
+        changed, gone = self._alerts.update(known, alerts.evaluate(facts), format_seconds(now))
         self._store.telemetry.write_alerts({alert["id"]: json.dumps(alert) for alert in changed}, gone)
 
 

@@ -43,7 +43,7 @@ class Shares(BaseModel):
         None,
         ge=1,
         le=MAX_CAP,
-        description="Maximum lanes computing the tenant's jobs at the same time; null: no limit.",
+        description="Maximum lanes that compute the tenant's jobs at the same time; null: no limit.",
     )
     max_jobs: int | None = Field(
         None, ge=1, le=MAX_CAP, description="Maximum waiting and running jobs; null: no limit."
@@ -60,13 +60,13 @@ class Shares(BaseModel):
         None,
         ge=1,
         le=MAX_BYTES,
-        description="Maximum stored bytes of its jobs, artifacts and workflows; null: no limit.",
+        description="Maximum bytes stored for the tenant's jobs, artifacts and workflows; null: no limit.",
     )
     requires: list[Annotated[str, Field(pattern=labels.PATTERN)]] | None = Field(
         None,
         max_length=labels.MOST,
-        description="Labels that a host must have to compute its jobs; empty: any host. null or omitted: unchanged, so"
-        " that older clients do not remove labels.",
+        description="Labels that a host must have to compute the tenant's jobs; empty: any host. If null or omitted, the"
+        " labels do not change, so that older clients do not remove them.",
     )
 
 

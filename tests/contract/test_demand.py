@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from coordinator.fleet import demand, scaler
-from coordinator.fleet.desired import Work
+from coordinator.fleet.autoscaling import Work
 from coordinator.fleet.scaler import Scaler
 from coordinator.jobs import scheduler
 from coordinator.jobs.caches.fleet_cache import FleetCache
@@ -189,17 +189,17 @@ def test_figures_that_nothing_can_be_computed_with_stop_nothing(bench: Bench) ->
     bench.client.set("ct:desired", json.dumps({"cpu": scale, "gpu": scale}))
     [each] = work(bench)
     assert each.most_lanes > 1 and each.paces[CPU] == 1
-    assert Scaler(bench.store, Settings()).round([])[CPU] == 2
+    assert Scaler(bench.store, Settings()).update([])[CPU] == 2
 
 
 def test_a_leader_goes_on_from_where_another_stopped(bench: Bench) -> None:
     """The first count begins with the workers that live, so that a restart stops none."""
     settings = Settings(autoscale_max=8, autoscale_gpu_max=2)
     workers = [*[live("cpu", 2)] * 4, live("cpu", 2, draining=True)]
-    assert Scaler(bench.store, settings).round(workers) == {CPU: 4, GPU: 0}
+    assert Scaler(bench.store, settings).update(workers) == {CPU: 4, GPU: 0}
     bench.submit(10**6, "cpu.normal", estimate_ms=600_000)
-    assert Scaler(bench.store, settings).round(workers) == {CPU: 5, GPU: 0}
+    assert Scaler(bench.store, settings).update(workers) == {CPU: 5, GPU: 0}
     written = scaler.scales(bench.store)
     assert written[CPU].workers == 5 and written[CPU].lanes == 2 and written[CPU].raised_at
-    assert Scaler(bench.store, settings).round([])[CPU] == 5, "lanes are remembered when the last worker goes"
+    assert Scaler(bench.store, settings).update([])[CPU] == 5, "lanes are remembered when the last worker goes"
     assert 0 < bench.client.ttl("ct:desired") <= 60

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.jobs import scheduler
 from coordinator.telemetry import alerts
-from coordinator.telemetry.alerts import Facts, Watch
+from coordinator.telemetry.alerts import AlertTracker, Facts
 from jobs.models import Device
 from jobs.settings import Settings
 from threads_protocol.answers.fleet import Queue
@@ -72,9 +72,9 @@ CASES: dict[str, tuple[Facts, Facts]] = {
 }
 
 
-def rounds(watch: Watch, facts: Facts, known: dict[str, Any], count: int, now: str = NOW) -> dict[str, Any]:
+def rounds(watch: AlertTracker, facts: Facts, known: dict[str, Any], count: int, now: str = NOW) -> dict[str, Any]:
     for _ in range(count):
-        changed, gone = watch.round(known, alerts.find_all(facts), now)
+        changed, gone = watch.update(known, alerts.evaluate(facts), now)
         known = {**known, **{alert["id"]: alert for alert in changed}}
         known = {name: alert for name, alert in known.items() if name not in gone}
     return known
@@ -88,7 +88,7 @@ def test_every_rule_has_a_case() -> None:
 def test_an_alert_fires_beyond_its_threshold_and_is_over_within(name: str) -> None:
     beyond, within = CASES[name]
     rule = RULES[name.partition("/")[0]]
-    watch = Watch(RULES)
+    watch = AlertTracker(RULES)
     assert rounds(watch, within, {}, 9) == {}
     assert rounds(watch, beyond, {}, rule.rounds - 1) == {}
     fired = rounds(watch, beyond, {}, 1)
@@ -105,13 +105,13 @@ def test_an_alert_fires_beyond_its_threshold_and_is_over_within(name: str) -> No
 
 def test_a_queue_whose_workers_are_drained_asks_for_no_new_worker() -> None:
     facts = Facts(queues=[queue("any.normal")], fleet=scheduler.Fleet(drained={Device.CPU: 1}))
-    [found] = rounds(Watch(RULES), facts, {}, 9).values()
+    [found] = rounds(AlertTracker(RULES), facts, {}, 9).values()
     assert found["rule"] == "no-worker" and found["text"].endswith("cluster drain WORKER --off")
 
 
 def test_a_queue_whose_runner_has_a_full_disk_asks_for_no_new_worker() -> None:
     fleet = scheduler.Fleet(cordoned={"runner-1": (Device.RUNNER, "its disk is full")})
-    [found] = rounds(Watch(RULES), Facts(queues=[queue("runner.normal")], fleet=fleet), {}, 9).values()
+    [found] = rounds(AlertTracker(RULES), Facts(queues=[queue("runner.normal")], fleet=fleet), {}, 9).values()
     assert found["text"].endswith(
         "runner-1, which would serve the queue runner.normal, takes no work: its disk is full"
     )
@@ -119,7 +119,7 @@ def test_a_queue_whose_runner_has_a_full_disk_asks_for_no_new_worker() -> None:
 
 def test_what_flickers_does_not_fire() -> None:
     beyond, within = CASES["no-worker/gpu.normal"]
-    watch = Watch(RULES)
+    watch = AlertTracker(RULES)
     known: dict[str, Any] = {}
     for _ in range(5):
         known = rounds(watch, within, rounds(watch, beyond, known, 2), 1)
@@ -128,28 +128,28 @@ def test_what_flickers_does_not_fire() -> None:
 
 def test_another_leader_goes_on_with_what_fires() -> None:
     beyond, within = CASES["redis-memory"]
-    known = rounds(Watch(RULES), beyond, {}, 5)
-    assert rounds(Watch(RULES), beyond, known, 1, LATER)["redis-memory"]["since"] == NOW
-    assert rounds(Watch(RULES), within, known, 1, LATER)["redis-memory"]["state"] == "resolved"
+    known = rounds(AlertTracker(RULES), beyond, {}, 5)
+    assert rounds(AlertTracker(RULES), beyond, known, 1, LATER)["redis-memory"]["since"] == NOW
+    assert rounds(AlertTracker(RULES), within, known, 1, LATER)["redis-memory"]["state"] == "resolved"
 
 
 def test_an_unchanged_alert_is_not_written_again() -> None:
     beyond, _ = CASES["jobs-failed/collatz"]
-    watch = Watch(RULES)
+    watch = AlertTracker(RULES)
     known = rounds(watch, beyond, {}, 1)
-    assert watch.round(known, alerts.find_all(beyond), LATER) == ([], [])
+    assert watch.update(known, alerts.evaluate(beyond), LATER) == ([], [])
 
 
 def test_it_fires_anew_with_a_new_beginning() -> None:
     beyond, within = CASES["worker-lost/w"]
-    watch = Watch(RULES)
+    watch = AlertTracker(RULES)
     known = rounds(watch, within, rounds(watch, beyond, {}, 1), 1)
     assert rounds(watch, beyond, known, 1, LATER)["worker-lost/w"]["since"] == LATER
 
 
 def test_what_is_over_for_an_hour_or_too_many_is_forgotten() -> None:
     beyond, within = CASES["worker-lost/w"]
-    watch = Watch(RULES)
+    watch = AlertTracker(RULES)
     known = rounds(watch, within, rounds(watch, beyond, {}, 1), 1)
     assert list(rounds(watch, within, known, 1, "2030-01-01T12:59:59.000Z")) == ["worker-lost/w"]
     assert rounds(watch, within, known, 1, "2030-01-01T13:00:01.000Z") == {}
@@ -171,5 +171,5 @@ def test_thresholds_are_settings() -> None:
     rules = alerts.rules(Settings(alert_queue_wait_seconds=5, alert_redis_memory_ratio=0.5))
     assert (rules["queue-wait"].threshold, rules["redis-memory"].threshold) == (5, 0.5)
     facts = Facts(queues=[queue("any.high", 1, 6)])
-    assert not Watch(RULES).round({}, alerts.find_all(facts), NOW)[0]
-    assert [alert["threshold"] for alert in Watch(rules).round({}, alerts.find_all(facts), NOW)[0]] == [5]
+    assert not AlertTracker(RULES).update({}, alerts.evaluate(facts), NOW)[0]
+    assert [alert["threshold"] for alert in AlertTracker(rules).update({}, alerts.evaluate(facts), NOW)[0]] == [5]

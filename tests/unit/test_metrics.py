@@ -89,7 +89,7 @@ class Shown:
         self.store.fleet.heartbeat(worker, "0000000000001-a", {name: str(value) for name, value in given.items()})
 
     def scale(self) -> None:
-        Scaler(self.store, Settings(autoscale_min=2)).round(())
+        Scaler(self.store, Settings(autoscale_min=2)).update(())
 
     def ask(self) -> None:
         exchange = Exchange(tenant="default", model="chat", began=0.0, status=200, first_seconds=0.1, prompt_tokens=7)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.fleet.desired import RAISE_SECONDS, Limits, Scale, Work, Workers, count_needed_workers, next_scale
+from coordinator.fleet.autoscaling import RAISE_SECONDS, Limits, Scale, Work, Workers, count_needed_workers, next_scale
 from jobs.models import Device
 
 CPU, GPU = Device.CPU, Device.GPU
