@@ -1,4 +1,4 @@
-// random.py on a GPU; a test compares the constants. `#include "random.cuh"` works from any kind's folder.
+// GPU version of random.py. A test compares the constants. `#include "random.cuh"` works in every kind's folder.
 typedef unsigned long long u64;
 
 #define SPLITMIX_GOLDEN 0x9E3779B97F4A7C15ull

@@ -395,7 +395,7 @@ def test_deadlocks_are_counted_apart() -> None:
     assert "deadlocked" in found["examples"]
     assert not found["theory"][0]["applies"]
     assert result(plan)["warnings"] == [
-        f"{stuck} of 200 replicas on 4 cores with fifo deadlocked: they are in no figure but outcomes and deadlock"
+        f"{stuck} of 200 replicas on 4 cores with fifo deadlocked and are counted only in outcomes and deadlock"
     ]
 
 
@@ -412,7 +412,7 @@ def test_when_every_replica_deadlocks_there_is_nothing_else() -> None:
 
 def test_overload_is_told_when_submitted_and_in_the_result() -> None:
     plan = planned(arrival=poisson(100), thread_count=20, max_depth=0, cores=[4, 64], replicas=2)
-    told = "offered load 2.52 of 4 cores is 1 or more: waits grow with thread_count"
+    told = "offered load 2.52 of 4 cores is at least 1, so waits grow with thread_count"
     assert plan.notes == (told,)
     assert result(plan)["warnings"] == [told]
 
@@ -537,7 +537,7 @@ BAD_OBJECTS: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     ({"work": law("empirical", quantiles_us=[1, 3, 2])}, ("work", "empirical", "quantiles_us"), "got 2.0 at 2"),
     ({"work": law("empirical", quantiles_us=[1])}, ("work", "empirical", "quantiles_us"), "2"),
     ({"thread_count": 10, "max_threads": 9}, ("max_threads",), "10..4194304"),
-    ({"scheduler": "work_stealing", "join": "block"}, ("join",), "block needs scheduler fifo or lifo"),
+    ({"scheduler": "work_stealing", "join": "block"}, ("join",), "block requires scheduler fifo or lifo"),
     ({"scheduler": ["fifo", "round_robin"], "join": "block"}, ("join",), "round_robin"),
     ({"join": "none", "join_cost_us": 1}, ("join_cost_us",), "join none"),
     ({"quantum_us": 5}, ("quantum_us",), "only for scheduler round_robin"),
@@ -584,12 +584,12 @@ def test_bad_objects_and_rules_between_fields_are_refused(parameters: Any, loc: 
         (
             {"scheduler": "round_robin", "quantum_us": 1, "work": law("fixed", mean_us=1e5)},
             "quantum_us",
-            "mean work 100000 us is 1e+05 slices of 1 us; at most 10000",
+            "mean work 100000 us is 1e+05 slices of 1 us; the maximum is 10000",
         ),
         (
             {"scheduler": "round_robin", "quantum_us": 1, "work": law("fixed", mean_us=9e3), "thread_count": 100_000},
             "quantum_us",
-            "expected 4.11e+09 slices per replica (457051 threads of 9e+03 slices of 1 us); at most 1e+09",
+            "expected 4.11e+09 slices per replica (457051 threads of 9e+03 slices of 1 us); the maximum is 1e+09",
         ),
         (
             {
@@ -599,7 +599,7 @@ def test_bad_objects_and_rules_between_fields_are_refused(parameters: Any, loc: 
                 "work": law("fixed", mean_us=1),
             },
             "max_threads",
-            "a replica may need 805210560 bytes (4194304 threads); at most 536870912",
+            "a replica may need 805210560 bytes (4194304 threads); the maximum is 536870912",
         ),
         ({"arrival": poisson(1e-4), "thread_count": 1_000_000, "max_depth": 0}, "work", "2^56 ns"),
         (

@@ -1,15 +1,15 @@
-// Shortcut steps, eight by a lookup, on numbers of one, two and three limbs of 64 bits.
+// Shortcut steps on numbers of one, two and three 64-bit limbs; each table lookup performs eight steps.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// An entry is d + (3^c << 13) + (c << 26) of a residue modulo 2^8: 8 steps take 2^8 m + r to 3^c m + d.
+// The entry of residue r modulo 2^8 is d + (3^c << 13) + (c << 26): 8 steps map 2^8 m + r to 3^c m + d.
 #define RESIDUES 256
 #define POWER_SHIFT 13
 #define ODD_SHIFT 26
 #define ENTRY_MASK 8191u
-// A copy for each lane of a warp, so that no two lanes meet in a bank of shared memory.
+// Each lane of a warp has its own copy of the table, which avoids bank conflicts in shared memory.
 #define COPIES 32
-// Defined by Python: ROOMY_BITS. 16 steps from a number whose top limb has no more bits fit its limbs.
+// Python defines ROOMY_BITS: if the top limb has at most this many bits, 16 steps cannot overflow it.
 
 __device__ void fill_steps(u32* table)
 {
@@ -30,7 +30,7 @@ __device__ void fill_steps(u32* table)
     __syncthreads();
 }
 
-// `table` is this lane's own copy from here on.
+// From here on, `table` is the copy of this lane.
 __device__ __forceinline__ u32 entry_of(const u32* table, u64 low) { return table[(u32)(low & 255) * COPIES]; }
 
 __device__ __forceinline__ u32 power_of(u32 entry) { return (entry >> POWER_SHIFT) & ENTRY_MASK; }

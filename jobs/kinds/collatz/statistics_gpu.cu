@@ -1,14 +1,14 @@
-// Statistics of consecutive blocks of 2^bits numbers: one tail for each class of residues, see README.md. A thread takes
-// classes of blocks in turn. Delays are counted; classes that may hold a record are listed for a walk of their own.
+// Statistics of consecutive blocks of 2^bits numbers: one tail per class of residues, see README.md.
+// Each thread processes several classes in turn. It counts delays, and lists classes that can contain a record.
 #include "gpu_steps.cuh"
 
-// Defined by statistics_gpu.py: LOW_BITS, D_SHIFT, WEIGHT_SHIFT, DELAYS, UNCOUNTED_BIT. Delays from DELAYS on are left to the host.
+// statistics_gpu.py defines LOW_BITS, D_SHIFT, WEIGHT_SHIFT, DELAYS and UNCOUNTED_BIT. The host processes delays >= DELAYS.
 
-// A tail ends below this, with its delay from a table.
+// Below this value a tail ends, and a table contains the rest of its delay.
 #define LOW (1ull << LOW_BITS)
-// Delays below this are counted in shared memory first.
+// Delays below this value are counted in shared memory first.
 #define NEAR 2048
-// In a list: the class' numbers are not counted yet.
+// Flag of a listed class whose numbers are not counted yet.
 #define UNCOUNTED (1ull << UNCOUNTED_BIT)
 
 struct Tail {
@@ -24,7 +24,7 @@ __device__ __forceinline__ void rise(Tail& tail)
     }
 }
 
-// Takes a number below the table's end, never through 1; false when it passes two limbs or takes too long.
+// Steps a number down below LOW, never past 1. Returns false if it exceeds two limbs or its delay reaches DELAYS.
 __device__ bool descend(Tail& tail, const u32* table, const unsigned short* delays)
 {
     for (;;) {
@@ -53,9 +53,10 @@ __device__ bool descend(Tail& tail, const u32* table, const unsigned short* dela
     return tail.delay < DELAYS;
 }
 
-// Classes of blocks h..h+count-1, h in two limbs, below 2^96. Listed are those with a delay above `record`, with a value
-// above (reach_high, reach_low), or that are not counted: list[0] counts them, list[1..] has block << 32 | class.
-// Fewer than 2^32 numbers a launch, so that counts in shared memory fit 32 bits.
+// Processes all classes of the blocks h..h+count-1, where h has two limbs and is below 2^96.
+// It lists classes that have a delay above `record`, a value above (reach_high, reach_low), or are not counted.
+// list[0] is the number of listed classes, and list[1..] contains block << 32 | class.
+// A launch must contain fewer than 2^32 numbers, so that counts in shared memory fit 32 bits.
 extern "C" __global__ void statistics_tails(u64 h_high, u64 h_low, u64 count, u64 bits, u64 classes, const u64* packed,
                                             const u64* powers, const unsigned short* delays, u64 record, u64 reach_high,
                                             u64 reach_low, u64* histogram, u64* list, u64 room)
@@ -93,8 +94,8 @@ extern "C" __global__ void statistics_tails(u64 h_high, u64 h_low, u64 count, u6
         if (near[delay]) atomicAdd(&histogram[delay], (u64)near[delay]);
 }
 
-// Numbers (numbers[2 i], numbers[2 i + 1]), high limb first, step by step: walks[3 i..] is the delay and the two limbs of
-// the peak; a delay of all ones when a value would pass two limbs.
+// Computes delay and peak of the numbers (numbers[2 i], numbers[2 i + 1]), high limb first, step by step.
+// walks[3 i..] receives the delay and the two limbs of the peak. The delay is ~0 if a value exceeds two limbs.
 extern "C" __global__ void statistics_walk(const u64* numbers, u64 count, u64* walks)
 {
     u64 stride = (u64)gridDim.x * blockDim.x;

@@ -1,18 +1,21 @@
-// Verification: every candidate of a slice of residues in some cells of consecutive blocks of 2^32 numbers goes down
-// 16 steps at a time until it is below its floor. A thread takes residues of blocks in turn, and of each one candidate
-// after the other; lanes of a warp are at different candidates, so none waits for another's number to end.
+// Verification: steps every candidate, 16 steps at a time, until it is below its floor.
+// The candidates belong to a slice of residues in some cells of consecutive blocks of 2^32 numbers.
+// A thread processes residues of blocks in turn, and the candidates of each residue one after the other.
+// The lanes of a warp process different candidates, so that no lane waits for another lane's number.
 #include "gpu_steps.cuh"
 
-// Defined by verify_gpu.py: the words of the tally (SUM, four chunks of 32 bits; BITS, all bits of all values in three
-// limbs; CANDIDATES and BLOCKS, two counts; WORDS in all), C_SHIFT and RHO_SHIFT of a packed residue, THREES, BLOCK_RHO,
-// 2^32 modulo THREES, CELLS, THREADS and BLOCKS_A_PROCESSOR of a launch, and PASSES, of 16 steps, after which a number is
-// left to the host.
+// verify_gpu.py defines:
+// - the words of the tally: SUM (four chunks of 32 bits), BITS (bitwise OR of all values in three limbs), CANDIDATES,
+//   BLOCKS, and their number WORDS
+// - C_SHIFT and RHO_SHIFT of a packed residue, THREES, and BLOCK_RHO = 2^32 modulo THREES
+// - CELLS, THREADS and BLOCKS_A_PROCESSOR of a launch
+// - PASSES, the number of passes of 16 steps after which the host processes a number
 
 struct Seen {
     u64 sum_low, sum_high, bits[3], candidates, blocks;
 };
 
-// Takes a number below the floor in three limbs; false when it does not fit or takes too long.
+// Steps a number below the floor in three limbs. Returns false if it does not fit or needs too many passes.
 __device__ __noinline__ bool finish(u64& high, u64& low, u64 floor_high, u64 floor_low, const u32* table, Seen& seen)
 {
     u64 top = 0, blocks = 0;
@@ -50,8 +53,9 @@ __device__ __forceinline__ void add_up(const Seen& seen, u64* shared, u64* tally
     }
 }
 
-// Residues first..end-1 of blocks h..h+count-1. `cells` has four words, a bit a cell. A floor of 0: each block's start.
-// What does not fit is left to the host: left[0] counts it, left[1..] has it as item * CELLS + cell.
+// Processes residues first..end-1 of blocks h..h+count-1. `cells` has four words with one bit per cell.
+// If `floor` is 0, the floor is the start of each block.
+// Numbers that do not fit are left to the host: left[0] is their count, left[1..] contains item * CELLS + cell.
 template <bool WIDE>
 __device__ void sweep(u64 h, u64 count, u64 first, u64 end, u64 rho, u64 floor, const u64* cells, const u64* packed,
                       const u64* masks, const u64* threes, const u64* powers, u64* tally, u64* left, u64 room)
@@ -126,7 +130,7 @@ __device__ void sweep(u64 h, u64 count, u64 first, u64 end, u64 rho, u64 floor, 
             fits = passes < PASSES;
         }
         if (!ended && !fits) {
-            Seen more = {0, 0, {0, 0, 0}, 0, 0}; // apart, so that `seen` need not have an address
+            Seen more = {0, 0, {0, 0, 0}, 0, 0}; // a separate variable, so that `seen` stays in registers
             u64 far_high = high, far_low = low;
             ended = passes < PASSES && finish(far_high, far_low, floor_high, floor_low, table, more);
             high = far_high;

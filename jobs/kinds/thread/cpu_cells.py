@@ -1,4 +1,4 @@
-"""Replicas of one cell on one CPU core: simulated in chunks, summed as they come."""
+"""Simulates the replicas of one cell on one CPU core in chunks, and sums their measurements."""
 
 from __future__ import annotations
 
@@ -21,25 +21,30 @@ from jobs.kinds.thread.cpu_simulation import simulate_queue, simulate_stealing
 from jobs.kinds.thread.partials import merge
 from jobs.models import Partial, Spec
 
-#: A chunk is sized to take this long; ticks come between chunks.
+#: Target duration of a chunk in seconds; `tick` is called between chunks.
 _CHUNK_SECONDS = 0.1
-#: Rough nanoseconds of a thread, for the first chunk only.
+#: Assumed nanoseconds per simulated thread, used only to size the first chunk.
 _GUESS_NS = 100
-#: Steal attempts stepped through in a replica: far more than 64 cores can need for each thread; slices come on top.
+#: Maximum number of steal attempts per replica, per thread and as a constant; 64 cores need far fewer. Slices are
+#: extra.
 _ATTEMPTS_PER_THREAD, _ATTEMPTS = 4096, 10_000_000
 
 
 def _compiled(stealing: bool) -> Any:
-    """Compile the function that runs a chunk, around one of two simulators. Only it is cached; numba tells the two
-    apart by what their closures hold.
+    """Compile the function that simulates a chunk with one of the two simulators.
+
+    Only this function is cached. numba distinguishes the two versions by the values that their closures capture.
     """
 
     @njit(cache=True, **JIT)
     def chunk(first, count, cell, seed, greedy, model, machine, measured, scratch, columns, limbs, totals):
-        """Simulate replicas first..first+count-1 of a cell. Return (replicas done, sum of digests); fewer: a bug."""
+        """Simulate replicas first..first+count-1 of a cell and return (replicas done, sum of digests).
+
+        Fewer replicas than `count` indicate a bug in the simulation.
+        """
         row, aside, by_depth, waits, sojourns = measured
         some_waits, some_sojourns = scratch
-        # A replica that deadlocks leaves nothing in the histograms.
+        # Deadlocked replicas are excluded from the histograms.
         apart = not stealing and model.numbers[layout.JOINS] == layout.BLOCK
         own = Measured(row, aside, by_depth, some_waits if apart else waits, some_sojourns if apart else sojourns)
         master = mix(np.uint64(seed))
@@ -69,7 +74,7 @@ _chunk_queue, _chunk_stealing = (_compiled(stealing) for stealing in (False, Tru
 
 @dataclass
 class _Cell:
-    """One cell of a spec as arrays."""
+    """Arrays for the simulation of one cell of a spec."""
 
     spec: Spec
     cell: int
@@ -106,7 +111,7 @@ class _Cell:
         ]
 
     def _machine(self) -> Machine:
-        # Pages of `families` that no replica reaches are never touched.
+        # The operating system allocates pages of `families` only when a replica uses them.
         return Machine(
             families=np.empty(sizes.families(self.spec, self.scheduler), layout.FAMILY),
             cores=np.zeros(self.cores, layout.CORE),
@@ -143,18 +148,22 @@ class _Cell:
             totals,
         )
         if done < count:
-            raise RuntimeError(f"replica {first + done} of cell {self.cell}: more steps than can be needed")
+            raise RuntimeError(
+                f"replica {first + done} of cell {self.cell}: the step budget was exceeded, which is a bug"
+            )
         return reduction.partial(totals, count, int(hashes) & random.MASK, measured.waits, measured.sojourns)
 
 
 def _first_chunk(spec: Spec) -> int:
-    """Return how many replicas take a quarter of a chunk's time when the guess is right."""
+    """Return the size of the first chunk, which should take a quarter of the target duration."""
     return max(1, int(_CHUNK_SECONDS * 1e9 / 4 / (_GUESS_NS * spec["expected_threads"] + 1000)))
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Return (upto, partial of units lo..upto-1); upto is hi unless tick said stop. Ticks come between chunks of about
-    0.1 s.
+    """Simulate units lo..hi-1 and return (upto, partial of units lo..upto-1). `upto` is `hi` unless `tick` returned
+    False.
+
+    Calls `tick` between chunks of about 0.1 s.
     """
     if spec["trace"] is not None:
         return hi, {"trace": _traced(spec)} if lo < hi else {}
@@ -179,6 +188,6 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def _traced(spec: Spec) -> dict[str, Any]:
-    """Return the trace of the replica that is asked for; its digest must be the one that the kernel computes."""
+    """Return the trace of the requested replica. Its digest must equal the kernel's digest."""
     cell, replica = spec["trace"]["cell"], spec["trace"]["replica"]
     return trace_recorder.trace(spec, _Cell(spec, cell).compute(replica, 1)["digest"])

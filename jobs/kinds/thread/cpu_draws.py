@@ -1,6 +1,6 @@
-"""numba: random words and what is drawn from them; README, `Random numbers`. Integers only.
+"""numba version of the random draws; see the section "Random numbers" of README.md. Uses only integers.
 
-uint64 and int64 must never meet in one expression: numba would make it a float.
+Never mix uint64 and int64 in one expression: numba would convert the result to a float.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Options: TypeAlias = dict[str, Any]
 
 
 def _accepted(options: Options) -> bool:
-    """Whether this numba compiles with these options."""
+    """Return True if this version of numba supports these options."""
     try:
         njit("int64()", **options)(lambda: 0)
     except (KeyError, TypeError, NumbaError):
@@ -34,23 +34,26 @@ def _accepted(options: Options) -> bool:
 
 
 def _extended(plain: Options, more: Options, accepted: Callable[[Options], bool]) -> Options:
-    """Return the options with more that numba does not document; without those where this version does not know them.
-    Only time is lost then.
+    """Add undocumented numba options to `plain`, or return `plain` if this version does not support them.
+
+    Without the options the code is only slower.
     """
     extended = {**plain, **more}
     return extended if accepted(extended) else plain
 
 
 def options(accepted: Callable[[Options], bool] = _accepted) -> Options:
-    """Return the options that the kind is compiled with. Its code allocates nothing, so references to arrays need no
-    counting, which takes a quarter of the time of the global queues.
+    """Return the numba options for this kind. The code allocates nothing, so reference counting of arrays is disabled.
+
+    Reference counting would take a quarter of the time of the global queues.
     """
     return _extended(_PLAIN, {"_nrt": False}, accepted)
 
 
 def internal(accepted: Callable[[Options], bool] = _accepted) -> Options:
-    """Return the options of functions that only compiled ones call: without wrappers for Python and C, which take a
-    quarter of the time to compile.
+    """Return the options for functions that are called only from compiled code: no wrappers for Python and C.
+
+    The wrappers would take a quarter of the compile time.
     """
     return _extended(JIT, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}, accepted)
 
@@ -75,7 +78,7 @@ _LOW_20, _LOW_10 = np.uint64(2**20 - 1), np.uint64(1023)
 
 @intrinsic
 def leading_zeros(_context, _word):
-    """Zero bits above the highest set bit of a uint64; 64 for 0."""
+    """Return the number of zero bits above the highest set bit of a uint64; 64 for 0."""
 
     def generate(_target, builder, _signature, arguments):
         return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -85,7 +88,7 @@ def leading_zeros(_context, _word):
 
 @intrinsic
 def trailing_zeros(_context, _word):
-    """Zero bits below the lowest set bit of a uint64; 64 for 0."""
+    """Return the number of zero bits below the lowest set bit of a uint64; 64 for 0."""
 
     def generate(_target, builder, _signature, arguments):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -95,7 +98,7 @@ def trailing_zeros(_context, _word):
 
 @njit(**INLINE)
 def at(index):
-    """An index that is known not to be negative: of any other numba asks each time whether it counts from the end."""
+    """Convert a non-negative index to unsigned. numba checks signed indexes for counting from the end."""
     return np.uint64(index)
 
 
@@ -109,7 +112,7 @@ def bin_of(value):
 
 @njit(**INLINE)
 def negative_log(word, logs):
-    """-ln(U) in units of 2^-24, U = (word | 1) / 2^64."""
+    """Return -ln(U) in units of 2^-24 for U = (word | 1) / 2^64."""
     word |= _1
     zeros = leading_zeros(word)
     word <<= np.uint64(zeros)
@@ -121,7 +124,7 @@ def negative_log(word, logs):
 
 @njit(**INLINE)
 def draw_work(key, law, laws, logs):
-    """Work of a thread in ns, at least 1."""
+    """Return the work of a thread in ns, at least 1."""
     if law == FIXED:
         return max(1, laws[0])
     word = mix(key + _WORK)
@@ -162,14 +165,14 @@ def draw_children(key, depth, max_depth, values, thresholds):
 
 @njit(**INLINE)
 def interarrival(key, number, mean, logs):
-    """Time before the number-th root, in units of the mean's."""
+    """Return the time between root number-1 and root `number`, in the units of the mean."""
     word = sub(mix(key + _ARRIVALS), number)
     return (mean * negative_log(word, logs) + 8388608) >> 24
 
 
 @njit(**INLINE)
 def victim(core, attempt, key, cores):
-    """Another core, uniform: the attempt-th of this core."""
+    """Return the uniformly random other core that a core's steal attempt targets."""
     draw = sub(mix(key + _VICTIMS) + mix(np.uint64(core)), attempt) >> _32
     other = np.int64((draw * np.uint64(cores - 1)) >> _32)
     return other + 1 if other >= core else other

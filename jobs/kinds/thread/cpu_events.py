@@ -1,7 +1,8 @@
-"""numba: the event of each core, in a tree of which every node is the least of its two children.
+"""numba functions for the next event of each core. The events form a tree in which each node is the minimum of its
+children.
 
-An event is packed as time * 64 + core, so events at one time come in the order of cores. Node 1 is the least of all;
-the cores are the leaves.
+An event is packed as time * 64 + core, so events at the same time are ordered by core. Node 1 is the earliest event,
+and the leaves are the cores.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _WORD = ir.IntType(64)
 
 @intrinsic
 def _decided(_context, _event):
-    """The event. What chooses it stays a branch: LLVM cannot go past an empty piece of assembly without one."""
+    """Return the event unchanged. The empty assembly keeps LLVM from replacing the surrounding branch by a conditional
+    move.
+    """
 
     def generate(_target, builder, _signature, arguments):
         return builder.asm(ir.FunctionType(_WORD, [_WORD]), "", "=r,0", arguments, side_effect=True)
@@ -30,7 +33,7 @@ def _decided(_context, _event):
 
 @intrinsic
 def _lesser(_context, _left, _right):
-    """The lesser of two events, never by a branch, which LLVM would make of a comparison here."""
+    """Return the lesser of two events without a branch. LLVM would turn a plain comparison into a branch here."""
 
     def generate(_target, builder, _signature, arguments):
         less = builder.sub(*arguments)
@@ -60,8 +63,9 @@ def _put_at(events, node, event):
 
 @njit(**INTERNAL_INLINE)
 def _put_behind(events, node, event):
-    """`_put_at` where the event is rarely the least of all. The CPU goes on with the least of the others, before it
-    knows this one, which depends on what its thread draws.
+    """Do the same as `_put_at`, optimized for events that are rarely the earliest.
+
+    The CPU continues with the earliest other event before this event is known, because it depends on a random draw.
     """
     others = NEVER
     events[node] = event
@@ -77,7 +81,7 @@ def _put_behind(events, node, event):
 
 @njit(**INTERNAL_INLINE)
 def schedule(replica, machine, core, time):
-    """Set a core's event."""
+    """Set the next event of a core."""
     _put(replica, machine.events, core, time << 6 | core)
     if core == replica.last:
         replica.last = -1
@@ -85,19 +89,19 @@ def schedule(replica, machine, core, time):
 
 @njit(**INTERNAL_INLINE)
 def cancel(replica, machine, core):
-    """Leave a core without an event."""
+    """Remove the event of a core."""
     _put(replica, machine.events, core, NEVER)
 
 
 @njit(**INTERNAL_INLINE)
 def next_time(machine):
-    """Time of the next event of a core, that of NEVER when there is none."""
+    """Return the time of the next event of any core, or the time of NEVER if there is none."""
     return machine.events[1] >> 6
 
 
 @njit(**INTERNAL_INLINE)
 def advance(replica, machine):
-    """Go to the next event of a core."""
+    """Advance the simulation to the next event of a core."""
     event = machine.events[1]
     replica.now = event >> 6
     replica.core = event & 63
@@ -106,7 +110,7 @@ def advance(replica, machine):
 
 @njit(**INTERNAL_INLINE)
 def replace_last(replica, machine):
-    """Take away the event that is past if its core has no new one."""
+    """Remove the processed event if its core has no new event."""
     if replica.last >= 0:
         cancel(replica, machine, replica.last)
         replica.last = -1
@@ -114,5 +118,5 @@ def replace_last(replica, machine):
 
 @njit(**INTERNAL_INLINE)
 def bit(core):
-    """A set of one core."""
+    """Return a bit set that contains only this core."""
     return _1 << np.uint64(core)

@@ -1,10 +1,9 @@
-"""Arrays and records that a simulation works on, and the places of numbers in them. Integers only; times are int64 ns,
-hashes uint64.
+"""Arrays and records of the simulation, and the indexes of their entries. Times are int64 ns, hashes are uint64.
 
-The children of one thread are one family: same parent, depth, ready time and path lengths. A family is one row of
-`families` from its spawn on; it is at once the entry in a ready queue (first..end-1 are not yet started) and the join
-record of its parent. All roots of a batch are one family, a root that arrives by itself is one. With round_robin a row
-may also hold one preempted thread, and is used again. A replica has no more rows than the array made from the spec's
+The children of one thread form a family: they share parent, depth, ready time and path lengths. A family is one row of
+`families` from its spawn on. The row is both the entry in a ready queue (members first..end-1 have not started) and the
+join record of the parent. All roots of a batch form one family; a root that arrives separately is a family. With
+round_robin, a row can also hold one preempted thread, and is reused. The array has enough rows for the spec's
 `most_threads`, so it cannot overflow.
 """
 
@@ -17,10 +16,16 @@ from numba import from_dtype
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-# ready, span and path are the time, the burdened path and the work path when the family became ready; pending and
-# latest count unfinished members and hold the longest finished path; parent is the family of the parent thread, -1 for
-# roots; link is the next row of a queue; holder the core that a blocked parent keeps. A preempted thread's row has its
-# own key and paths, its family in parent, its children in pending, its waits in latest, what is left of it in holder.
+# Fields of a family:
+# - `ready`, `span` and `path`: the time, the burdened path and the work path at which the family became ready
+# - `pending`: the number of unfinished members
+# - `latest`: the longest path of a finished member
+# - `parent`: the family of the parent thread, or -1 for roots
+# - `link`: the next row of a queue
+# - `holder`: the core that a blocked parent occupies
+# The row of a preempted thread contains the key and the paths of the thread.
+# In this row, `parent` is the thread's family, `pending` the number of its children, `latest` its wait so far, and
+# `holder` the rest of its segment.
 FAMILY = np.dtype(
     [
         ("key", "u8"),
@@ -37,11 +42,11 @@ FAMILY = np.dtype(
         ("holder", "i8"),
     ]
 )
-#: The depth of a preempted thread's row.
+#: Value of `depth` in the row of a preempted thread.
 PAUSED = -1
-#: Added to the depth of families whose root is a warm-up root.
+#: Offset added to the depth of families that descend from a warm-up root.
 WARM = 128
-# The thread that a core runs; children is CONTINUES while it runs a continuation, left what follows this slice.
+# The thread that a core is running. children is CONTINUES during a continuation; left is the time after this slice.
 CORE = np.dtype(
     [
         ("key", "u8"),
@@ -55,10 +60,10 @@ CORE = np.dtype(
     ]
 )
 CONTINUES = -1
-# A core's deque is entries top..bottom-1; its attempt to steal ends at ends; it has made tries attempts.
+# A core's deque has entries top..bottom-1; ends is the end of its current steal attempt, tries the number of attempts.
 STEAL = np.dtype([("top", "i8"), ("bottom", "i8"), ("ends", "i8"), ("tries", "i8")])
 
-# Of `numbers`, under the same names: p is CORES, mean the ARRIVAL.
+# Fields copied from `numbers` under the same names, except that p is CORES and mean is ARRIVAL.
 _PARAMETERS = (
     "roots",
     "max_depth",
@@ -73,12 +78,20 @@ _PARAMETERS = (
     "mean",
     "budget",
 )
-# now is the time of the event, core the core that it is of, -1 for an arrival; last is that core until it has a new
-# event; head and tail are the ends of the global queue; born counts rows used so far, spare is the first row to use
-# again; room is how many more threads may be created; due is when the next root arrives, clock the same in the units of
-# the arrival's mean; stolen and taken are the family and the member that an attempt has just stolen, -1 when it has
-# not; blocked counts cores held by waiting threads, stepped the attempts and slices that were stepped through.
-# next_key, next_children and next_work are drawn ahead for the thread that the global queue gives next, while drawn.
+# Fields of the state:
+# - `now`: the time of the current event
+# - `core`: the core of the current event, or -1 for an arrival
+# - `last`: the core of the current event until it has a new event, else -1
+# - `head` and `tail`: the ends of the global queue
+# - `born`: the number of rows used so far
+# - `spare`: the first row to reuse
+# - `room`: the number of threads that can still be created
+# - `due`: the arrival time of the next root
+# - `clock`: the arrival time of the next root in the units of the mean
+# - `stolen` and `taken`: the family and the member that a steal attempt has just taken, or -1
+# - `blocked`: the number of cores held by waiting threads
+# - `stepped`: the number of simulated attempts and slices
+# - `next_key`, `next_children` and `next_work`: draws for the next thread of the global queue, valid if `drawn` is set
 _STATE = (
     "now",
     "core",
@@ -100,8 +113,9 @@ _STATE = (
     "next_work",
     "next_children",
 )
-# What becomes columns of a row; sums of waits are high * WIDE + low, those of warm-up roots' threads are also in warm;
-# unwaited is what the histogram of waits began with in its first bin.
+# Counters that become columns of a row. A sum of waits is high * WIDE + low.
+# The fields `warm_*` count only trees of warm-up roots.
+# `unwaited` is the initial count of the first bin of the wait histogram.
 _SUMS = (
     "spawned",
     "peak_live",
@@ -123,8 +137,9 @@ _SUMS = (
     "warm_started",
     "unwaited",
 )
-# The scalars of one replica. idle and thieves are sets of cores, a bit each: those to be served, and those that attempt
-# to steal; parked says that nothing is ready, so that attempts are not stepped through.
+# Scalars of one replica.
+# `idle` and `thieves` are bit sets of cores: cores to serve, and cores with a steal attempt.
+# If `parked` is set, no thread is ready and steal attempts are not simulated one by one.
 REPLICA = np.dtype(
     [("key", "u8"), ("idle", "u8"), ("thieves", "u8"), ("next_key", "u8")]
     + [(name, "i8") for name in _PARAMETERS + _STATE + _SUMS]
@@ -133,7 +148,7 @@ REPLICA = np.dtype(
 
 
 class Model(NamedTuple):
-    """A spec's tables: `numbers` are its scalars, the others what is drawn from."""
+    """Numbers and tables of a spec: `numbers` has its scalars, and the other arrays define the distributions."""
 
     numbers: Any
     laws: Any
@@ -143,7 +158,7 @@ class Model(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """Room for one replica at a time: `events` is a tree, `deques` has a row of families for each core."""
+    """Working memory for one replica at a time. `events` is a tree; `deques` has one row of families per core."""
 
     families: Any
     cores: Any
@@ -153,7 +168,7 @@ class Machine(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Results of a replica: overwritten by each, but for the histograms of waits and sojourns, which add up."""
+    """Measurements of a replica. Each replica overwrites them, except for the histograms, which accumulate."""
 
     row: Any
     aside: Any
@@ -166,12 +181,12 @@ class Measured(NamedTuple):
 MAKESPAN, WORK, OVERHEAD, LONGEST, LONGEST_WORK, THREADS, REACHED, PEAK_LIVE = range(8)
 PEAK_READY, BUSY, STEALING, IDLE, STEALS, ATTEMPTS, SWITCHES, WAITED = range(8, 16)
 N_MEASURED, N_WAITED, REFUSED, OUTCOME, SOJOURN, N_SOJOURNS, MAX_WAIT, MAX_SOJOURN = range(16, 24)
-# Entries of `aside`: multiples of 2^62 of WAITED, of SOJOURN, and the two parts of all waits; costs of dispatching
-# preempted threads.
+# Entries of `aside`: multiples of 2^62 of WAITED and SOJOURN, both parts of the sum of all waits, and the dispatch
+# costs of preempted threads.
 HIGH_WAITED, HIGH_SOJOURN, READY_LOW, READY_HIGH, AGAIN = range(5)
 ASIDE = 5
-# Entries of `numbers`; BUDGET is the most attempts and slices stepped through; a QUANTUM of 0 is none, an ARRIVAL of 0
-# a batch.
+# Entries of `numbers`. BUDGET is the maximum number of simulated attempts and slices. QUANTUM 0 means no slices, and
+# ARRIVAL 0 means a batch.
 ROOTS, MAX_DEPTH, MAX_THREADS, JOINS, DISPATCH_NS, SPAWN_NS, JOIN_NS, STEAL_NS = range(8)
 LAW, CORES, POLICY, BUDGET, QUANTUM, ARRIVAL, ARRIVAL_BITS, WARMUP = range(8, 16)
 POLICIES = ("fifo", "lifo", "round_robin", "work_stealing")
@@ -179,18 +194,19 @@ LIFO = POLICIES.index("lifo")
 JOINING = ("none", "suspend", "block")
 NONE, SUSPEND, BLOCK = range(3)
 COMPLETED, DEADLOCKED, CAPPED = range(3)
-#: The event of a core that waits for none.
+#: Event value of a core without an event.
 NEVER = 2**63 - 1
-#: The arrival after the last one: later than the time of NEVER.
+#: Arrival time after the last arrival; later than the time of NEVER.
 NO_ARRIVAL = 2**57
-#: A sum of waits is `high * 2^62 + low`.
+#: Factor of the high part in sums of waits: `high * 2^62 + low`.
 WIDE = 2**62
 
 
 @intrinsic
 def replica_on_stack(_context):
-    """A REPLICA, not yet set, on the stack of the calling function. Where all functions that take it are inlined, LLVM
-    keeps each field as it keeps a local variable.
+    """Allocate an uninitialized REPLICA on the caller's stack.
+
+    If all functions that use the record are inlined, LLVM keeps its fields in registers like local variables.
     """
     record = from_dtype(REPLICA)
 

@@ -1,7 +1,7 @@
-"""numba: threads that are ready, in the global queue and in the cores' deques.
+"""numba functions for ready threads, in the global queue and in the deques of the cores.
 
-An entry is a family, of which members first..end-1 are ready. Entries of a deque have strictly increasing depth, so
-none outgrows max_depth entries.
+An entry is a family whose members first..end-1 are ready. Depth strictly increases along a deque, so a deque has at
+most max_depth entries.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jobs.kinds.thread.cpu_draws import INTERNAL_INLINE, at
 
 @njit(**INTERNAL_INLINE)
 def enqueue(replica, machine, family):
-    """Append a family to the global queue; under lifo, put it at the head."""
+    """Append a family to the global queue, or insert it at the head if the scheduler is lifo."""
     if replica.lifo:
         replica.drawn = False
         machine.families[at(family)].link = replica.head
@@ -29,7 +29,7 @@ def enqueue(replica, machine, family):
 
 @njit(**INTERNAL_INLINE)
 def push(machine, core, family):
-    """Put a family at the bottom of a core's deque."""
+    """Push a family to the bottom of a core's deque."""
     steal = machine.steals[at(core)]
     entry = steal.bottom
     if steal.top == entry:
@@ -41,7 +41,9 @@ def push(machine, core, family):
 
 @njit(**INTERNAL_INLINE)
 def take(replica, machine, core):
-    """Take the next thread for a core, as (family, member); a family of -1: none is ready for it."""
+    """Remove the next thread for a core and return (family, member); the family is -1 if no thread is ready for this
+    core.
+    """
     if replica.stealing:
         if replica.stolen >= 0:
             family = replica.stolen
@@ -58,7 +60,7 @@ def take(replica, machine, core):
 
 @njit(**INTERNAL_INLINE)
 def _pop(machine, core):
-    """Take the youngest thread of a core's own deque."""
+    """Pop the youngest thread from the core's own deque."""
     entry = machine.steals[at(core)].bottom - 1
     family = machine.deques[at(core), at(entry)]
     child = machine.families[at(family)].end - 1
@@ -90,7 +92,7 @@ def _take_last(replica, machine):
 
 @njit(**INTERNAL_INLINE)
 def steal_from(replica, machine, victim):
-    """Take the oldest thread of a core's deque into `stolen` and `taken`. Return whether there was one."""
+    """Move the oldest thread of the victim's deque to `stolen` and `taken`. Return False if the deque is empty."""
     top = machine.steals[at(victim)].top
     if top >= machine.steals[at(victim)].bottom:
         return False

@@ -1,6 +1,6 @@
-"""numba: sums rows exactly. A value is split into four limbs of 21 bits; products of limbs add up in int64.
+"""numba functions for exact sums of rows. A value is split into four limbs of 21 bits, whose products fit int64.
 
-Sums of limbs' products stay below 2^63 for MOST_ROWS rows; the caller takes them out before.
+Sums of limb products stay below 2^63 for up to MOST_ROWS rows. The caller must reset the sums after that many rows.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ MOST_ROWS = 65_536
 LIMBS = 4
 LIMB_BITS = 21
 _LIMB = 2**LIMB_BITS - 1
-#: (i, j) with i <= j, in the order of `squares`.
+#: Limb pairs (i, j) with i <= j, in the order of `squares`.
 PAIRS = tuple((i, j) for i in range(LIMBS) for j in range(i, LIMBS))
 
-#: Names of the pairs in `examples`, in their order.
+#: Names of the (makespan, replica) pairs in `examples`, in order.
 EXAMPLES = ("fastest", "slowest", "deadlocked")
 
 _ROW = len(rows.ROW)
@@ -33,7 +33,7 @@ _SMALL = 2 ** (62 - _SHIFT)
 
 @njit(**JIT)
 def ratio(over, under):
-    """floor(over * 2^20 / under) for 0 <= over, 0 < under, both below 2^62."""
+    """Return floor(over * 2^20 / under) for 0 <= over and 0 < under, both below 2^62."""
     if over < _SMALL:
         return (over << _SHIFT) // under
     quotient = over // under
@@ -49,7 +49,7 @@ def ratio(over, under):
 
 @njit(**JIT)
 def wide_ratio(high, low, under):
-    """floor((high * 2^62 + low) * 2^20 / under) where the quotient fits."""
+    """Return floor((high * 2^62 + low) * 2^20 / under); the quotient must fit int64."""
     if high == 0:
         return ratio(low, under)
     quotient = high // under
@@ -66,7 +66,7 @@ def wide_ratio(high, low, under):
 
 @njit(**INTERNAL)
 def derive(row, aside, cores, values):
-    """Copy the row into `values` and append rows.RATIOS."""
+    """Copy the row into `values` and append the ratios of rows.RATIOS."""
     for column in range(_ROW):
         values[column] = row[column]
     makespan, span = row[layout.MAKESPAN], row[layout.LONGEST]
@@ -82,7 +82,7 @@ def derive(row, aside, cores, values):
 
 @njit(**INTERNAL)
 def digest(cell, replica, row, aside, by_depth):
-    """The hash of rows.digest; wide sums enter by their low 64 bits."""
+    """Return the hash of rows.digest. Wide sums are hashed by their low 64 bits."""
     word = sub(mix(np.uint64(cell)), replica)
     for column in range(_ROW):
         value = np.uint64(row[column])
@@ -110,7 +110,7 @@ def violations(row, again, cores, greedy, counts):
 
 @njit(**INTERNAL)
 def add_wide(low, high, limbs, sums, squares):
-    """Add high * 2^62 + low to a row of sums and its square to a row of squares."""
+    """Add high * 2^62 + low to a row of sums, and its square to a row of squares."""
     limbs[0] = low & _LIMB
     limbs[1] = (low >> LIMB_BITS) & _LIMB
     limbs[2] = (low >> (2 * LIMB_BITS)) + ((high & 1) << 20)
@@ -125,8 +125,9 @@ def add_wide(low, high, limbs, sums, squares):
 
 @njit(**INTERNAL)
 def remember(replica, makespan, outcome, examples):
-    """Keep the first replica of the least and of the greatest makespan, and the first that deadlocked: pairs of
-    makespan and replica, the replica -1 where there is none yet. Replicas come in ascending order.
+    """Record the first replica with the shortest makespan, with the longest makespan, and with a deadlock.
+
+    Each example is a pair (makespan, replica); replica is -1 if there is none. Replicas arrive in ascending order.
     """
     if outcome == layout.DEADLOCKED:
         if examples[5] < 0:
@@ -140,7 +141,7 @@ def remember(replica, makespan, outcome, examples):
 
 @njit(**INTERNAL)
 def accumulate(replica, row, aside, by_depth, cores, greedy, values, limbs, totals):
-    """Add one replica to `totals`, the arrays that `empty` makes."""
+    """Add one replica to `totals`, the arrays created by `empty`."""
     sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken, stuck_at, examples = (
         totals
     )
@@ -174,9 +175,7 @@ def accumulate(replica, row, aside, by_depth, cores, greedy, values, limbs, tota
 
 
 def empty(depths):
-    """Return the arrays that `accumulate` adds to; all but `spread` are small. The last row of sums has the times of
-    deadlocks.
-    """
+    """Return the zeroed arrays for `accumulate`. The last row of the sums holds the times of deadlocks."""
     return (
         np.zeros((_COLUMNS + 1, LIMBS), np.int64),
         np.zeros((_COLUMNS + 1, len(PAIRS)), np.int64),
@@ -194,7 +193,7 @@ def empty(depths):
 
 
 def partial(totals, replicas, digest_sum, waits, sojourns):
-    """Return one cell's partial from the arrays that `accumulate` filled, in Python integers."""
+    """Convert the arrays of `accumulate` to one cell's partial of Python integers."""
     sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken, stuck_at, examples = (
         totals
     )
@@ -235,6 +234,6 @@ def _square(products):
 
 
 def _sparse(counts):
-    """[bin, count, bin, count, ...] of the bins that hold anything."""
+    """Return the nonempty bins as a list [bin, count, bin, count, ...]."""
     used = np.flatnonzero(counts)
     return np.stack((used, counts[used]), axis=1).ravel().tolist()

@@ -1,9 +1,8 @@
-"""numba: one replica, event by event.
+"""numba simulation of one replica, event by event.
 
-Every function that takes the replica's record is inlined into `simulate`, so that its fields are registers as local
-variables would be.
+Every function that uses the replica's record is inlined into `simulate`, so that its fields are kept in registers.
 
-uint64 and int64 must never meet in one expression: numba would make it a float.
+Never mix uint64 and int64 in one expression: numba would convert the result to a float.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ _0 = np.uint64(0)
 
 
 def _simulator(stealing):
-    """Compile the simulator for work stealing or for the global queues: neither pays for the other."""
+    """Compile the simulator for work stealing or for global queues, so that each contains only the code it needs."""
 
     @njit(**INTERNAL)
     def simulate(key, model, machine, measured):
-        """Simulate one replica: fill `row`, `aside` and `by_depth`, add to the histograms of waits and sojourns.
+        """Simulate one replica: fill `row`, `aside` and `by_depth`, and add to the histograms of waits and sojourns.
 
-        Return False when more attempts and slices were stepped through than the budget allows, which only a bug can do.
+        Return False if the replica exceeds the budget of attempts and slices, which indicates a bug.
         """
         replica = layout.replica_on_stack()
         replica.stealing = stealing
         _begin(replica, key, model, machine, measured)
-        # Looking at the budget where it changes costs registers elsewhere.
+        # Check the budget here. A check at each increment would occupy more registers.
         while replica.stepped <= replica.budget:
             _serve_idle_cores(replica, model, machine, measured)
             if _has_ended(replica):
@@ -98,7 +97,7 @@ def _clear(replica, machine, measured):
 
 @njit(**INTERNAL_INLINE)
 def _expect_root(replica, model):
-    """Draw when the next root arrives."""
+    """Draw the arrival time of the next root."""
     replica.due = layout.NO_ARRIVAL
     if replica.arrived < replica.roots:
         replica.clock += interarrival(replica.key, replica.arrived, replica.mean, model.logs)
@@ -107,7 +106,7 @@ def _expect_root(replica, model):
 
 @njit(**INTERNAL_INLINE)
 def _arrive(replica, model, machine):
-    """Let a root arrive."""
+    """Process the arrival of a root."""
     replica.now, replica.core = replica.due, -1
     number = replica.arrived
     depth = layout.WARM if number < model.numbers[layout.WARMUP] else 0
@@ -118,7 +117,7 @@ def _arrive(replica, model, machine):
 
 @njit(**INTERNAL_INLINE)
 def _serve_idle_cores(replica, model, machine, measured):
-    """Give each idle core a thread, in the order of their numbers, or let it attempt to steal."""
+    """Assign a ready thread to each idle core, in ascending order, or start a steal attempt."""
     while True:
         if not replica.stealing:
             draw_ahead(replica, model, machine)
@@ -140,13 +139,13 @@ def _serve_idle_cores(replica, model, machine, measured):
 
 @njit(**INTERNAL_INLINE)
 def _has_ended(replica):
-    """Whether no thread is left, or every core is held by one that waits."""
+    """Return True if no thread is left, or if every core is held by a waiting thread."""
     return (replica.live == 0 and replica.arrived == replica.roots) or replica.blocked == replica.p
 
 
 @njit(**INTERNAL_INLINE)
 def _fill(replica, machine, measured):
-    """Fill the row."""
+    """Fill the replica's row of measurements."""
     row, by_depth = measured.row, measured.by_depth
     by_depth[0] = replica.arrived
     for depth in range(by_depth.shape[0]):

@@ -1,5 +1,6 @@
-"""numba: attempts of idle cores to steal, with work_stealing. While nothing is ready every attempt must fail; such
-attempts are parked: counted, not stepped through.
+"""numba functions for steal attempts of idle cores under work_stealing.
+
+While no thread is ready, every attempt must fail. Such attempts are parked: counted, but not simulated one by one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _0, _1 = np.uint64(0), np.uint64(1)
 
 @njit(**INTERNAL_INLINE)
 def begin_attempts(replica, machine, core):
-    """Let an idle core attempt to steal until it has a thread."""
+    """Start steal attempts for an idle core."""
     replica.idle &= replica.idle - _1
     replica.thieves |= bit(core)
     machine.steals[at(core)].ends = replica.now + replica.steal_ns
@@ -27,7 +28,7 @@ def begin_attempts(replica, machine, core):
 
 @njit(**INTERNAL_INLINE)
 def end_attempt(replica, machine, measured):
-    """End the attempt of the event's core: it is idle again, with a stolen thread or without."""
+    """Finish the current core's attempt. The core becomes idle again, with or without a stolen thread."""
     core = replica.core
     replica.stepped += 1
     other = victim(core, machine.steals[at(core)].tries, replica.key, replica.p)
@@ -40,7 +41,7 @@ def end_attempt(replica, machine, measured):
 
 @njit(**INTERNAL_INLINE)
 def park_or_wake(replica, machine):
-    """Park the attempts when nothing is ready any more, wake them when something is."""
+    """Park all attempts if no thread is ready any more, and resume them once a thread is ready."""
     if replica.parked == (replica.ready == 0):
         return
     replica.parked = replica.ready == 0
@@ -64,7 +65,7 @@ def _wake(replica, machine, thief):
 
 @njit(**INTERNAL_INLINE)
 def _passed(replica, machine, thief):
-    """Attempts of a parked core that end, in the order of events, before the present event."""
+    """Return the number of a parked core's attempts that finish before the current event, in event order."""
     ends, now = machine.steals[at(thief)].ends, replica.now
     if ends > now or (ends == now and thief > replica.core):
         return 0
@@ -76,7 +77,7 @@ def _passed(replica, machine, thief):
 
 @njit(**INTERNAL_INLINE)
 def attempts(replica, machine):
-    """Attempts of all cores that have ended."""
+    """Return the number of finished attempts of all cores."""
     ended = np.int64(0)
     for core in range(replica.p):
         ended += machine.steals[at(core)].tries

@@ -1,4 +1,4 @@
-"""numba: what happens to threads: dispatched, preempted, spawning, joining, ending."""
+"""numba functions for the lifecycle of threads: dispatch, preemption, spawn, join and end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _1 = np.uint64(1)
 
 @njit(**INTERNAL_INLINE)
 def add_family(replica, machine, key, first, end, depth, parent, span, path):
-    """Make members first..end-1 of a new family ready. Return its row."""
+    """Create a family whose members first..end-1 are ready, and return its row."""
     place = replica.born
     replica.born += 1
     family = machine.families[at(place)]
@@ -51,7 +51,7 @@ def add_family(replica, machine, key, first, end, depth, parent, span, path):
 
 @njit(**INTERNAL_INLINE)
 def _draw(replica, model, machine, family, child):
-    """Draw for a member of a family: (key, children, work)."""
+    """Draw a family member's random values and return (key, children, work)."""
     row = machine.families[at(family)]
     key = sub(row.key, child)
     children = draw_children(key, row.depth & (WARM - 1), replica.max_depth, model.values, model.thresholds)
@@ -60,10 +60,11 @@ def _draw(replica, model, machine, family, child):
 
 @njit(**INTERNAL_INLINE)
 def draw_ahead(replica, model, machine):
-    """Draw for the thread that the global queue gives next, unless that is done.
+    """Draw in advance for the next thread of the global queue, unless already done.
 
-    What is drawn takes longer than all else of an event, and begins anew behind each mispredicted branch. Ahead of the
-    event the CPU does both at once. A core's own deque gives another thread with every event, so there it does not pay.
+    The draw is the slowest part of an event, and restarts after each mispredicted branch. Drawing before the event lets
+    the CPU overlap both. A core's own deque has a new next thread after every event, so drawing in advance does not pay
+    there.
     """
     if replica.drawn or replica.head < 0:
         return
@@ -77,7 +78,7 @@ def draw_ahead(replica, model, machine):
 
 @njit(**INTERNAL_INLINE)
 def dispatch(replica, model, machine, measured, core, family, child):
-    """Let an idle core run a thread that is ready."""
+    """Start a ready thread on an idle core."""
     replica.idle &= replica.idle - _1
     replica.ready -= 1
     wait = replica.now - machine.families[at(family)].ready
@@ -104,7 +105,7 @@ def dispatch(replica, model, machine, measured, core, family, child):
 
 @njit(**INTERNAL_INLINE)
 def _start(replica, model, machine, core, family, child, wait):
-    """Begin a thread's segment. Return its time without the dispatch."""
+    """Start the thread's segment and return its duration without the dispatch cost."""
     row, running = machine.families[at(family)], machine.cores[at(core)]
     if replica.stealing:
         key, children, work = _draw(replica, model, machine, family, child)
@@ -126,7 +127,7 @@ def _start(replica, model, machine, core, family, child, wait):
 
 @njit(**INTERNAL_INLINE)
 def _resume(replica, machine, core, place, wait):
-    """Go on with a preempted thread. Return what is left of its segment."""
+    """Resume a preempted thread and return the rest of its segment."""
     row, running = machine.families[at(place)], machine.cores[at(core)]
     running.key = row.key
     running.family = row.parent
@@ -143,7 +144,7 @@ def _resume(replica, machine, core, place, wait):
 
 @njit(**INTERNAL_INLINE)
 def _sum_wide(low, high, value):
-    """Add to a sum of high * WIDE + low."""
+    """Add a value to a wide sum (high * WIDE + low) and return the new (low, high)."""
     low += value
     if low >= WIDE:
         low -= WIDE
@@ -159,7 +160,7 @@ def _count_wait(replica, measured, wait):
 
 @njit(**INTERNAL_INLINE)
 def end_slice(replica, machine):
-    """End a slice that is not its thread's last: the thread goes behind those that are ready, or goes on."""
+    """Finish a slice that is not the thread's last. The thread is requeued behind ready threads, or continues."""
     replica.stepped += 1
     core = replica.core
     if replica.head >= 0:
@@ -199,7 +200,7 @@ def _preempt(replica, machine, core):
 
 @njit(**INTERNAL_INLINE)
 def end_segment(replica, machine, measured):
-    """End the segment, or the continuation, of the thread on the event's core."""
+    """Finish the segment or the continuation of the thread on the event's core."""
     core = replica.core
     running = machine.cores[at(core)]
     children, family = running.children, running.family
@@ -220,7 +221,7 @@ def end_segment(replica, machine, measured):
 
 @njit(**INTERNAL_INLINE)
 def _spawn(replica, machine, measured, core, children):
-    """Create the children of the thread on a core; with a join the thread then waits for them."""
+    """Create the children of the thread on a core. With a join, the thread then waits for them."""
     running = machine.cores[at(core)]
     family = running.family
     depth = machine.families[at(family)].depth + 1
@@ -241,7 +242,7 @@ def _spawn(replica, machine, measured, core, children):
 
 @njit(**INTERNAL_INLINE)
 def _end(replica, machine, measured, core, family, span):
-    """End a thread, and each ancestor whose last child has ended then and whose continuation takes no time."""
+    """End a thread, and each ancestor whose last child has ended and whose continuation takes no time."""
     while True:
         replica.live -= 1
         parents = machine.families[at(family)].parent
@@ -268,7 +269,7 @@ def _end(replica, machine, measured, core, family, span):
 
 @njit(**INTERNAL_INLINE)
 def _is_last(machine, family, span):
-    """Count a member that has ended, at the end of a path of this span. Return whether it was the last."""
+    """Record that a family member ended after a path of this span. Return True if it was the last member."""
     row = machine.families[at(family)]
     row.pending -= 1
     row.latest = max(row.latest, span)

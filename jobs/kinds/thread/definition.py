@@ -1,4 +1,4 @@
-"""Simulations of recursively spawned threads on a finite machine; the model is in README.md."""
+"""Kind `thread`: simulates recursively spawned threads on a finite machine. README.md describes the model."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from jobs.kinds.thread.parameters import DEFAULT_QUANTUM_US, MAX_THREADS, Parame
 from jobs.kinds.thread.result_schema import RESULT
 from jobs.models import Device, Partial, Plan, Spec
 
-#: Times stay below 2^56 ns, so that a time and a core's number fit one word and cores x time another.
+#: Times stay below 2^56 ns, so that a time and a core number fit into one word, and so does cores x time.
 _LONGEST_BITS = 56
 _MOST_THREADS = 10**12
-#: A replica cannot be cut, so its steps are bounded: about 20 seconds.
+#: Maximum number of steps of a replica, about 20 seconds. A replica cannot be divided.
 _MOST_STEPS = 10**9
-#: Memory of a replica: what a worker's lane may take.
+#: Maximum memory of a replica in bytes, limited by the memory of a worker's lane.
 _MOST_BYTES = 512 * 2**20
-#: Expected steps of a replica that a GPU is given: one of its threads takes all of them.
+#: Maximum expected steps of a replica on a GPU, where a single GPU thread simulates the whole replica.
 _MOST_GPU_STEPS = 50_000
-#: Mean work over quantum.
+#: Maximum ratio of mean work to quantum.
 _MOST_SLICES = 10_000
 
 
 def _cpu_only(spec: Spec) -> str:
-    """Return why the replicas are too long for a launch; empty when they are not."""
+    """Return why the replicas are too long for a GPU launch, or an empty string."""
     steps = max(sizes.steps(spec, *cell) for cell in spec["cells"])
     if steps <= _MOST_GPU_STEPS:
         return ""
-    return f"a replica takes about {steps:.3g} steps; a gpu is given at most {_MOST_GPU_STEPS}"
+    return f"a replica takes about {steps:.3g} steps; a GPU accepts at most {_MOST_GPU_STEPS}"
 
 
 def _plan_trace(spec: dict[str, Any]) -> Plan:
-    """One replica, simulated once by the kernel and once, step by step, to write it down."""
+    """Plan a trace: the kernel simulates the replica once, and the recorder simulates it again step by step."""
     cell = spec["cells"][spec["trace"]["cell"]]
     return Plan(
         total=1,
         spec=spec,
         parameters=spec["parameters"],
         devices=(Device.CPU,),
-        cpu_only="a trace is recorded step by step",
+        cpu_only="traces are recorded on CPUs",
         cpu_seconds=sizes.trace_seconds(spec) + sizes.seconds(spec, spec["expected_threads"], *cell),
         mode="trace",
         max_lease_seconds=120 + 50 * sizes.seconds(spec, spec["most_threads"], *cell),
@@ -81,7 +81,7 @@ def _spec(parameters: Parameters, offspring: dict[str, Any], expected: Fraction)
 
 
 def _quantum(parameters: Parameters) -> int:
-    """Return the time slice in ns; 0 where no cell has slices."""
+    """Return the time slice in ns, or 0 if no cell uses slices."""
     if not any(scheduler == "round_robin" for _, scheduler in parameters.cells):
         return 0
     return tables.nanoseconds(parameters.quantum_us or DEFAULT_QUANTUM_US)
@@ -118,13 +118,14 @@ def _check_slices(spec: Spec) -> None:
     if mean / quantum > _MOST_SLICES:
         _refuse(
             "quantum_us",
-            f"mean work {mean:.6g} us is {mean / quantum:.3g} slices of {quantum:.6g} us; at most {_MOST_SLICES}",
+            f"mean work {mean:.6g} us is {mean / quantum:.3g} slices of {quantum:.6g} us; the maximum is "
+            f"{_MOST_SLICES}",
         )
     if spec["expected_threads"] * slices > _MOST_STEPS:
         _refuse(
             "quantum_us",
             f"expected {spec['expected_threads'] * slices:.3g} slices per replica ({spec['expected_threads']} threads "
-            f"of {slices:.3g} slices of {quantum:.6g} us); at most {_MOST_STEPS:.0e}: raise it or lower thread_count",
+            f"of {slices:.3g} slices of {quantum:.6g} us); the maximum is {_MOST_STEPS:.0e}",
         )
 
 
@@ -133,8 +134,8 @@ def _check_memory(spec: Spec) -> None:
     if needed > _MOST_BYTES:
         _refuse(
             "max_threads",
-            f"a replica may need {needed} bytes ({spec['most_threads']} threads); at most {_MOST_BYTES}: "
-            "lower max_threads",
+            f"a replica may need {needed} bytes ({spec['most_threads']} threads); the maximum is {_MOST_BYTES}. "
+            "Lower max_threads",
         )
 
 
@@ -146,8 +147,8 @@ def _check_time(spec: Spec) -> None:
     if (waiting + spec["most_threads"] * longest).bit_length() > _LONGEST_BITS:
         _refuse(
             "work",
-            f"{spec['most_threads']} threads of up to {longest} ns each, the last root at {waiting} ns, can pass "
-            f"2^{_LONGEST_BITS} ns of simulated time; lower the work, the costs or max_threads",
+            f"{spec['most_threads']} threads of up to {longest} ns each, the last root at {waiting} ns, can exceed "
+            f"2^{_LONGEST_BITS} ns of simulated time. Lower the work, the costs or max_threads",
         )
 
 
@@ -156,19 +157,21 @@ def _refuse(field: str, detail: str) -> None:
 
 
 class Thread(Kind):
-    """Simulations of threads."""
+    """Kind that simulates threads."""
 
     model_version = 2
     summary = "Monte-Carlo simulation of recursively spawned threads on a finite machine."
     example: ClassVar[dict[str, Any]] = {"thread_count": 50, "max_depth": 5, "replicas": 64, "cores": 4, "seed": 1}
     parameters = Parameters
     result_schema = RESULT
-    #: Choices: replica, cell and max_events.
-    questions: ClassVar[Mapping[str, str]] = {"trace": "One replica as Chrome Trace Event JSON, which Perfetto opens."}
+    #: The query parameters are replica, cell and max_events.
+    questions: ClassVar[Mapping[str, str]] = {"trace": "Record one replica as Chrome Trace Event JSON for Perfetto."}
     binaries = trace_windows.BINARIES
 
     def plan(self, parameters: Parameters) -> Plan:
-        """Compile the distributions, check that the job is finite, and lay out the cells. Raise InvalidRequest."""
+        """Compile the distributions, check the limits, and lay out the cells. Raise InvalidRequest if a limit is
+        exceeded.
+        """
         seed = secrets.randbelow(2**53) if parameters.seed is None else parameters.seed
         resolved = parameters.model_copy(update={"seed": seed})
         offspring = tables.offspring(parameters.spawn, parameters.max_depth)
@@ -197,14 +200,14 @@ class Thread(Kind):
         return partials.merge(left, right)
 
     def result(self, spec: Spec, partial: Partial) -> dict[str, Any]:
-        """Return the job's `result`: a function of the spec and of the merged partial alone."""
+        """Return the job's result, computed only from the spec and the merged partial."""
         if spec["trace"] is not None:
             trace: dict[str, Any] = partial["trace"]
             return trace
         return {"type": "thread", "model_version": self.model_version, **report.report(spec, partial)}
 
     def question(self, name: str, parameters: Mapping[str, Any], choice: Mapping[str, str]) -> dict[str, Any]:
-        """Return the parameters of the job that answers a question about a job: `trace` records one replica of it."""
+        """Return the parameters of the job that answers a question. The question `trace` records one replica."""
         return {**parameters, name: dict(choice)}
 
     def title(self, parameters: Mapping[str, Any]) -> str:

@@ -1,18 +1,18 @@
-// Random words and what is drawn from them, as cpu_draws.py does it. Integers only.
+// GPU version of cpu_draws.py: random draws, using only integers.
 //
-// Defined by gpu_simulation.py: LAW_..., DRAW_... (numbers of the random words below a key) and WIDE.
+// gpu_simulation.py defines LAW_*, DRAW_* (indexes of a key's random words) and WIDE.
 #include "random.cuh"
 
 typedef unsigned int u32;
 typedef long long i64;
 
-// A spec's scalars and tables. They are arguments of the kernel, so scalars are constants that take no registers.
+// Scalars and tables of a spec. They are kernel arguments, so the scalars occupy no registers.
 struct Model {
     int roots, max_depth, cores, law, arrival_bits, warmup, max_threads;
     bool lifo, joins;
     i64 dispatch_ns, spawn_ns, join_ns, steal_ns, quantum_ns, arrival, budget;
     const i64 *laws, *logs, *values, *thresholds;
-    i64 laws_length, values_length, thresholds_width; // a width of 0: one row for all depths
+    i64 laws_length, values_length, thresholds_width; // width 0: one row for all depths
 };
 
 __device__ __forceinline__ int bin_of(i64 value)
@@ -21,7 +21,7 @@ __device__ __forceinline__ int bin_of(i64 value)
     return msb < 6 ? (int)value : (int)(64 * (msb - 5) + (value >> (msb - 6)) - 64);
 }
 
-// -ln(U) in units of 2^-24, U = (word | 1) / 2^64.
+// Returns -ln(U) in units of 2^-24 for U = (word | 1) / 2^64.
 __device__ __forceinline__ i64 negative_log(u64 word, const i64* logs)
 {
     word |= 1;
@@ -32,7 +32,7 @@ __device__ __forceinline__ i64 negative_log(u64 word, const i64* logs)
     return zeros * logs[0] + logs[index] - ((step + 524288) >> 20);
 }
 
-// Work of a thread in ns, at least 1.
+// Returns the work of a thread in ns, at least 1.
 __device__ __forceinline__ i64 draw_work(u64 key, const Model& model)
 {
     const i64* laws = model.laws;
@@ -71,14 +71,14 @@ __device__ __forceinline__ int draw_children(u64 key, int depth, const Model& mo
     return (int)model.values[index];
 }
 
-// Time before the number-th root, in units of the mean's.
+// Returns the time between root number-1 and root `number`, in the units of the mean.
 __device__ __forceinline__ i64 interarrival(u64 key, int number, const Model& model)
 {
     u64 word = sub(sub(key, DRAW_ARRIVALS), (u64)number);
     return (model.arrival * negative_log(word, model.logs) + 8388608) >> 24;
 }
 
-// Another core, uniform: the attempt-th of this core.
+// Returns the uniformly random other core that a core's steal attempt targets.
 __device__ __forceinline__ int victim(u64 key, int core, i64 attempt, int cores)
 {
     u64 draw = sub(sub(key, DRAW_VICTIMS) + mix((u64)core), (u64)attempt) >> 32;

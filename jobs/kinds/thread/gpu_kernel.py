@@ -1,7 +1,7 @@
-"""The simulation on a GPU, of every scheduler and join. `plan` sends traces and long replicas to CPUs.
+"""GPU kernel of the kind `thread`, for every scheduler and join. `plan` assigns traces and long replicas to CPUs.
 
-A replica that needs more room or more steps than most is simulated as on CPUs, on this worker's core, with the same
-result.
+A replica that exceeds the memory or the steps reserved on the GPU is simulated on this worker's CPU instead, with the
+same result.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from jobs.models import Partial, Spec
 
 __all__ = ["SOURCES", "run", "warm"]
 
-#: Replicas of the first launch of a machine that no lease has measured; later leases begin where others ended.
+#: Number of replicas in the first launch for a machine that no lease has measured yet.
 _FIRST = 1024
-#: Expected threads of a launch of LAUNCH_SECONDS, by scheduler and cores.
+#: Expected threads per launch of LAUNCH_SECONDS, as measured by earlier leases, keyed by (scheduler, cores).
 measured_cells: dict[tuple[str, int], int] = {}
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Return (upto, partial of units lo..upto-1); upto is hi unless tick said stop. Ticks come between launches."""
+    """Simulate units lo..hi-1 and return (upto, partial of units lo..upto-1). `upto` is `hi` unless `tick` returned
+    False.
+
+    Calls `tick` between launches.
+    """
     partial: Partial = {}
     unit, cell = lo, None
     while unit < hi:
@@ -44,7 +48,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def _batch(spec: Spec, cell: LaunchedCell) -> gpu.Batch:
-    """Return the size of launches of a cell."""
+    """Return the launch size for a cell."""
     most = min(spec["batch_size"] or MOST_ROWS, MOST_ROWS)
     threads = measured_cells.get((cell.scheduler, cell.cores), _FIRST * spec["expected_threads"])
     first = threads // spec["expected_threads"]
@@ -52,7 +56,7 @@ def _batch(spec: Spec, cell: LaunchedCell) -> gpu.Batch:
 
 
 def _launch(spec: Spec, cell: LaunchedCell, first: int, part: list[Partial]) -> Any:
-    """Return the function that `Batch.take` calls; it leaves the partial in `part`."""
+    """Return a launch function for `Batch.take`, which appends the launch's partial to `part`."""
 
     def launch(count: int) -> int:
         computed, small = cell.compute(first, count)
@@ -67,7 +71,7 @@ def _launch(spec: Spec, cell: LaunchedCell, first: int, part: list[Partial]) -> 
 
 
 def warm() -> None:
-    """Compile everything, the CPU's code too."""
+    """Compile all GPU kernels, and the CPU code for replicas that the GPU rejects."""
     for scheduler, join in (("fifo", "none"), ("fifo", "block"), ("round_robin", "none"), ("work_stealing", "none")):
         model = {"thread_count": 2, "max_depth": 2, "replicas": 1, "seed": 1, "scheduler": scheduler, "join": join}
         spec = KIND.plan(KIND.parameters.model_validate(model)).spec

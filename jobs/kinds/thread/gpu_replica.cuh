@@ -1,13 +1,13 @@
-// What a thread of the GPU keeps of its replica: cpu_layout.py, cpu_events.py, cpu_queues.py and cpu_stealing.py in
-// narrower words.
+// State of the replica that a GPU thread simulates.
+// It corresponds to cpu_layout.py, cpu_events.py, cpu_queues.py and cpu_stealing.py, with narrower integers.
 //
-// Defined by gpu_simulation.py: WITH_BLOCKS (join block), WITH_SLICES (round_robin), WITH_STEALS (work_stealing): each
-// scheduler has kernels of its own, and none pays for another; NEVER, NO_ARRIVAL (later than the time of NEVER), WARM,
-// PAUSED, CONTINUES.
+// gpu_simulation.py defines WITH_BLOCKS (join block), WITH_SLICES (round_robin) and WITH_STEALS (work_stealing).
+// Each scheduler is compiled separately, so that its kernel contains only the code it needs.
+// gpu_simulation.py also defines NEVER, NO_ARRIVAL (later than the time of NEVER), WARM, PAUSED and CONTINUES.
 #include "gpu_draws.cuh"
 
-// The children of one thread, as in cpu_layout.py. A preempted thread's row has a depth of PAUSED, its own in `holder`,
-// and what is `left` of it.
+// The children of one thread, as in cpu_layout.py. The row of a preempted thread has the depth PAUSED. Its `holder` is
+// the thread's depth, and `left` is the rest of its segment.
 struct alignas(16) Family {
     u64 key;
     i64 ready, span, path;
@@ -23,7 +23,7 @@ struct alignas(16) Family {
     int pending, parent;
 };
 
-// The thread that a core runs; of a thief, `span` is when its attempt ends.
+// The thread that a core is running. While the core steals, `span` is the end of its attempt.
 struct alignas(16) Core {
     u64 key;
     i64 span, path;
@@ -31,7 +31,7 @@ struct alignas(16) Core {
     short children, depth;
 };
 
-// What only some schedulers keep of a core. A deque is entries top..bottom-1; `tries` are attempts made.
+// Core data of single schedulers. A deque has the entries top..bottom-1; `tries` is the number of attempts.
 struct alignas(16) Slice {
     i64 left, waited;
 };
@@ -40,11 +40,11 @@ struct alignas(16) Steal {
     int top, bottom;
 };
 
-static_assert(sizeof(Family) == FAMILY_BYTES, "as much as Python asks for");
-static_assert(sizeof(Core) + sizeof(Slice) == CORE_BYTES && sizeof(Slice) == sizeof(Steal), "as much as Python asks for");
+static_assert(sizeof(Family) == FAMILY_BYTES, "must equal the size in Python");
+static_assert(sizeof(Core) + sizeof(Slice) == CORE_BYTES && sizeof(Slice) == sizeof(Steal), "must equal the size in Python");
 
-// Memory of one replica at a time. The events are shared by a block, so that neighbouring threads have neighbouring
-// words: banks never conflict, whichever core each thread looks at.
+// Memory for one replica at a time. The events of all threads of a block are interleaved in shared memory, so that
+// neighboring threads access neighboring words without bank conflicts, whichever core each thread reads.
 struct Machine {
     Family* families;
     Core* cores;
@@ -57,8 +57,8 @@ struct Machine {
     i64 *row, *aside, *by_depth;
 };
 
-// The scalars of one replica, as in cpu_layout.py; what follows from others is left to `fill`. Waits of warm-up roots'
-// threads are summed where WAITED will be.
+// Scalars of one replica, as in cpu_layout.py. `fill` computes the derived values. Waits in the trees of warm-up roots
+// are summed in the row's WAITED column until then.
 struct Replica {
     u64 key, idle, thieves;
     i64 now, clock, due, next;
@@ -68,7 +68,7 @@ struct Replica {
     i64 work_ns, busy, longest, longest_work, max_wait, max_sojourn, wait_low, sojourn_low;
 };
 
-// Fetches the row of a family that is needed some events later: rows of a long queue are no longer in any cache.
+// Prefetches a family that is needed a few events later. The rows of a long queue are not cached.
 __device__ __forceinline__ void prefetch(const Family* family)
 {
 #ifdef __CUDACC__
@@ -78,7 +78,7 @@ __device__ __forceinline__ void prefetch(const Family* family)
 
 __device__ __forceinline__ u64 bit(int core) { return 1ull << core; }
 
-// Sets a core's event, time * 64 + core, in a tree: a node is the least of its two children, the cores are the leaves.
+// Sets a core's event (time * 64 + core) in a tree whose leaves are the cores. A node is the minimum of its children.
 __device__ __forceinline__ void put(Replica& replica, const Machine& machine, int core, i64 event)
 {
     u32 node = machine.leaves + core;
@@ -98,7 +98,7 @@ __device__ __forceinline__ void schedule(Replica& replica, const Machine& machin
     if (core == replica.last) replica.last = -1;
 }
 
-// Puts a family into the global queue: last, under lifo first.
+// Appends a family to the global queue, or inserts it at the head if the scheduler is lifo.
 __device__ __forceinline__ void enqueue(Replica& replica, const Model& model, const Machine& machine, int family)
 {
     if (model.lifo) {
@@ -119,7 +119,7 @@ __device__ __forceinline__ int& deque_entry(const Model& model, const Machine& m
     return machine.deques[core * (model.max_depth + 1) + entry];
 }
 
-// Puts a family at the bottom of a core's deque.
+// Pushes a family to the bottom of a core's deque.
 __device__ __forceinline__ void push(const Model& model, const Machine& machine, int core, int family)
 {
     Steal& steal = machine.steals[core];
@@ -129,7 +129,7 @@ __device__ __forceinline__ void push(const Model& model, const Machine& machine,
     steal.bottom = entry + 1;
 }
 
-// Takes the youngest thread of a core's own deque as (family, member).
+// Pops the youngest thread from the core's own deque as (family, member).
 __device__ __forceinline__ int pop(const Model& model, const Machine& machine, int core, int& child)
 {
     int entry = machine.steals[core].bottom - 1, place = deque_entry(model, machine, core, entry);
@@ -139,7 +139,7 @@ __device__ __forceinline__ int pop(const Model& model, const Machine& machine, i
     return place;
 }
 
-// Takes the next thread for a core as (family, member); a family of -1: none is ready for it.
+// Removes the next thread for a core as (family, member); the family is -1 if no thread is ready for it.
 __device__ __forceinline__ int take(Replica& replica, const Model& model, const Machine& machine, int core, int& child)
 {
 #if WITH_STEALS
@@ -168,7 +168,7 @@ __device__ __forceinline__ int take(Replica& replica, const Model& model, const 
 }
 
 #if WITH_STEALS
-// Takes the oldest thread of a core's deque into `stolen` and `taken`, if there is one.
+// Moves the oldest thread of a core's deque, if any, to `stolen` and `taken`.
 __device__ __forceinline__ void steal_from(Replica& replica, const Model& model, const Machine& machine, int core)
 {
     Steal& steal = machine.steals[core];
@@ -180,7 +180,7 @@ __device__ __forceinline__ void steal_from(Replica& replica, const Model& model,
     replica.steals++;
 }
 
-// Lets an idle core attempt to steal until it has a thread.
+// Starts steal attempts for an idle core.
 __device__ __forceinline__ void begin_attempts(Replica& replica, const Model& model, const Machine& machine, int core)
 {
     replica.idle &= replica.idle - 1;
@@ -189,7 +189,7 @@ __device__ __forceinline__ void begin_attempts(Replica& replica, const Model& mo
     if (!replica.parked) schedule(replica, machine, core, replica.now + model.steal_ns);
 }
 
-// Ends the attempt of the event's core: it is idle again, with a stolen thread or without.
+// Finishes the current core's attempt. The core becomes idle again, with or without a stolen thread.
 __device__ __forceinline__ void end_attempt(Replica& replica, const Model& model, const Machine& machine)
 {
     int core = replica.core;
@@ -199,7 +199,7 @@ __device__ __forceinline__ void end_attempt(Replica& replica, const Model& model
     replica.idle |= bit(core);
 }
 
-// Attempts of a parked core that end, in the order of events, before the present event.
+// Returns the number of a parked core's attempts that finish before the current event, in event order.
 __device__ __forceinline__ i64 passed(const Replica& replica, const Model& model, const Machine& machine, int thief)
 {
     i64 ends = machine.cores[thief].span;
@@ -209,8 +209,8 @@ __device__ __forceinline__ i64 passed(const Replica& replica, const Model& model
     return later ? steps : steps + 1;
 }
 
-// Parks the attempts when nothing is ready any more: they are counted, not stepped through. Wakes them when something
-// is.
+// Parks all attempts if no thread is ready any more, and resumes them once a thread is ready.
+// Parked attempts are counted, but not simulated one by one.
 __device__ __forceinline__ void park_or_wake(Replica& replica, const Model& model, const Machine& machine)
 {
     if (replica.parked == (replica.ready == 0)) return;
@@ -229,7 +229,7 @@ __device__ __forceinline__ void park_or_wake(Replica& replica, const Model& mode
     }
 }
 
-// Attempts of all cores that have ended.
+// Returns the number of finished attempts of all cores.
 __device__ __forceinline__ i64 attempts(const Replica& replica, const Model& model, const Machine& machine)
 {
     i64 ended = 0;

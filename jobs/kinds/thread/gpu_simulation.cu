@@ -1,11 +1,11 @@
-// Replicas on a GPU: each thread simulates one at a time, event by event, as cpu_simulation.py and cpu_threads.py do
-// it, integers only. What a replica yields goes to the host, which hashes and sums it.
+// GPU version of cpu_simulation.py and cpu_threads.py, using only integers. Each GPU thread simulates one replica at a
+// time, event by event. The host hashes and sums the measurements.
 //
-// Defined by gpu_simulation.py: the places in `row` and `aside`, ROW and ASIDE (their lengths), BLOCK_THREADS (the
-// most threads of a block), RESIDENT_BLOCKS (blocks that a processor holds), EVENTS (words that a block's events share).
+// gpu_simulation.py defines the indexes in `row` and `aside`, their lengths ROW and ASIDE, BLOCK_THREADS (maximum
+// threads of a block), RESIDENT_BLOCKS (blocks per multiprocessor) and EVENTS (shared-memory words for events).
 #include "gpu_replica.cuh"
 
-// Makes members first..end-1 of a new family ready. Returns its row.
+// Creates a family whose members first..end-1 are ready, and returns its row.
 __device__ __forceinline__ int add_family(Replica& replica, const Machine& machine, u64 key, int first, int end, int depth,
                                           int parent, i64 span, i64 path)
 {
@@ -39,7 +39,7 @@ __device__ __forceinline__ void count_wait(Replica& replica, const Machine& mach
         replica.unwaited++;
 }
 
-// Draws when the next root arrives.
+// Draws the arrival time of the next root.
 __device__ __forceinline__ void expect_root(Replica& replica, const Model& model)
 {
     replica.due = NO_ARRIVAL;
@@ -73,7 +73,7 @@ __device__ __forceinline__ void begin(Replica& replica, u64 key, int weight, con
     }
 }
 
-// Lets a root arrive.
+// Processes the arrival of a root.
 __device__ __forceinline__ void arrive(Replica& replica, const Model& model, const Machine& machine)
 {
     int number = replica.arrived++;
@@ -85,7 +85,7 @@ __device__ __forceinline__ void arrive(Replica& replica, const Model& model, con
     expect_root(replica, model);
 }
 
-// Begins a thread's segment. Returns its time without the dispatch.
+// Starts a thread's segment and returns its duration without the dispatch cost.
 __device__ __forceinline__ i64 start(Replica& replica, const Model& model, const Machine& machine, int core, int place,
                                      const Family& family, int child)
 {
@@ -100,7 +100,7 @@ __device__ __forceinline__ i64 start(Replica& replica, const Model& model, const
 }
 
 #if WITH_SLICES
-// Goes on with a preempted thread. Returns what is left of its segment.
+// Resumes a preempted thread and returns the rest of its segment.
 __device__ __forceinline__ i64 resume(Replica& replica, const Machine& machine, int core, int place, const Family& paused)
 {
     machine.cores[core] = Core{paused.key, paused.span, paused.path, paused.parent, (short)paused.pending, paused.holder};
@@ -110,7 +110,7 @@ __device__ __forceinline__ i64 resume(Replica& replica, const Machine& machine, 
     return paused.left;
 }
 
-// Lets a core run for a slice of what is left. Returns its length.
+// Starts the next slice on a core and returns its length.
 __device__ __forceinline__ i64 slice(const Model& model, const Machine& machine, int core, i64 left, i64 waited)
 {
     i64 part = left < model.quantum_ns ? left : model.quantum_ns;
@@ -118,7 +118,7 @@ __device__ __forceinline__ i64 slice(const Model& model, const Machine& machine,
     return part;
 }
 
-// Puts the core's thread behind those that are ready.
+// Requeues the core's thread behind the ready threads.
 __device__ __forceinline__ void preempt(Replica& replica, const Model& model, const Machine& machine)
 {
     int place = replica.spare;
@@ -146,7 +146,7 @@ __device__ __forceinline__ void preempt(Replica& replica, const Model& model, co
     replica.idle |= bit(replica.core);
 }
 
-// Ends a slice that is not its thread's last: the thread goes behind those that are ready, or goes on.
+// Finishes a slice that is not the thread's last. The thread is requeued behind ready threads, or continues.
 __device__ __forceinline__ void end_slice(Replica& replica, const Model& model, const Machine& machine)
 {
     int core = replica.core;
@@ -161,7 +161,7 @@ __device__ __forceinline__ void end_slice(Replica& replica, const Model& model, 
 }
 #endif
 
-// Lets an idle core run a thread that is ready.
+// Starts a ready thread on an idle core.
 __device__ __forceinline__ void dispatch(Replica& replica, const Model& model, const Machine& machine, int core, int place,
                                          int child)
 {
@@ -194,7 +194,7 @@ __device__ __forceinline__ void dispatch(Replica& replica, const Model& model, c
     schedule(replica, machine, core, replica.now + model.dispatch_ns + left);
 }
 
-// Gives each idle core a thread, in the order of their numbers, or lets it attempt to steal.
+// Assigns a ready thread to each idle core, in ascending order, or starts a steal attempt.
 __device__ __forceinline__ void serve_idle_cores(Replica& replica, const Model& model, const Machine& machine)
 {
     while (replica.idle) {
@@ -222,7 +222,7 @@ __device__ __forceinline__ void serve_idle_cores(Replica& replica, const Model& 
 #endif
 }
 
-// Creates the children of the thread on the event's core; with a join the thread then waits for them.
+// Creates the children of the thread on the current core. With a join, the thread then waits for them.
 __device__ __forceinline__ void spawn(Replica& replica, const Model& model, const Machine& machine, const Core& running,
                                       int children)
 {
@@ -261,7 +261,7 @@ __device__ __forceinline__ void go_on(Replica& replica, const Model& model, cons
     schedule(replica, machine, core, replica.now + model.join_ns);
 }
 
-// Ends a thread, and each ancestor whose last child has ended then and whose continuation takes no time.
+// Ends a thread, and each ancestor whose last child has ended and whose continuation takes no time.
 __device__ __forceinline__ void end_thread(Replica& replica, const Model& model, const Machine& machine, int place, int depth,
                                            i64 span)
 {
@@ -298,7 +298,7 @@ __device__ __forceinline__ void end_thread(Replica& replica, const Model& model,
     replica.idle |= bit(core);
 }
 
-// Ends the segment, or the continuation, of the thread on the event's core.
+// Finishes the segment or the continuation of the thread on the current core.
 __device__ __forceinline__ void end_segment(Replica& replica, const Model& model, const Machine& machine)
 {
     const Core running = machine.cores[replica.core];
@@ -317,7 +317,7 @@ __device__ __forceinline__ void end_segment(Replica& replica, const Model& model
     end_thread(replica, model, machine, running.family, running.depth, running.span);
 }
 
-// Goes to the next event of a core and ends what it is of.
+// Advances to the next event of a core and processes it.
 __device__ __forceinline__ void advance(Replica& replica, const Model& model, const Machine& machine)
 {
     replica.now = replica.next >> 6;
@@ -353,7 +353,7 @@ __device__ __forceinline__ void fill_waits(Replica& replica, int started, i64* r
     aside[HIGH_WAITED] = low >= 0 ? high : high - 1;
 }
 
-// Fills the row of a replica that has ended, or in which every core is held by a thread that waits.
+// Fills the row of a replica that has ended or deadlocked.
 __device__ __forceinline__ void fill(Replica& replica, const Model& model, const Machine& machine)
 {
     i64 *row = machine.row, *by_depth = machine.by_depth;
@@ -385,8 +385,8 @@ __device__ __forceinline__ void fill(Replica& replica, const Model& model, const
     fill_waits(replica, started, row, machine.aside);
 }
 
-// One replica. Counts `weight` in the histograms; false when it needs more than `rows` families or more steps than it
-// may take. Counting it once more with the opposite weight takes all of it back.
+// Simulates one replica and adds `weight` per entry to the histograms. Returns false if the replica needs more than
+// `rows` families or exceeds its step budget. A second call with the opposite weight removes the entries again.
 __device__ __forceinline__ bool simulate(u64 key, int weight, int rows, const Model& model, const Machine& machine)
 {
     Replica replica;
@@ -406,9 +406,10 @@ __device__ __forceinline__ bool simulate(u64 key, int weight, int rows, const Mo
     return ended;
 }
 
-// Replicas first..first+count-1 of a cell. A thread has `room` families of `families` and `machine_bytes` of `machines`
-// for itself, and takes replicas in turn. Of each: ROW + ASIDE + max_depth + 1 words of `measured`; an outcome of all
-// ones when it is left to a CPU. A replica that deadlocks leaves nothing in the histograms.
+// Simulates replicas first..first+count-1 of a cell. Each GPU thread simulates several replicas in turn.
+// It owns `room` entries of `families` and `machine_bytes` bytes of `machines`.
+// Each replica fills ROW + ASIDE + max_depth + 1 words of `measured`. Its outcome is -1 if a CPU must simulate it.
+// Deadlocked replicas are excluded from the histograms.
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, RESIDENT_BLOCKS) simulate_replicas(
     u64 master, u64 first, u64 count, u64 roots, u64 max_depth, u64 max_threads, u64 joins, i64 dispatch_ns, i64 spawn_ns,
     i64 join_ns, i64 steal_ns, u64 law, u64 cores, u64 lifo, i64 budget, i64 quantum_ns, i64 arrival, u64 arrival_bits,

@@ -1,4 +1,4 @@
-"""Replicas of one cell on a GPU: a launch simulates them, the host hashes and sums what each yields."""
+"""Simulates the replicas of one cell on a GPU. The host hashes and sums the measurements of each replica."""
 
 from __future__ import annotations
 
@@ -58,24 +58,26 @@ _SHARED = (
     "CONTINUES",
 )
 _DRAWS = ("OFFSPRING", "WORK", "BRANCH", "ARRIVALS", "VICTIMS")
-#: Most threads of a block, and the words of its shared memory that hold their events: with many cores fewer fit.
+#: Maximum number of threads of a block, and number of shared-memory words for their events. More cores mean fewer
+#: threads.
 BLOCK_THREADS, EVENTS = 128, 2048
-#: Most threads of a launch for each processor: each has its own families and takes replicas in turn.
+#: Maximum number of GPU threads per multiprocessor. Each thread has private families and simulates replicas in turn.
 PROCESSOR_THREADS = 1024
-#: Bytes of a row of families, and of what else there is for each simulated core, in the source; of an entry of a deque.
+#: Sizes in bytes, as in the CUDA source: a family, the other data of a simulated core, and a deque entry.
 FAMILY_BYTES, CORE_BYTES, DEQUE_BYTES = 64, 48, 4
-#: Families that a replica may have, over those that are expected; one that needs more is simulated on a CPU core.
+#: Reserved families of a replica: ROOM times the expected number plus LEAST_ROOM. Larger replicas run on a CPU core.
 ROOM, LEAST_ROOM = 1.5, 1024
-#: Steps (attempts to steal, slices) that a replica may take, over its expected threads and slices; one that takes more
-#: is simulated on a CPU core.
+#: Maximum steps (attempts to steal, slices) of a replica: STEPS times the expected threads and slices, plus
+#: LEAST_STEPS. Replicas that exceed the limit run on a CPU core.
 STEPS, LEAST_STEPS = 32, 100_000
-#: Bytes that a launch takes at most.
+#: Maximum GPU memory of a launch in bytes.
 MOST_BYTES = 2**34
 
 
 def _source(resident: int, blocks: bool = False, slices: bool = False, steals: bool = False) -> gpu.Source:
-    """Return the source for some schedulers: none pays for what only others need. Registers are spent so that
-    `resident` blocks fit a processor.
+    """Return the CUDA source for some schedulers, without the code of the others.
+
+    The compiler limits registers so that `resident` blocks fit on a multiprocessor.
     """
     return gpu.Source(
         Path(__file__).with_name("gpu_simulation.cu"),
@@ -96,7 +98,7 @@ def _source(resident: int, blocks: bool = False, slices: bool = False, steals: b
     )
 
 
-#: Global queues, the same with join block, round_robin, and work_stealing.
+#: Sources for global queues, for global queues with join block, for round_robin, and for work_stealing.
 SOURCES = QUEUES, BLOCKING, SLICING, STEALING = (
     _source(resident=5),
     _source(resident=5, blocks=True),
@@ -107,8 +109,9 @@ SOURCES = QUEUES, BLOCKING, SLICING, STEALING = (
 
 @njit(cache=True, **JIT)
 def _reduced(first, count, cell, greedy, cores, measured, left, columns, limbs, totals):
-    """Return the sum of digests of the replicas that were simulated, and the number of those left to a CPU, kept in
-    `left`.
+    """Sum the measured replicas and return (sum of digests, number of replicas to simulate on a CPU).
+
+    `left` receives the numbers of those replicas.
     """
     hashes, many = np.uint64(0), 0
     for each in range(count):
@@ -125,7 +128,7 @@ def _reduced(first, count, cell, greedy, cores, measured, left, columns, limbs, 
 
 
 class LaunchedCell:
-    """One cell of a spec on the device of this process."""
+    """One cell of a spec on this process's GPU."""
 
     def __init__(self, spec: Spec, cell: int) -> None:
         self.spec, self.cell = spec, cell
@@ -152,7 +155,7 @@ class LaunchedCell:
         self._tables = laws, numbers[0], logs, values, numbers[1], flat, width
 
     def _numbers(self) -> tuple[int, ...]:
-        """Return the scalars of the spec, in the order of the kernel's arguments."""
+        """Return the spec's scalars in the order of the kernel's parameters."""
         spec, arrival = self.spec, self.spec["arrival"] or {"mean": 0, "bits": 0, "warmup": 0}
         return (
             spec["thread_count"],
@@ -180,7 +183,7 @@ class LaunchedCell:
         return SLICING if self.scheduler == "round_robin" else STEALING
 
     def compute(self, first: int, count: int) -> tuple[dict[str, Any], list[int]]:
-        """Return the partial of replicas first..first+count-1, and which of them it leaves to a CPU."""
+        """Return the partial of replicas first..first+count-1, and the list of replicas to simulate on a CPU."""
         device = gpu.current()
         blocks, threads = self._place(count)
         words = len(rows.ROW) + layout.ASIDE + self.depths
@@ -211,7 +214,7 @@ class LaunchedCell:
 
     @property
     def wave(self) -> int:
-        """Replicas that a launch has room for at once, a thread each."""
+        """Return the number of replicas that fit into GPU memory at once, one thread each."""
         room = MOST_BYTES // (self.room * FAMILY_BYTES + self.machine_bytes)
         return max(self._block_threads, min(PROCESSOR_THREADS * gpu.current().processors, room))
 
@@ -220,12 +223,12 @@ class LaunchedCell:
         return min(BLOCK_THREADS, EVENTS // (2 << (self.cores - 1).bit_length()))
 
     def _place(self, count: int) -> tuple[int, int]:
-        """Make room for the threads of a launch. Return its blocks, and the threads of each."""
+        """Allocate memory for the threads of a launch. Return (blocks, threads per block)."""
         threads = self._block_threads
         blocks = -(-min(count, self.wave) // threads)
         slots = blocks * threads
         if slots > self._slots:
-            self._families = self._machines = None  # before the new ones are asked for
+            self._families = self._machines = None  # free the old arrays before allocating larger ones
             self._families = gpu.current().zeros(slots * self.room * FAMILY_BYTES // 8, np.int64)
             self._machines = gpu.current().zeros(slots * self.machine_bytes // 8, np.int64)
             self._slots = slots
@@ -233,13 +236,14 @@ class LaunchedCell:
 
 
 def families(spec: Spec, scheduler: str) -> int:
-    """Return the families that a replica has room for: enough for most."""
+    """Return the number of families reserved for a replica on the GPU, which is enough for most replicas."""
     return min(sizes.families(spec, scheduler), int(ROOM * expected_families(spec, scheduler)) + LEAST_ROOM)
 
 
 def expected_families(spec: Spec, scheduler: str) -> float:
-    """Return the families of a replica: those of roots, of threads with children, and with round_robin those of
-    preempted threads, of which there are seldom more at a time than in two depths.
+    """Return the expected number of families of a replica: for roots, and for threads with children.
+
+    With round_robin, preempted threads need families too; rarely more exist at once than threads in two depths.
     """
     offspring, depths = spec["offspring"], range(spec["max_depth"])
     levels = theory.threads_by_depth(offspring, spec["thread_count"], spec["max_depth"])
@@ -249,11 +253,11 @@ def expected_families(spec: Spec, scheduler: str) -> float:
 
 
 def _parents(offspring: dict[str, Any], depth: int) -> Fraction:
-    """Probability that a thread at this depth has children."""
+    """Return the probability that a thread at this depth has children."""
     return Fraction(sum(weight for children, weight in tables.offspring_weights(offspring, depth) if children))
 
 
 def steps(spec: Spec, scheduler: str) -> int:
-    """Return the attempts to steal, or the slices, that a replica may take."""
+    """Return the maximum number of attempts or slices of a replica on the GPU."""
     slices = sizes.slices(spec) if scheduler == "round_robin" else 1
     return int(STEPS * slices * spec["expected_threads"]) + LEAST_STEPS

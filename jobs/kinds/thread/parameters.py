@@ -1,4 +1,4 @@
-"""Parameters of a job. Every bound and every rule between two fields is here or in `plan`."""
+"""Parameters of the kind `thread`. Rules between two fields are here or in `definition.py`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MAX_CORES = 64
 MAX_CELLS = 32
 MAX_THREADS = 4_194_304
 DEFAULT_QUANTUM_US = 1000.0
-#: A pareto law's longest work and the slower mean of a hyperexponential one, in us: products stay within 63 bits.
+#: Maximum work in us of a pareto law, and of the slower hyperexponential branch, so that products fit 63 bits.
 _MAX_PARETO_US = 1e8
 _MAX_BRANCH_US = 1.2e7
 
 
 class Number(GroupedMetadata):
-    """A finite number in [low, high]; never a bool."""
+    """Pydantic field type for a finite number in [low, high]; rejects booleans."""
 
     def __init__(self, low: float, high: float) -> None:
         self.low, self.high = low, high
@@ -54,32 +54,32 @@ _SHAPE = "constant, or linear: the mean times 1 - depth/max_depth"
 
 class FixedSpawn(Strict):
     distribution: Literal["fixed"]
-    children: Children = Field(description="children of every thread above max_depth")
+    children: Children = Field(description="number of children of every thread above max_depth")
 
 
 class BinomialSpawn(Strict):
     distribution: Literal["binomial"]
-    children: Children = Field(description="children of a thread that has any")
+    children: Children = Field(description="number of children of a thread that has children")
     probability: Annotated[float, Number(0, 1)] = Field(description="probability that a thread has children")
     shape: Shape = Field(default="constant", description=_SHAPE)
 
 
 class GeometricSpawn(Strict):
     distribution: Literal["geometric"]
-    mean: MeanChildren = Field(description="mean children of a thread, before the cut at 64")
+    mean: MeanChildren = Field(description="mean number of children, before the limit of 64")
     shape: Shape = Field(default="constant", description=_SHAPE)
 
 
 class PoissonSpawn(Strict):
     distribution: Literal["poisson"]
-    mean: MeanChildren = Field(description="mean children of a thread, before the cut at 64")
+    mean: MeanChildren = Field(description="mean number of children, before the limit of 64")
     shape: Shape = Field(default="constant", description=_SHAPE)
 
 
 class PmfSpawn(Strict):
     distribution: Literal["pmf"]
     probabilities: list[Annotated[float, Number(0, 1)]] = Field(
-        min_length=1, max_length=65, description="probability of 0, 1, 2, ... children; they sum to 1"
+        min_length=1, max_length=65, description="probabilities of 0, 1, 2, ... children, which sum to 1"
     )
 
     @field_validator("probabilities")
@@ -99,8 +99,8 @@ class FixedWork(Strict):
 
 class UniformWork(Strict):
     distribution: Literal["uniform"]
-    min_us: Microseconds = Field(description="least work, microseconds")
-    max_us: Microseconds = Field(description="most work, microseconds")
+    min_us: Microseconds = Field(description="minimum work, microseconds")
+    max_us: Microseconds = Field(description="maximum work, microseconds")
 
     @field_validator("max_us")
     @classmethod
@@ -127,7 +127,9 @@ class HyperexponentialWork(Strict):
         slow = info.data.get("mean_us", 0.0) / (1 - ((value - 1) / (value + 1)) ** 0.5)
         if slow > _MAX_BRANCH_US:
             values = {"slow": f"{slow:.3g}", "most": f"{_MAX_BRANCH_US:.3g}"}
-            raise PydanticCustomError("overflow", "makes the slower branch {slow} us long; at most {most}", values)
+            raise PydanticCustomError(
+                "overflow", "makes the slower branch {slow} us long; the maximum is {most}", values
+            )
         return value
 
 
@@ -135,7 +137,7 @@ class ParetoWork(Strict):
     distribution: Literal["pareto"]
     mean_us: Microseconds = Field(description="mean work, microseconds")
     alpha: Annotated[float, Number(1.05, 10)] = Field(description="tail exponent")
-    max_ratio: Annotated[float, Number(1, 1e4)] = Field(description="longest work / mean work")
+    max_ratio: Annotated[float, Number(1, 1e4)] = Field(description="ratio of longest to mean work")
 
     @field_validator("max_ratio")
     @classmethod
@@ -143,14 +145,14 @@ class ParetoWork(Strict):
         longest = info.data.get("mean_us", 0.0) * value
         if longest > _MAX_PARETO_US:
             values = {"longest": f"{longest:.3g}", "most": f"{_MAX_PARETO_US:.3g}"}
-            raise PydanticCustomError("overflow", "makes the longest work {longest} us; at most {most}", values)
+            raise PydanticCustomError("overflow", "makes the longest work {longest} us; the maximum is {most}", values)
         return value
 
 
 class EmpiricalWork(Strict):
     distribution: Literal["empirical"]
     quantiles_us: list[Microseconds] = Field(
-        min_length=2, max_length=1024, description="equidistant quantiles from 0 to 1, nondecreasing, microseconds"
+        min_length=2, max_length=1024, description="equidistant quantiles from 0 to 1 in ascending order, microseconds"
     )
 
     @field_validator("quantiles_us")
@@ -170,12 +172,14 @@ class BatchArrival(Strict):
 class PoissonArrival(Strict):
     process: Literal["poisson"]
     rate_per_ms: Annotated[float, Number(1e-4, 1e6)] = Field(description="roots per millisecond")
-    warmup_roots: Annotated[int, ExactInt(0, 999_999)] = Field(default=0, description="first roots left out of latency")
+    warmup_roots: Annotated[int, ExactInt(0, 999_999)] = Field(
+        default=0, description="first roots to ignore in latency"
+    )
 
 
 class Trace(Strict):
     replica: Annotated[int, ExactInt(0, 16_777_215)] = Field(default=0, description="replica to trace")
-    max_events: Annotated[int, ExactInt(1, 250_000)] = Field(default=100_000, description="most events in the trace")
+    max_events: Annotated[int, ExactInt(1, 250_000)] = Field(default=100_000, description="maximum events in the trace")
     cell: Annotated[int, ExactInt(0, MAX_CELLS - 1)] = Field(default=0, description="cell to trace")
 
 
@@ -185,13 +189,15 @@ Arrival: TypeAlias = BatchArrival | PoissonArrival
 
 
 def _sweep(value: Any, allowed: tuple[Any, ...], most: int, what: str) -> Any:
-    """Return one of `allowed`, or a list of 1..most different ones. An integer is spelled 8 or "8"."""
+    """Return one of `allowed`, or a list of 1..most different ones. Integers can be written as 8 or "8"."""
     entries = value if isinstance(value, list) else [value]
     known = {str(each): each for each in allowed}
     members = [known.get(each if isinstance(each, str) else short(each)) for each in entries]
     if None in members or not 1 <= len(members) <= most or len(set(members)) < len(members):
         values = {"what": what, "most": most, "got": short(value)}
-        raise PydanticCustomError("sweep", "must be {what}, or a list of 1 to {most} different ones; got {got}", values)
+        raise PydanticCustomError(
+            "sweep", "must be {what}, or a list of 1 to {most} different values; got {got}", values
+        )
     return members if isinstance(value, list) else members[0]
 
 
@@ -222,38 +228,42 @@ class Parameters(Strict):
 
     thread_count: Annotated[int, ExactInt(1, 1_000_000)] = Field(default=1000, description="root threads per replica")
     max_depth: Annotated[int, ExactInt(0, 64)] = Field(
-        default=10, description="deepest depth of a thread; a root has 0"
+        default=10, description="maximum depth of a thread; roots have depth 0"
     )
     batch_size: Annotated[int, ExactInt(1, 65_536)] | None = Field(
         default=None,
-        description="most replicas a kernel launch takes; null: the device decides; never changes a result",
+        description="maximum replicas per kernel launch; null: chosen by the device; never changes a result",
     )
     replicas: Annotated[int, ExactInt(1, 16_777_216)] = Field(default=1024, description="independent replicas per cell")
     seed: Annotated[int, ExactInt(0, JSON_SAFE)] | None = Field(
-        default=None, description="master seed; null: drawn and recorded"
+        default=None, description="master seed; null: a random seed, which is recorded"
     )
-    cores: Cores = Field(default=8, description="cores of the machine; a list makes a sweep, one cell each")
-    scheduler: Schedulers = Field(default="work_stealing", description="policy; a list makes a sweep, one cell each")
+    cores: Cores = Field(default=8, description="number of cores; a list creates one cell per number")
+    scheduler: Schedulers = Field(
+        default="work_stealing", description="scheduling policy; a list creates one cell per policy"
+    )
     join: Literal["none", "suspend", "block"] = Field(
-        default="suspend", description="what a thread does after spawning: end, wait off its core, or keep its core"
+        default="suspend",
+        description="what a thread does after spawning: end, release its core and wait, or wait on its core",
     )
     spawn: Spawn = Field(
         default=BinomialSpawn(distribution="binomial", children=2, probability=0.4),
         discriminator="distribution",
-        description="law of the number of children of a thread above max_depth",
+        description="distribution of the number of children of a thread above max_depth",
     )
     work: Work = Field(
         default=ExponentialWork(distribution="exponential", mean_us=100.0),
         discriminator="distribution",
-        description="law of a thread's compute time",
+        description="distribution of a thread's compute time",
     )
-    dispatch_cost_us: CostMicroseconds = Field(default=1.0, description="paid at every dispatch, microseconds")
-    spawn_cost_us: CostMicroseconds = Field(default=0.1, description="paid by the parent per child, microseconds")
+    dispatch_cost_us: CostMicroseconds = Field(default=1.0, description="cost of each dispatch, microseconds")
+    spawn_cost_us: CostMicroseconds = Field(default=0.1, description="cost per child for the parent, microseconds")
     join_cost_us: CostMicroseconds = Field(
-        default=0.0, description="continuation after the last child, microseconds; only with join suspend or block"
+        default=0.0,
+        description="cost of continuing after the last child, microseconds; only with join suspend or block",
     )
     steal_cost_us: Annotated[float, Number(0.01, 1e4)] = Field(
-        default=1.0, description="one steal attempt of work_stealing, microseconds, whether it succeeds or not"
+        default=1.0, description="cost of a steal attempt, successful or not, microseconds; only with work_stealing"
     )
     quantum_us: Annotated[float, Number(1, 1e6)] | None = Field(
         default=None, description="time slice of round_robin, microseconds; null: 1000; only with round_robin"
@@ -262,21 +272,22 @@ class Parameters(Strict):
         default=BatchArrival(process="batch"), discriminator="process", description="when root threads become ready"
     )
     max_threads: Annotated[int, ExactInt(1, MAX_THREADS)] = Field(
-        default=1_000_000, description="most threads ever created in a replica, thread_count or more; later spawns fail"
+        default=1_000_000, description="maximum threads created in a replica, at least thread_count; later spawns fail"
     )
     stack_kib: Annotated[float, Number(0, 1e6)] = Field(
-        default=1024.0, description="stack of a thread in KiB; only scales the reported peak memory"
+        default=1024.0, description="stack size of a thread in KiB; affects only the reported peak memory"
     )
     confidence: Annotated[float, Number(0.5, 0.9999)] = Field(
         default=0.95, description="confidence level of the reported intervals"
     )
     trace: Trace | None = Field(
-        default=None, description="null, or one replica of this job to record: the result is then a Chrome trace of it"
+        default=None,
+        description="replica to record as a Chrome trace, which is then the job's only result; null: no trace",
     )
 
     @property
     def cells(self) -> list[tuple[int, str]]:
-        """(cores, scheduler) of every cell, in the order of units: the schedulers of the first core count first."""
+        """Return (cores, scheduler) of every cell in unit order: all schedulers for the first core count come first."""
         return [(cores, scheduler) for cores in _listed(self.cores) for scheduler in _listed(self.scheduler)]
 
     @field_validator("scheduler")
@@ -285,7 +296,9 @@ class Parameters(Strict):
         cells = len(_listed(value)) * len(_listed(info.data.get("cores", 1)))
         if cells > MAX_CELLS:
             values = {"cells": cells, "most": MAX_CELLS}
-            raise PydanticCustomError("cells", "makes {cells} cells (cores x schedulers); at most {most}", values)
+            raise PydanticCustomError(
+                "cells", "makes {cells} cells (cores x schedulers); the maximum is {most}", values
+            )
         return value
 
     @field_validator("join")
@@ -294,7 +307,7 @@ class Parameters(Strict):
         others = sorted(set(_listed(info.data.get("scheduler", "fifo"))) - {"fifo", "lifo"})
         if value == "block" and others:
             raise PydanticCustomError(
-                "rule", "block needs scheduler fifo or lifo; scheduler is {others}", {"others": ", ".join(others)}
+                "rule", "block requires scheduler fifo or lifo; got {others}", {"others": ", ".join(others)}
             )
         return value
 
@@ -309,7 +322,7 @@ class Parameters(Strict):
     @classmethod
     def _only_with_round_robin(cls, value: float | None, info: ValidationInfo) -> float | None:
         if value is not None and "round_robin" not in _listed(info.data.get("scheduler", "round_robin")):
-            raise PydanticCustomError("rule", "is only for scheduler round_robin", {})
+            raise PydanticCustomError("rule", "is allowed only for scheduler round_robin", {})
         return value
 
     @field_validator("arrival")

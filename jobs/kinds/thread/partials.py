@@ -1,4 +1,4 @@
-"""Partials add up: {"cells": {cell number: {...}}}, integers only. No function changes its arguments."""
+"""Merging of partials, which have the form {"cells": {cell number: {...}}}. No function changes its arguments."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from jobs.kinds import random
 from jobs.models import Partial
 
-#: A histogram on the wire: [bin, count, bin, count, ...], bins ascending, counts above 0.
+#: Histogram as [bin, count, bin, count, ...], with ascending bins and positive counts.
 Histogram = list[int]
-#: Name -> [makespan, replica].
+#: Examples by name, each as [makespan, replica].
 Examples = dict[str, list[int]]
 
 
 def merge(left: Partial, right: Partial) -> Partial:
-    """Return both added up: exact, associative, commutative; {} is neutral. A trace is one unit and meets no other."""
+    """Add two partials exactly; {} is neutral. A trace is a single unit, so it is merged only with {}."""
     if "trace" in left or "trace" in right:
         return dict(left or right)
     cells = dict(left.get("cells", {}))
@@ -41,7 +41,7 @@ def merge_cells(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, 
 
 
 def _examples(left: Examples, right: Examples) -> Examples:
-    """Return the first replica of the shortest and of the longest makespan, and the first that deadlocked."""
+    """Return the first replica with the shortest makespan, with the longest makespan, and with a deadlock."""
     both = {name: [side[name] for side in (left, right) if name in side] for name in (*left, *right)}
     order = {
         "fastest": lambda example: (example[0], example[1]),

@@ -1,6 +1,6 @@
-"""The truth that kernels are compared with: slow and plain. `reference_replica.py` has the model.
+"""Reference implementation that the kernels are compared with. `reference_replica.py` contains the model.
 
-`python -m jobs.kinds.thread.reference PARAMETERS...` prints golden entries.
+`python -m jobs.kinds.thread.reference PARAMETERS...` prints entries for golden.json.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jobs.models import Partial, Spec
 
 
 def run(spec: Spec, lo: int, hi: int) -> Partial:
-    """The partial of units lo..hi-1."""
+    """Return the partial of units lo..hi-1."""
     if spec["trace"] is not None:
         return {"trace": trace_recorder.trace(spec)} if lo < hi else {}
     partial: Partial = {}
@@ -31,7 +31,7 @@ def run(spec: Spec, lo: int, hi: int) -> Partial:
 
 
 def golden(parameters: dict[str, Any], processes: int = 1) -> dict[str, Any]:
-    """One entry of golden.json, computed here; the default model takes minutes."""
+    """Compute one entry of golden.json. The default model takes minutes."""
     plan = KIND.plan(KIND.parameters.model_validate(parameters))
     edges = [plan.total * part // (16 * processes) for part in range(16 * processes + 1)]
     with Pool(processes) as pool:

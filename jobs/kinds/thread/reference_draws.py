@@ -1,4 +1,4 @@
-"""Draws of a replica from its random words, plainly; `cpu_draws.py` is the compiled twin."""
+"""Reference implementation of a replica's random draws; `cpu_draws.py` is the compiled version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jobs.kinds.thread import draws, tables
 
 
 def negative_log(word: int) -> int:
-    """-ln(U) in units of 2^-24, U = (word | 1) / 2^64."""
+    """Return -ln(U) in units of 2^-24 for U = (word | 1) / 2^64."""
     logs = tables.logarithms()
     word |= 1
     zeros = 64 - word.bit_length()

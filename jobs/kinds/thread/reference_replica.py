@@ -1,4 +1,6 @@
-"""The model of README.md, plainly: one object per thread, one heap entry per event, every attempt to steal stepped."""
+"""Reference simulation of README.md's model: one object per thread, one heap entry per event, every steal attempt
+simulated.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +22,22 @@ class Thread:
     key: int
     depth: int
     parent: Thread | None
-    #: When it last became ready.
+    #: Time at which the thread last became ready.
     ready: int
     work: int
-    #: Children it tries to spawn.
+    #: Number of children that the thread tries to spawn.
     wanted: int
-    #: Whether its waits and its root's sojourn count: its root is no warm-up root.
+    #: Whether waits and sojourns of this thread count; False in the trees of warm-up roots.
     measured: bool
-    #: When its root arrived.
+    #: Arrival time of the thread's root.
     arrived: int
     children: list[Thread] = field(default_factory=list)
     unfinished: int = 0
-    #: What is left of its segment, without the cost of a dispatch.
+    #: Rest of the thread's segment, without dispatch costs.
     left: int = 0
     waited: int = 0
     started: bool = False
-    #: The core that it holds while it waits for its children, with join block.
+    #: With join block, the core that the thread occupies while it waits for its children.
     core: Core | None = None
 
 
@@ -43,7 +45,7 @@ class Thread:
 class Core:
     number: int
     thread: Thread | None = None
-    #: Work of the thread that the next event ends.
+    #: Duration of the work that the next event completes.
     slice: int = 0
     continues: bool = False
     blocked: bool = False
@@ -58,9 +60,9 @@ class Core:
 
 
 class Replica:
-    """One run of the program; constructing it runs it."""
+    """One simulated run of the program. The constructor runs the simulation."""
 
-    #: Stands for the arrival of a root among the numbers of cores: before all of them.
+    #: Number that represents a root's arrival in events; sorts before all core numbers.
     ARRIVAL = -1
 
     def __init__(self, spec: Spec, cell: int, replica: int) -> None:
@@ -107,7 +109,7 @@ class Replica:
 
     @property
     def coming(self) -> bool:
-        """True while a root has yet to arrive."""
+        """Whether more roots will arrive."""
         return self.spec["arrival"] is not None and self.arrived < self.spec["thread_count"]
 
     @property
@@ -169,7 +171,7 @@ class Replica:
         return self.queue.pop() if self.scheduler == "lifo" else self.queue.popleft()
 
     def _rest(self, core: Core) -> None:
-        """End the core's idle time, if it idled."""
+        """Finish the core's idle time, if it was idle."""
         if core.blocked or core.idle:
             self.count["idle"] += self.now - core.since
         core.since = self.now
@@ -217,7 +219,7 @@ class Replica:
         self._segment_ends(core, thread)
 
     def _preempt(self, core: Core, thread: Thread) -> None:
-        """End a slice: the thread goes behind those that are ready, or goes on at no cost when there are none."""
+        """Finish a slice. The thread is requeued behind ready threads, or continues at no cost if there are none."""
         if not self.queue:
             self._slice(core, thread, 0)
             return
@@ -243,7 +245,7 @@ class Replica:
             self._start(core, victim.ready.popleft())
 
     def _victim(self, core: Core) -> Core:
-        """Return the core that the next attempt of this one tries."""
+        """Return the victim of the core's next steal attempt."""
         attempts_key = (sub(self.key, draws.VICTIMS) + mix(core.number)) & MASK
         others = [other for other in self.cores if other is not core]
         victim = others[(sub(attempts_key, core.attempts) >> 32) * len(others) >> 32]
@@ -272,7 +274,7 @@ class Replica:
         self._continue(parent.core or core, parent)
 
     def _continue(self, core: Core, thread: Thread) -> None:
-        """Go on with the parent: its last child has ended on this core."""
+        """Continue the parent after its last child ended on this core."""
         self.count["joins"] += 1
         self._rest(core)
         core.thread, core.blocked = None, False
@@ -283,7 +285,7 @@ class Replica:
         heapq.heappush(self.events, (self.now + self.spec["join_ns"], core.number))
 
     def spans(self) -> tuple[int, int]:
-        """(burdened span, span of the work alone): the makespan on endless cores, from the tree alone."""
+        """Return the burdened span and the span of the work alone: the makespan on infinitely many cores."""
         ends: dict[int, tuple[int, int]] = {}
         for thread in self.threads:
             before = ends[id(thread.parent)] if thread.parent else (thread.arrived, 0)
@@ -301,7 +303,7 @@ class Replica:
         return [counts[depth] for depth in range(self.spec["max_depth"] + 1)]
 
     def row(self) -> dict[str, int]:
-        """The replica's measurements; the names are rows.ROW."""
+        """Return the replica's measurements under the names of rows.ROW."""
         spec, count = self.spec, self.count
         started = [thread for thread in self.threads if thread.started]
         span, span_work = (0, 0) if self.deadlocked else self.spans()
@@ -351,7 +353,7 @@ class Replica:
         )
 
     def partial(self) -> dict[str, Any]:
-        """The replica as a cell's partial."""
+        """Return the replica as a cell's partial."""
         cell = rows.cell_partial(len(self.cores), self.cell, self.replica, self.measured())
         if not self.deadlocked:
             cell["wait"] = flat(Counter(map(rows.bin_of, self.waits)))

@@ -1,4 +1,4 @@
-"""The `result` of a job out of its merged partial; README, `Result`."""
+"""Computes a job's result from its merged partial; see the section "Result" of README.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from threads_protocol.numbers import exact
 
 _MICRO = Fraction(1, 1000)
 _RATIO = Fraction(1, 2**rows.RATIO_BITS)
-#: Metric -> (column, unit of the column in the metric's unit).
+#: Column of each metric, and the factor from the column's unit to the metric's unit.
 _METRICS: dict[str, tuple[str, Fraction]] = {
     "makespan_us": ("makespan_ns", _MICRO),
     "work_us": ("work_ns", _MICRO),
@@ -43,7 +43,7 @@ _LATENCY_SHARES = estimates.shares(("p50", "p90", "p95", "p99", "p999"))
 
 
 def report(spec: Spec, partial: Partial) -> dict[str, Any]:
-    """Return the `result` without its type and version. Cells without a replica are left out."""
+    """Return the result without type and version. Cells without replicas are omitted."""
     by_number = partial.get("cells", {})
     cells = [
         _Cell(spec, number, by_number[str(number)]) for number in range(len(spec["cells"])) if str(number) in by_number
@@ -68,7 +68,7 @@ class _Cell:
         self.cores, self.scheduler = self.spec["cells"][self.number]
         self.replicas: int = self.part["replicas"]
         self.deadlocked = self.outcome("deadlocked")
-        #: Replicas behind everything but the outcomes.
+        #: Number of replicas that were not deadlocked; all fields except the outcomes are based on them.
         self.ended = self.replicas - self.deadlocked
         self.level: float = self.spec["parameters"]["confidence"]
 
@@ -185,7 +185,7 @@ class _Cell:
         ]
 
     def deadlock(self) -> dict[str, Any]:
-        """Return how often replicas deadlocked, and when."""
+        """Return the probability of a deadlock and the distribution of deadlock times."""
         total, squares = self.part["stuck"]
         interval = estimates.share_interval(self.deadlocked, self.replicas, self.level)
         answer: dict[str, Any] = {"probability": {"mean": figure(self.deadlocked / self.replicas), "ci": interval}}
@@ -200,7 +200,9 @@ class _Cell:
         return answer
 
     def theory(self) -> list[dict[str, Any]]:
-        """Return the laws that this model obeys; none applies where replicas were capped, deadlocked or overloaded."""
+        """Return the theoretical laws that this model obeys. No law applies if replicas were capped, deadlocked or
+        overloaded.
+        """
         spec, whole = self.spec, self.outcome("completed") == self.replicas
         roots, depth = spec["thread_count"], spec["max_depth"]
         population = sum(theory.threads_by_depth(spec["offspring"], roots, depth), Fraction(0))
@@ -214,7 +216,7 @@ class _Cell:
         return laws + self._queues(whole)
 
     def _queues(self, whole: bool) -> list[dict[str, Any]]:
-        """Return the laws of roots that arrive for ever. A run starts on an empty machine: it needs warm-up roots."""
+        """Return the laws for endless arrivals. A run starts on an empty machine, so the laws require warm-up roots."""
         load, laws = theory.offered_load(self.spec, self.cores), []
         if load is None:
             return []
@@ -229,7 +231,7 @@ class _Cell:
         return [law for law in laws if law["expected"] is not None]
 
     def _mean(self, column: str, scale: Fraction = Fraction(1)) -> tuple[Fraction, float]:
-        """Mean over replicas and its standard error."""
+        """Return the mean over replicas and its standard error."""
         total, squares = self.sums(column)
         error = 0.0
         if self.ended > 1:
@@ -237,14 +239,16 @@ class _Cell:
         return Fraction(total, self.ended) * scale, error
 
     def _ratio(self, product: int, scale: Fraction) -> tuple[Fraction, float]:
-        """Quotient of sums over replicas and its standard error."""
+        """Return a ratio of sums over replicas and its standard error."""
         over, under = rows.PRODUCTS[product]
         sums = self.sums(over), self.sums(under)
         error = estimates.quotient_error(self.ended, *sums, self.part["products"][product]) * float(scale)
         return Fraction(sums[0][0], sums[1][0]) * scale, error
 
     def _extinction(self, expected: float, whole: bool) -> dict[str, Any]:
-        """Return how often no thread reached max_depth; each depth below 64 has a bin of its own."""
+        """Return the law for the share of replicas in which no thread reached max_depth. Each depth below 64 has a
+        separate bin.
+        """
         reached = dict(pairs(self.spread("max_depth_reached")))
         missed = self.ended - reached.get(self.spec["max_depth"], 0)
         error = estimates.root(Fraction(repr(expected * (1 - expected))) / self.ended)
@@ -262,7 +266,7 @@ class _Cell:
         }
 
     def warnings(self) -> list[str]:
-        """Return sentences about this cell for people."""
+        """Return warnings about this cell as sentences for users."""
         sentences, where = [], f"of {self.replicas} replicas on {self.cores} cores with {self.scheduler}"
         capped = self.outcome("capped")
         if capped:
@@ -271,7 +275,7 @@ class _Cell:
                 f"{capped} {where} reached max_threads: {refused} spawns were refused, and theory does not apply"
             )
         if self.deadlocked:
-            sentences.append(f"{self.deadlocked} {where} deadlocked: they are in no figure but outcomes and deadlock")
+            sentences.append(f"{self.deadlocked} {where} deadlocked and are counted only in outcomes and deadlock")
         return sentences
 
 

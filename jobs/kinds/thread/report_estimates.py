@@ -1,7 +1,7 @@
-"""Means, intervals and percentiles out of exact sums.
+"""Means, confidence intervals and percentiles computed from exact sums.
 
-Only + - * / and square roots, which IEEE 754 rounds alike everywhere, and rounding to ten digits at the end: the same
-partial gives the same text on every machine.
+The code uses only + - * / and square roots, which IEEE 754 rounds identically everywhere, and rounds the results to ten
+digits. The same partial therefore produces the same text on every machine.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ from jobs.kinds.thread import rows
 from jobs.kinds.thread.partials import Histogram, pairs
 
 _PI = 3.141592653589793
-#: From here on Student's t is the normal quantile with four correction terms: right to 1e-8.
+#: Degrees of freedom from which Student's t is computed from the normal quantile with four correction terms (error
+#: 1e-8).
 _MANY = 60
 
 Interval = tuple[float, float] | None
 
 
 def figure(value: Fraction | float) -> float:
-    """Ten significant digits."""
+    """Round a number to ten significant digits."""
     return float(f"{float(value):.10g}")
 
 
 def root(value: Fraction) -> float:
-    """Square root of a nonnegative fraction, without passing through a float that could overflow."""
+    """Return the square root of a nonnegative fraction without an intermediate float, which could overflow."""
     scaled = (value.numerator << 128) // value.denominator
     return isqrt(scaled) / 2**64
 
 
 def variance(count: int, total: int, squares: int) -> Fraction:
-    """Sample variance of `count` > 1 values from their sum and their sum of squares."""
+    """Return the sample variance of `count` > 1 values from their sum and their sum of squares."""
     return Fraction(count * squares - total * total, count * (count - 1))
 
 
 @lru_cache
 def student(level: float, freedom: int) -> float:
-    """t with P(-t < T < t) = level for T of `freedom` degrees of freedom."""
+    """Return t with P(-t < T < t) = level for Student's T with `freedom` degrees of freedom."""
     if freedom >= _MANY:
         return _cornish_fisher(normal(level), freedom)
     return _bisected(lambda t: _student_within(t, freedom), level, 1e5)
@@ -47,12 +48,12 @@ def student(level: float, freedom: int) -> float:
 
 @lru_cache
 def normal(level: float) -> float:
-    """z with P(-z < Z < z) = level for a standard normal Z."""
+    """Return z with P(-z < Z < z) = level for a standard normal Z."""
     return _bisected(_normal_within, level, 8.0)
 
 
 def _bisected(within: Callable[[float], float], level: float, high: float) -> float:
-    """Return where an increasing function passes the level."""
+    """Return the argument at which an increasing function reaches the level, by bisection."""
     low = 0.0
     for _ in range(200):
         middle = (low + high) / 2
@@ -64,7 +65,7 @@ def _bisected(within: Callable[[float], float], level: float, high: float) -> fl
 
 
 def _normal_within(z: float) -> float:
-    """P(-z < Z < z): 2 z phi(z) (1 + z^2/3 + z^4/15 + ...)."""
+    """Return P(-z < Z < z) from the series 2 z phi(z) (1 + z^2/3 + z^4/15 + ...)."""
     term = total = z
     for odd in range(3, 600, 2):
         term *= z * z / odd
@@ -73,7 +74,7 @@ def _normal_within(z: float) -> float:
 
 
 def _exponential(x: float) -> float:
-    """e^x for -50 < x <= 0 by squaring."""
+    """Return e^x for -50 < x <= 0 by repeated squaring."""
     small, term, total = x / 1024, 1.0, 1.0
     for order in range(1, 20):
         term *= small / order
@@ -84,7 +85,7 @@ def _exponential(x: float) -> float:
 
 
 def _student_within(t: float, freedom: int) -> float:
-    """P(-t < T < t) by the finite series in cos(theta), tan(theta) = t / sqrt(freedom)."""
+    """Return P(-t < T < t) by the finite series in cos(theta), where tan(theta) = t / sqrt(freedom)."""
     cosine = sqrt(freedom / (freedom + t * t))
     sine = t / sqrt(freedom + t * t)
     odd = freedom % 2
@@ -119,7 +120,7 @@ def _cornish_fisher(z: float, freedom: int) -> float:
 
 
 def mean_interval(count: int, total: int, squares: int, level: float, scale: Fraction) -> Interval:
-    """Student's interval of the mean of independent values; None for a single one."""
+    """Return Student's confidence interval for the mean of independent values; None for a single value."""
     if count < 2:
         return None
     mean = Fraction(total, count) * scale
@@ -130,9 +131,10 @@ def mean_interval(count: int, total: int, squares: int, level: float, scale: Fra
 def quotient_interval(
     count: int, over: tuple[int, int], under: tuple[int, int], product: int, level: float, scale: Fraction
 ) -> Interval:
-    """Interval of sum(a)/sum(b) over replicas, from (sum, sum of squares) of a and b and the sum of a*b.
+    """Return a confidence interval for sum(a)/sum(b) over replicas.
 
-    Values inside a replica depend on each other, so only replicas count as independent.
+    `over` and `under` are (sum, sum of squares) of a and b, and `product` is the sum of a*b. Values inside a replica
+    depend on each other, so only replicas count as independent.
     """
     if count < 2 or under[0] == 0:
         return None
@@ -143,7 +145,7 @@ def quotient_interval(
 
 
 def quotient_error(count: int, over: tuple[int, int], under: tuple[int, int], product: int) -> float:
-    """Standard error of sum(a)/sum(b) over replicas; the arguments are those of `quotient_interval`."""
+    """Return the standard error of sum(a)/sum(b) over replicas. The arguments are as in `quotient_interval`."""
     if count < 2 or under[0] == 0:
         return 0.0
     quotient = Fraction(over[0], under[0])
@@ -152,7 +154,7 @@ def quotient_error(count: int, over: tuple[int, int], under: tuple[int, int], pr
 
 
 def share_interval(hits: int, count: int, level: float) -> Interval:
-    """Wilson's interval of a probability."""
+    """Return Wilson's confidence interval for a probability."""
     z, share = normal(level), hits / count
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count)
@@ -160,7 +162,7 @@ def share_interval(hits: int, count: int, level: float) -> Interval:
 
 
 def percentile(histogram: Histogram, share: Fraction, least: int, most: int) -> Fraction:
-    """Middle of the bin that holds the ceil(share * n)-th value, within the extremes."""
+    """Return the middle of the bin that contains the ceil(share * n)-th value, clamped to the extremes."""
     entries = pairs(histogram)
     wanted = -(-share * sum(count for _, count in entries) // 1)
     for index, count in entries:
@@ -172,5 +174,5 @@ def percentile(histogram: Histogram, share: Fraction, least: int, most: int) -> 
 
 
 def shares(names: Sequence[str]) -> dict[str, Fraction]:
-    """p05 -> 5/100, p999 -> 999/1000."""
+    """Convert percentile names to fractions: p05 to 5/100, p999 to 999/1000."""
     return {name: Fraction(int(name[1:]), 10 ** (len(name) - 1)) for name in names}

@@ -1,4 +1,4 @@
-"""JSON Schema of a result; README, `Result`."""
+"""JSON Schema of a thread result; see the section "Result" of README.md."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ def _number(title: str) -> dict[str, Any]:
 
 
 def _summary(title: str) -> dict[str, Any]:
-    """Schema of a metric over replicas: mean, confidence interval, percentiles."""
+    """Return the schema of a metric over replicas: mean, confidence interval and percentiles."""
     interval = {"title": "confidence interval", "type": ["array", "null"], "items": {"type": "number"}}
-    names = {"mean": "mean", "stdev": "standard deviation", "min": "least", "max": "greatest"}
+    names = {"mean": "mean", "stdev": "standard deviation", "min": "minimum", "max": "maximum"}
     fields = {name: _number(text) for name, text in names.items()}
     return {"title": title, "type": ["object", "null"], "properties": {**fields, "ci": interval}}
 
@@ -24,16 +24,16 @@ _METRICS = {
     "parallelism": "parallelism",
     "speedup": "speedup",
     "efficiency": "efficiency",
-    "utilization": "utilisation",
-    "overhead_fraction": "share of overhead",
-    "greedy_ratio": "makespan over the greedy bound",
+    "utilization": "utilization",
+    "overhead_fraction": "overhead fraction",
+    "greedy_ratio": "ratio of makespan to greedy bound",
     "threads": "threads",
-    "max_depth_reached": "greatest depth",
-    "peak_live_threads": "most live threads",
-    "peak_ready_queue": "longest ready queue",
-    "peak_stack_mib": "most memory of stacks, MiB",
+    "max_depth_reached": "maximum depth reached",
+    "peak_live_threads": "peak live threads",
+    "peak_ready_queue": "peak ready queue",
+    "peak_stack_mib": "peak stack memory, MiB",
     "steals": "steals",
-    "steal_attempts": "attempts to steal",
+    "steal_attempts": "steal attempts",
     "context_switches": "context switches",
     "mean_ready_queue": "mean ready queue",
     "throughput_threads_per_s": "threads per second",

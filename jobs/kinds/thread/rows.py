@@ -1,6 +1,6 @@
-"""Measurements of one replica, their hash, and how replicas are summed. Exact integers only.
+"""Measurements of one replica, their hash, and their sums over replicas. All values are exact integers.
 
-The kernels' arrays follow the order of the tuples below.
+The arrays of the kernels have the order of the tuples below.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from jobs.kinds.random import mix, sub
 
-#: A replica's row, in the order of the digest.
+#: Measurements of a replica, in the order of the digest.
 ROW = (
     "makespan_ns",
     "work_ns",
@@ -38,7 +38,7 @@ ROW = (
     "max_wait_ns",
     "max_sojourn_ns",
 )
-#: Quotients of a row's values, rounded down to a multiple of 2^-20 and counted in those.
+#: Ratios of measurements, rounded down to a multiple of 2^-20 and stored in units of 2^-20.
 RATIOS = (
     "speedup",
     "parallelism",
@@ -49,7 +49,7 @@ RATIOS = (
     "throughput_threads_per_s",
 )
 COLUMNS = ROW + RATIOS
-#: Columns whose distribution over replicas is kept.
+#: Columns with a histogram over replicas.
 SPREAD = (
     "makespan_ns",
     "work_ns",
@@ -63,30 +63,30 @@ SPREAD = (
     "switches",
     *RATIOS,
 )
-#: Pairs whose products are summed: (a, b) gives sum a*b; intervals of quotients of sums need them.
+#: Pairs (a, b) for which the sum of a*b is kept; confidence intervals of ratios need it.
 PRODUCTS = (("sum_wait_ns", "n_measured"), ("n_waited", "n_measured"), ("sum_sojourn_ns", "n_sojourns"))
 OUTCOMES = ("completed", "deadlocked", "capped")
 INVARIANTS = ("work_conservation_violations", "lower_bound_violations", "greedy_bound_violations")
-#: Ratios are counted in units of 2^-20.
+#: Ratios are stored in units of 2^-RATIO_BITS.
 RATIO_BITS = 20
-#: Bins of a log-linear histogram.
+#: Number of bins of a log-linear histogram.
 BINS = 3840
-#: The least of no values.
+#: Initial value of a minimum.
 NONE = 2**63 - 1
 
-#: Wait and sojourn sums can pass 63 bits; their extremes are kept apart as max_wait_ns and max_sojourn_ns.
+#: Sums that can exceed 63 bits; their extremes are stored in max_wait_ns and max_sojourn_ns.
 _WIDE = ("sum_wait_ns", "sum_sojourn_ns")
 EXTREMES = tuple(name for name in COLUMNS if name not in _WIDE)
 
 
 def bin_of(value: int) -> int:
-    """loglinear6: 0..63 have a bin each, every octave above has 64."""
+    """Return the loglinear6 bin: values 0..63 have one bin each, and each octave above has 64 bins."""
     msb = value.bit_length() - 1
     return value if msb < 6 else 64 * (msb - 5) + (value >> (msb - 6)) - 64
 
 
 def bin_edges(index: int) -> tuple[int, int]:
-    """Least and greatest value of a bin."""
+    """Return the smallest and the largest value of a bin."""
     if index < 64:
         return index, index
     shift = index // 64 - 1
@@ -96,22 +96,22 @@ def bin_edges(index: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Measurements of one replica besides its histograms of waits and sojourns."""
+    """Measurements of one replica, except for its histograms of waits and sojourns."""
 
-    #: By the names of ROW.
+    #: Values of the columns in ROW, by name.
     row: dict[str, int]
-    #: Threads at depth 0..max_depth.
+    #: Number of threads at each depth 0..max_depth.
     by_depth: Sequence[int]
-    #: Integral of the ready threads over time: all waits, those of warm-up roots' trees too.
+    #: Integral of the number of ready threads over time: the sum of all waits, including trees of warm-up roots.
     ready_ns: int
     #: Dispatch costs of threads that had been preempted.
     again_ns: int
-    #: No core idles while a thread is ready, and all roots are there from the start.
+    #: Whether no core idles while a thread is ready, and all roots are ready at the start.
     greedy: bool
 
 
 def ratios(measured: Measured, cores: int) -> dict[str, int]:
-    """RATIOS of a replica, in units of 2^-20, rounded down."""
+    """Return a replica's ratios in units of 2^-20, rounded down."""
     row = measured.row
     alone = row["work_ns"] + row["overhead_ns"]
     area = cores * row["makespan_ns"]
@@ -128,7 +128,7 @@ def ratios(measured: Measured, cores: int) -> dict[str, int]:
 
 
 def violations(measured: Measured, cores: int) -> list[int]:
-    """One 0 or 1 for each of INVARIANTS."""
+    """Return a 0 or 1 for each invariant; 1 means that the replica violates it."""
     row = measured.row
     alone = row["work_ns"] + row["overhead_ns"]
     lower = max(-(-alone // cores), row["span_ns"])
@@ -141,7 +141,7 @@ def violations(measured: Measured, cores: int) -> list[int]:
 
 
 def digest(cell: int, replica: int, row: dict[str, int], by_depth: Sequence[int]) -> int:
-    """Return the 64-bit hash of a replica: chained over cell, replica, ROW, and the threads of each depth."""
+    """Return the 64-bit hash of a replica, chained over cell, replica, ROW, and the number of threads at each depth."""
     word = sub(mix(cell), replica)
     for value in (*(row[name] for name in ROW), *by_depth):
         word = sub(word, value)
@@ -149,7 +149,7 @@ def digest(cell: int, replica: int, row: dict[str, int], by_depth: Sequence[int]
 
 
 def cell_partial(cores: int, cell: int, replica: int, measured: Measured) -> dict[str, Any]:
-    """The partial of one replica of one cell, without latencies' histograms; merging adds them up."""
+    """Return a partial of one replica of one cell, without histograms of waits and sojourns."""
     row, by_depth = measured.row, measured.by_depth
     part = {
         **nothing(len(by_depth)),
@@ -180,7 +180,7 @@ def cell_partial(cores: int, cell: int, replica: int, measured: Measured) -> dic
 
 
 def nothing(depths: int) -> dict[str, Any]:
-    """Return a cell's partial of no replica."""
+    """Return a cell's partial without replicas."""
     return {
         "replicas": 0,
         "outcomes": [0] * len(OUTCOMES),

@@ -1,7 +1,7 @@
-"""Distributions compiled into integers, once, where a job is planned; kernels see nothing else.
+"""Compiles distributions into integer tables when a job is planned. Kernels use only these tables.
 
-Only exact arithmetic (`fractions`, `decimal`): no result of a machine's libm can reach a kernel. Floats may say which
-integer is the nearest where they are right a hundred times over (`tables_pareto.py`).
+The module uses exact arithmetic (`fractions`, `decimal`), so results do not depend on a machine's math library.
+`tables_pareto.py` uses floats only if their error cannot change the rounded integer.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from typing import Any
 from jobs.kinds.thread import parameters as given
 from jobs.kinds.thread import tables_pareto
 
-#: Offspring are cut here: a draw above it counts as this many children.
+#: Maximum number of children of a thread; larger draws count as this many.
 MAX_CHILDREN = 64
-#: Thresholds are compared with 32 random bits.
+#: Value of a probability of 1; thresholds are compared with 32 random bits.
 ONE = 2**32
-#: Up to this mean number of children their probability rounds to 0. Fractions of such a mean have thousands of
-#: digits.
+#: Mean number of children below which the probability of a child rounds to 0. Exact fractions of so small a mean have
+#: thousands of digits.
 _CHILDLESS = Fraction(1, 4 * ONE)
-#: A random word of zeros is the longest work: 64 ln 2 times the mean.
+#: Bits of a random word. A word of zeros draws the longest work, 64 ln 2 times the mean.
 _WORD_BITS = 64
-#: Times 64 ln 2 in units of 2^-24 it stays below 2^63.
+#: Maximum mean, so that its product with 64 ln 2 in units of 2^-24 stays below 2^63.
 _MOST_MEAN = 12 * 10**9
 
 
 @lru_cache
 def logarithms() -> tuple[int, ...]:
-    """-ln((1024+i)/2048) for i in 0..1024, in units of 2^-24, rounded to nearest."""
+    """Return -ln((1024+i)/2048) for i in 0..1024, in units of 2^-24, rounded to nearest."""
     with localcontext(prec=40):
         scale = Decimal(2**24)
         return tuple(int((-(Decimal(1024 + i) / 2048).ln() * scale).to_integral_value()) for i in range(1025))
 
 
 def nanoseconds(microseconds: float) -> int:
-    """Nearest nanosecond, halves to even, of the number as it is written in decimal."""
+    """Convert microseconds, as written in decimal, to the nearest nanosecond, rounding half to even."""
     return round(Fraction(repr(microseconds)) * 1000)
 
 
 def work(law: given.Work) -> dict[str, Any]:
-    """Return {"law", "numbers"}, from which work in ns is drawn; README, `Random numbers`."""
+    """Return {"law", "numbers"}, from which work in ns is drawn; see "Random numbers" in README.md."""
     match law:
         case given.FixedWork():
             numbers = [nanoseconds(law.mean_us)]
@@ -73,17 +73,19 @@ def arrival(law: given.Arrival) -> dict[str, Any] | None:
 
 
 def mean_arrival(table: dict[str, Any]) -> Fraction:
-    """Expected time between roots in ns."""
+    """Return the expected time between roots in ns."""
     return Fraction(table["mean"], 2 ** table["bits"])
 
 
 def last_arrival(table: dict[str, Any], roots: int) -> int:
-    """Return the time in ns after which no root comes."""
+    """Return the time in ns after which no root can arrive."""
     return int(roots * (table["mean"] * _WORD_BITS * logarithms()[0] >> 24) >> table["bits"]) + 1
 
 
 def _branches(mean_us: float, scv: float) -> list[int]:
-    """Threshold of the frequent branch and both branches' means: two exponentials with balanced means."""
+    """Return the threshold of the frequent branch and the means of both exponential branches, which have balanced
+    means.
+    """
     with localcontext(prec=40):
         ratio = Decimal(repr(scv))
         frequent = (1 + ((ratio - 1) / (ratio + 1)).sqrt()) / 2
@@ -93,7 +95,7 @@ def _branches(mean_us: float, scv: float) -> list[int]:
 
 
 def mean_work(table: dict[str, Any]) -> Fraction:
-    """Expected work of a thread in ns, without the clamp at 1 ns."""
+    """Return the expected work of a thread in ns, ignoring the minimum of 1 ns."""
     numbers = table["numbers"]
     match table["law"]:
         case "uniform":
@@ -111,7 +113,7 @@ def mean_work(table: dict[str, Any]) -> Fraction:
 
 
 def square_work(table: dict[str, Any]) -> Fraction | None:
-    """Expected square of the work of a thread in ns^2 where a closed form is at hand."""
+    """Return the expected square of a thread's work in ns^2, or None if there is no closed form."""
     numbers = table["numbers"]
     match table["law"]:
         case "fixed":
@@ -132,7 +134,7 @@ def square_work(table: dict[str, Any]) -> Fraction | None:
 
 
 def longest_work(table: dict[str, Any]) -> int:
-    """Return the longest work in ns that can be drawn."""
+    """Return the maximum work in ns that can be drawn."""
     numbers = table["numbers"]
     match table["law"]:
         case "uniform":
@@ -145,9 +147,10 @@ def longest_work(table: dict[str, Any]) -> int:
 
 
 def offspring(law: given.Spawn, max_depth: int) -> dict[str, Any]:
-    """Return {"values", "thresholds"}: a draw u of 32 bits has values[i] children, i = how many thresholds are <= u.
+    """Return {"values", "thresholds"}: a 32-bit draw u has values[i] children, where i is the number of thresholds <=
+    u.
 
-    One row of thresholds for all depths, or one a depth where the law changes with depth.
+    There is one row of thresholds for all depths, or one row per depth if the law depends on the depth.
     """
     values, row = _offspring_at(law, Fraction(1))
     if getattr(law, "shape", "constant") == "constant" or max_depth == 0:
@@ -180,14 +183,14 @@ def _offspring_at(law: given.Spawn, scale: Fraction) -> tuple[list[int], list[in
 
 
 def geometric_table(mean: Fraction) -> list[int]:
-    """Thresholds: k or fewer children have probability 1 - again^(k+1)."""
+    """Return thresholds for k or fewer children, which have probability 1 - again^(k+1)."""
     again = mean / (1 + mean)
     powers = [(again.numerator**k, again.denominator**k) for k in range(1, MAX_CHILDREN + 1)]
     return [nearest_threshold(ONE * (under - over), under) for over, under in powers]
 
 
 def poisson_table(mean: Fraction) -> list[int]:
-    """Thresholds: sums of none mean^k / k!, over the last one's denominator."""
+    """Return thresholds: cumulative sums of none * mean^k / k!, over the denominator of the last term."""
     none = childless_probability(mean)
     last = MAX_CHILDREN - 1
     weight = none.numerator * mean.denominator**last * math.factorial(last)
@@ -199,19 +202,19 @@ def poisson_table(mean: Fraction) -> list[int]:
 
 
 def childless_probability(mean: Fraction) -> Fraction:
-    """e^-mean to 60 digits."""
+    """Return e^-mean to 60 digits."""
     with localcontext(prec=60):
         return Fraction((-(Decimal(mean.numerator) / mean.denominator)).exp())
 
 
 def nearest_threshold(over: int, under: int) -> int:
-    """over / under, halves to even, without reducing it first."""
+    """Return over / under rounded half to even, without reducing the fraction first."""
     whole, rest = divmod(over, under)
     return whole + (2 * rest > under or (2 * rest == under and whole % 2 == 1))
 
 
 def offspring_draws(table: dict[str, Any], depth: int) -> list[tuple[int, int]]:
-    """Return pairs of a number of children and how many of the 2^32 draws give it, at a depth."""
+    """Return (number of children, number of the 2^32 draws that result in it) for a depth."""
     rows: Sequence[list[int]] = table["thresholds"]
     row = rows[min(depth, len(rows) - 1)]
     draws = [high - low for low, high in zip([0, *row], row, strict=False)]
@@ -219,15 +222,15 @@ def offspring_draws(table: dict[str, Any], depth: int) -> list[tuple[int, int]]:
 
 
 def offspring_weights(table: dict[str, Any], depth: int) -> list[tuple[int, Fraction]]:
-    """Return pairs of a number of children and its probability at a depth, exactly as kernels draw them."""
+    """Return (number of children, exact probability in the kernels) for a depth."""
     return [(children, Fraction(draws, ONE)) for children, draws in offspring_draws(table, depth)]
 
 
 def mean_offspring(table: dict[str, Any], depth: int) -> Fraction:
-    """Expected children of a thread at a depth."""
+    """Return the expected number of children of a thread at a depth."""
     return Fraction(drawn_offspring(table, depth), ONE)
 
 
 def drawn_offspring(table: dict[str, Any], depth: int) -> int:
-    """Children of all 2^32 draws at a depth together."""
+    """Return the total number of children over all 2^32 draws at a depth."""
     return sum(children * draws for children, draws in offspring_draws(table, depth))

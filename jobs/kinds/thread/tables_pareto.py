@@ -1,7 +1,8 @@
-"""Table of a Pareto law cut above: floats wherever they leave no doubt about the nearest integer, decimals elsewhere.
+"""Table of a bounded Pareto law. Uses floats if they determine the nearest integer without doubt, and decimals
+otherwise.
 
-Three tiers, each about a hundred times as slow as the one before and asked only where that one is in doubt: floats, a
-least work by Newton's steps, a least work by bisection. All give the same integers.
+There are three methods, each about a hundred times slower than the one before and used only if the one before leaves
+doubt: floats, Newton's method for the least work, and bisection for it. All produce the same integers.
 """
 
 from __future__ import annotations
@@ -12,26 +13,27 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
-#: 64 ln 2, the greatest logarithm of a random word, in sixteenths, and one point beyond.
+#: Number of points: 64 ln 2, the largest logarithm of a random word, in sixteenths, and one more point.
 POINTS = 711
-#: Probabilities of the tail at the points.
+#: Tail probabilities at the points.
 _TAILS = tuple(math.exp(-i / 16) for i in range(POINTS))
-#: A float is in doubt when it is as near to a half as this share of it; floats are right to a hundredth of that.
+#: Relative distance from a half below which a float is in doubt; the error of the floats is a hundredth of it.
 DOUBT = 1e-12
-#: Digits of decimals.
+#: Precision of decimals in digits.
 _DIGITS = 30
-#: A mean that Newton's steps must meet to this share; it may move a point by a ten-thousandth of `DECIMAL_DOUBT`.
+#: Relative error of the mean that Newton's method must reach; it moves a point by less than 1e-4 of `DECIMAL_DOUBT`.
 _NEWTON_ERROR = Decimal("1e-22")
-#: Nanoseconds from a half within which the least work is bisected.
+#: Distance in ns from a half within which the least work is found by bisection.
 DECIMAL_DOUBT = Decimal("1e-6")
-#: From this least work over the longest on, differences cancel too many digits: it is bisected.
+#: Ratio of least to longest work above which cancellation loses too many digits for Newton's method.
 _NEARLY_CONSTANT = 0.999
 
 
 @lru_cache(256)
 def points(mean_us: float, alpha: float, max_ratio: float) -> tuple[int, ...]:
-    """Work in ns where the logarithm of the tail's probability is -i/16, i = 0..710, of the law between a least work
-    and max_ratio times the mean; the least is the one that gives the mean.
+    """Return the work in ns at which the logarithm of the tail probability is -i/16, for i = 0..710.
+
+    The law lies between a least work and max_ratio times the mean; the least work is chosen to match the mean.
     """
     exact = Exact(mean_us, alpha, max_ratio)
     return tuple(
@@ -41,17 +43,17 @@ def points(mean_us: float, alpha: float, max_ratio: float) -> tuple[int, ...]:
 
 
 def near_points(mean_us: float, alpha: float, max_ratio: float) -> list[float]:
-    """The points in floats, right to a few 1e-15: enough to tell the nearest integer wherever there is no doubt."""
+    """Return the points as floats with a relative error of a few 1e-15."""
     log_ratio = _log_ratio(alpha, max_ratio)
     least, floor = mean_us * 1000 * max_ratio * math.exp(-log_ratio), math.exp(-alpha * log_ratio)
     return [least * (floor + (1 - floor) * tail) ** (-1 / alpha) for tail in _TAILS]
 
 
 def _log_ratio(alpha: float, max_ratio: float) -> float:
-    """Logarithm of the longest over the least work."""
+    """Return the logarithm of longest over least work."""
 
     def over_mean(log_ratio: float) -> float:
-        """Logarithm of the law's mean over the mean that is asked for; it falls."""
+        """Return the logarithm of the law's mean over the requested mean, a decreasing function."""
         shares = math.expm1((1 - alpha) * log_ratio) / math.expm1(-alpha * log_ratio)
         return math.log(alpha / (alpha - 1) * shares * max_ratio) - log_ratio
 
@@ -63,7 +65,7 @@ def _log_ratio(alpha: float, max_ratio: float) -> float:
 
 
 class Exact:
-    """The points in decimals, one by one."""
+    """Points of the law in decimal arithmetic, computed one at a time."""
 
     def __init__(self, mean_us: float, alpha: float, max_ratio: float) -> None:
         self._mean, self._alpha = Decimal(repr(mean_us)) * 1000, Decimal(repr(alpha))
@@ -72,7 +74,7 @@ class Exact:
             self._most = self._mean * Decimal(repr(max_ratio))
 
     def point(self, i: int) -> int:
-        """Work at point i in ns."""
+        """Return the work in ns at point i."""
         with localcontext(prec=_DIGITS):
             time = self._time(i, self.near_least)
             if abs(time % 1 - Decimal("0.5")) < DECIMAL_DOUBT:
@@ -85,7 +87,7 @@ class Exact:
 
     @cached_property
     def least(self) -> Decimal:
-        """The least work in ns, to 24 digits."""
+        """Return the least work in ns to 24 digits, by bisection."""
         with localcontext(prec=_DIGITS):
             low, high = self._mean * (self._alpha - 1) / self._alpha / 2, self._mean
             for _ in range(80):
@@ -95,12 +97,12 @@ class Exact:
 
     @cached_property
     def _near_ratio(self) -> float:
-        """The least work over the longest, as floats have it."""
+        """Return the ratio of least to longest work as a float."""
         return math.exp(-_log_ratio(float(self._alpha), self._max_ratio))
 
     @cached_property
     def near_least(self) -> Decimal:
-        """The least work in ns, to 20 digits: by Newton's steps from the floats' value where they lead there."""
+        """Return the least work in ns to 20 digits, by Newton's method if it converges."""
         if self._near_ratio > _NEARLY_CONSTANT:
             return self.least
         with localcontext(prec=_DIGITS):
@@ -111,20 +113,23 @@ class Exact:
             return least if met else self.least
 
     def _slope(self) -> float:
-        """Return the relative growth of the mean over that of the least work."""
+        """Return the derivative of the logarithm of the mean with respect to the logarithm of the least work."""
         alpha = float(self._alpha)
         body, tail = self._near_ratio ** (alpha - 1), self._near_ratio**alpha
         return 1 - (alpha - 1) * body / (1 - body) + alpha * tail / (1 - tail)
 
     def _mean_from(self, least: Decimal) -> Decimal:
-        """The law's mean in ns when it begins at `least`."""
+        """Return the law's mean in ns for this least work."""
         alpha, ratio = self._alpha, least / self._most
         return least * alpha / (alpha - 1) * (1 - ratio ** (alpha - 1)) / (1 - ratio**alpha) if ratio < 1 else least
 
 
 @lru_cache
 def shares() -> tuple[tuple[int, ...], int]:
-    """Numerators and common denominator of each point's share in the mean: between points work is linear in -ln(U)."""
+    """Return the numerators and the common denominator of each point's weight in the mean.
+
+    Between two points, work is linear in -ln(U).
+    """
     with localcontext(prec=40):
         step = Decimal(1) / 16
         tails = [(-step * i).exp() for i in range(POINTS)]

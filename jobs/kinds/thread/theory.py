@@ -1,4 +1,4 @@
-"""Predictions of branching processes and queues for a spec, exact where that is possible."""
+"""Predictions for a spec from the theory of branching processes and queues, exact if possible."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jobs.models import Spec
 
 
 def threads_by_depth(offspring: dict[str, Any], roots: int, max_depth: int) -> list[Fraction]:
-    """Expected threads at depth 0..max_depth when no spawn is refused."""
+    """Return the expected threads at each depth 0..max_depth if no spawn is refused."""
     means = [tables.mean_offspring(offspring, depth) for depth in range(max_depth)]
     return list(accumulate(means, mul, initial=Fraction(roots)))
 
 
 def expected_threads(offspring: dict[str, Any], roots: int, max_depth: int) -> Fraction:
-    """Expected threads of a replica when no spawn is refused: the sum of `threads_by_depth`, reduced once."""
+    """Return the expected threads of a replica if no spawn is refused: the sum of `threads_by_depth`."""
     rows = min(max_depth, len(offspring["thresholds"]))
     distinct = [tables.drawn_offspring(offspring, depth) for depth in range(rows)]
     total = level = roots
@@ -29,7 +29,7 @@ def expected_threads(offspring: dict[str, Any], roots: int, max_depth: int) -> F
 
 
 def most_threads(offspring: dict[str, Any], roots: int, max_depth: int, cap: int) -> int:
-    """Return the most threads that a replica can have."""
+    """Return the maximum number of threads that a replica can have."""
     threads = level = roots
     for _ in range(max_depth):
         level *= max(offspring["values"])
@@ -40,7 +40,7 @@ def most_threads(offspring: dict[str, Any], roots: int, max_depth: int, cap: int
 
 
 def bag_makespan(mean: Fraction, roots: int, cores: int) -> Fraction:
-    """Expected makespan of `roots` >= `cores` exponential tasks of this mean on `cores` cores, greedily served."""
+    """Return the expected makespan of `roots` >= `cores` exponential tasks on greedily scheduled cores."""
     return mean * (Fraction(roots - cores, cores) + sum(Fraction(1, i) for i in range(1, cores + 1)))
 
 
@@ -49,13 +49,13 @@ def is_childless(spec: Spec) -> bool:
 
 
 def is_bag(spec: Spec, cores: int) -> bool:
-    """Whether the model is a batch of independent exponential tasks without costs."""
+    """Return True if the model is a batch of independent exponential tasks without costs."""
     plain = spec["work"]["law"] == "exponential" and spec["dispatch_ns"] == 0 and spec["arrival"] is None
     return is_childless(spec) and plain and spec["thread_count"] >= cores
 
 
 def extinction(offspring: dict[str, Any], roots: int, depth: int) -> float:
-    """Probability that no thread reaches this depth: the generating functions of the depths above, nested."""
+    """Return the probability that no thread reaches this depth, from nested generating functions."""
     extinct = 0.0
     for above in reversed(range(depth)):
         weights = tables.offspring_weights(offspring, above)
@@ -64,7 +64,7 @@ def extinction(offspring: dict[str, Any], roots: int, depth: int) -> float:
 
 
 def work_of_a_root(spec: Spec) -> Fraction:
-    """Expected time on a core of a root and its whole tree, with all costs, in ns."""
+    """Return the expected time in ns that a root and its whole tree occupy a core, including all costs."""
     levels = threads_by_depth(spec["offspring"], 1, spec["max_depth"])
     threads = sum(levels, Fraction(0))
     work = threads * (tables.mean_work(spec["work"]) + spec["dispatch_ns"]) + (threads - 1) * spec["spawn_ns"]
@@ -76,33 +76,33 @@ def work_of_a_root(spec: Spec) -> Fraction:
 
 
 def _share_of_parents(offspring: dict[str, Any], depth: int) -> Fraction:
-    """Probability that a thread at this depth has children. A table may list 0 children twice: binomial of 0."""
+    """Return the probability that a thread at this depth has children. A table can list 0 children twice."""
     draws = tables.offspring_draws(offspring, depth)
     return Fraction(sum(count for children, count in draws if children > 0), tables.ONE)
 
 
 def offered_load(spec: Spec, cores: int) -> Fraction | None:
-    """Share of the machine that roots which arrive for ever would need; None for a batch."""
+    """Return the share of the machine that endlessly arriving roots need; None for a batch."""
     if spec["arrival"] is None:
         return None
     return work_of_a_root(spec) / tables.mean_arrival(spec["arrival"]) / cores
 
 
 def overloads(spec: Spec) -> list[str]:
-    """Return a sentence for each number of cores that cannot keep up."""
+    """Return a warning for each number of cores that is too small for the offered load."""
     offered = offered_load(spec, 1)
     if offered is None:
         return []
     loads = {cores: offered / cores for cores, _ in spec["cells"]}
     return [
-        f"offered load {float(load):.3g} of {cores} cores is 1 or more: waits grow with thread_count"
+        f"offered load {float(load):.3g} of {cores} cores is at least 1, so waits grow with thread_count"
         for cores, load in loads.items()
         if load >= 1
     ]
 
 
 def erlang_c(cores: int, offered: Fraction) -> Fraction:
-    """Probability that an arrival waits, M/M/c; `offered` is the load times the cores, below cores."""
+    """Return the probability that an arrival waits in an M/M/c queue. `offered` is load x cores and below `cores`."""
     blocked = Fraction(1)
     for servers in range(1, cores + 1):
         blocked = offered * blocked / (servers + offered * blocked)
@@ -110,12 +110,12 @@ def erlang_c(cores: int, offered: Fraction) -> Fraction:
 
 
 def is_queue(spec: Spec, scheduler: str) -> bool:
-    """Whether roots arrive for ever, without children, and are served in the order of arrival."""
+    """Return True if roots arrive endlessly, have no children, and are served in order of arrival."""
     return spec["arrival"] is not None and is_childless(spec) and scheduler == "fifo"
 
 
 def queue_waits(spec: Spec, cores: int) -> tuple[Fraction | None, Fraction | None]:
-    """Return (probability, mean in ns) of a root's wait: M/M/c, else M/G/1; None where no formula is at hand."""
+    """Return (probability, mean in ns) of a root's wait in an M/M/c or M/G/1 queue; None without a formula."""
     load = offered_load(spec, cores)
     assert load is not None
     mean, cost = tables.mean_work(spec["work"]), spec["dispatch_ns"]
@@ -130,7 +130,7 @@ def queue_waits(spec: Spec, cores: int) -> tuple[Fraction | None, Fraction | Non
 
 
 def shared_sojourn(spec: Spec, cores: int, scheduler: str) -> Fraction | None:
-    """Mean sojourn in ns of a root where turns are so short that all ready threads share the core: M/G/1-PS."""
+    """Return a root's mean sojourn in ns in an M/G/1-PS queue; None if slices are too long for this approximation."""
     load = offered_load(spec, cores)
     mean = tables.mean_work(spec["work"])
     short = scheduler == "round_robin" and 20 * spec["quantum_ns"] <= mean

@@ -1,16 +1,16 @@
-"""Names of simulations for people, such as "Threads: 8 cores, work stealing". Pure."""
+"""Titles of simulation jobs, such as "Threads: 8 cores, work stealing"."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-#: Core counts and schedulers that are listed; more are counted.
+#: Maximum number of core counts and of schedulers that a title lists; more are only counted.
 _LISTED_CORES, _LISTED_SCHEDULERS = 5, 2
 
 
 def title(parameters: Mapping[str, Any]) -> str:
-    """Return what a job simulates, in few words."""
+    """Return a short description of the simulated machine."""
     machine = f"{_cores(_several(parameters['cores']))}, {_schedulers(_several(parameters['scheduler']))}"
     trace = parameters.get("trace")
     return f"Threads: {machine}" if trace is None else f"Threads: trace of replica {int(trace['replica'])}, {machine}"

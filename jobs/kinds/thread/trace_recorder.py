@@ -1,7 +1,9 @@
-"""One replica written down as Chrome Trace Event JSON, which Perfetto and chrome://tracing open; README, `Trace`.
+"""Records one replica as Chrome Trace Event JSON for Perfetto and chrome://tracing; see the section "Trace" of
+README.md.
 
-The reference simulates and this watches it, so a trace is never of another run than the statistics: its digest must be
-the kernel's. Attempts to steal that cannot succeed are passed over in one step, and a run of failures is one slice.
+The recorder is a subclass of the reference simulation. The digest of the trace must equal the kernel's digest, so that
+trace and statistics describe the same run. Futile steal attempts are skipped in one step, and consecutive failed
+attempts are one slice.
 """
 
 from __future__ import annotations
@@ -13,24 +15,22 @@ from jobs.kinds.thread import rows
 from jobs.kinds.thread.reference_replica import Core, Replica, Thread
 from jobs.models import Spec
 
-#: Steps of the simulation for each event that may be written; more are needed only where slices are tiny.
+#: Maximum steps of the simulation, per trace event and as a constant; only very short slices reach the limit.
 _STEPS_PER_EVENT, _STEPS = 20, 500_000
 Event = dict[str, Any]
 
 
 class Full(Exception):
-    """Raised when the limit of events or of steps is reached."""
+    """The limit of events or steps is reached."""
 
 
 def trace(spec: Spec, digest: int | None = None) -> dict[str, Any]:
-    """Return the trace that the spec asks for. `digest` is the kernel's for the replica; a trace of another is a
-    RuntimeError.
-    """
+    """Return the trace that the spec requests. Raise RuntimeError if its digest differs from the kernel's `digest`."""
     recorder = Recorder(spec, spec["trace"]["cell"], spec["trace"]["replica"])
     if digest is None:
         digest = _digest(Replica(spec, recorder.cell, recorder.replica) if recorder.truncated else recorder)
     elif not recorder.truncated and _digest(recorder) != digest:
-        raise RuntimeError(f"replica {recorder.replica} of cell {recorder.cell}: the trace is of another run")
+        raise RuntimeError(f"replica {recorder.replica} of cell {recorder.cell}: the digest of the trace is wrong")
     cores, scheduler = spec["cells"][recorder.cell]
     return {
         "displayTimeUnit": "ns",
@@ -66,13 +66,13 @@ def _names(cores: int, scheduler: str, replica: int) -> list[Event]:
 
 
 class Recorder(Replica):
-    """A replica that writes down what it does."""
+    """Replica that records its events."""
 
     def __init__(self, spec: Spec, cell: int, replica: int) -> None:
         self.written: list[Event] = []
         self.truncated = False
         self.paths: dict[int, str] = {}
-        #: By core: the slice that began and has not ended.
+        #: Slice that is currently open on each core, by core number.
         self.open: dict[int, Event] = {}
         self.counted: tuple[int, ...] = ()
         self.steps = _STEPS_PER_EVENT * spec["trace"]["max_events"] + _STEPS
@@ -96,8 +96,6 @@ class Recorder(Replica):
             raise Full
         self.written.append({"pid": 1, **event, "ts": at / 1000})
 
-    # Slices
-
     def _begin(self, core: Core, name: str, kind: str, **facts: Any) -> None:
         self._close(core)
         self.open[core.number] = {"name": name, "cat": kind, "since": self.now, "args": facts}
@@ -118,14 +116,12 @@ class Recorder(Replica):
             raise Full
 
     def _count(self) -> None:
-        """Write ready and live threads and busy cores where they changed."""
+        """Write a counter event if the number of ready threads, live threads or busy cores has changed."""
         busy = sum(core.thread is not None and not core.blocked for core in self.cores)
         if self.counted != (counts := (self.ready, self.live, busy)):
             self.counted = counts
             args = dict(zip(("ready", "live", "busy"), counts, strict=True))
             self._write({"ph": "C", "tid": 0, "name": "threads", "args": args}, self.now)
-
-    # What happens
 
     def _born(self, key: int, parent: Thread | None, number: int) -> Thread:
         thread = super()._born(key, parent, number)
@@ -158,7 +154,7 @@ class Recorder(Replica):
 
     def _spawn(self, core: Core, thread: Thread) -> None:
         super()._spawn(core, thread)
-        # A flow begins in the slice around it, which ends now.
+        # A flow starts in the slice around it, and this slice ends now.
         for child in thread.children:
             self._write({"ph": "s", "tid": core.number, **self._flow(child)}, self.now - 1)
 
@@ -206,7 +202,7 @@ class Recorder(Replica):
         heapq.heappush(self.events, (core.since + cost, core.number))
 
     def _futile(self, core: Core) -> int:
-        """Return the attempts of the core that end before anything else happens, the one that ends now included."""
+        """Return the number of the core's attempts that finish before any other event, including the current one."""
         time, number = min(event for event in self.events if event[1] < 0 or not self.cores[event[1]].stealing)
         steps, rest = divmod(time - self.now, self.spec["steal_ns"])
         return steps + (rest > 0 or core.number < number)

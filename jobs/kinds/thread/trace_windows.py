@@ -1,4 +1,4 @@
-"""Windows of a replica's trace as packed numbers: every slice, or shares of time where there are too many to draw."""
+"""Time windows of a trace as packed columns: all slices, or shares of time per pixel if there are too many slices."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from jobs.encoding.json_reader import JsonReader
 from jobs.kinds.thread.parameters import MAX_CORES
 from jobs.models import Binary
 
-#: Slices a pixel and core beyond which a window is answered with bins.
+#: Maximum average number of slices per pixel and core; denser windows are returned as bins.
 DENSE = 4
 MAX_PIXELS = 16_384
 RUN, BLOCKED, JOIN, STEAL = range(4)
 _KINDS = {"blocked": BLOCKED, "join": JOIN, "steal": STEAL}
 FIRST, STOLEN = 1, 2
 NOBODY = 2**32 - 1
-#: What bins say of a core's time.
+#: Shares of a core's time that bins contain, with their slice kinds.
 SHARES = {"busy": (RUN, JOIN), "steal": (STEAL,), "blocked": (BLOCKED,)}
 
 BINARIES = {
@@ -30,23 +30,24 @@ BINARIES = {
         question="trace",
         choices=("t0", "t1", "px"),
         summary=(
-            "A window of one replica's trace: t0 and t1 in us (all of it by default), px pixels wide (1000); replica, "
-            "cell and max_events as for the question trace. facts: level, t0, t1, cores, scheduler, cell, replica, "
-            "slices (in the window), until_us, truncated, deadlocked. Level slices: start f64 us, duration f64 us, "
-            "core u16, kind u8 (0 runs, 1 blocked, 2 joins, 3 steals), depth u16, flags u8 (1 the first slice of its "
-            "thread, 2 after or of a steal that succeeded), thread u32, parent u32 (4294967295: none); the steals that "
-            "succeeded: steal_time f64 us, steal_from u16, steal_to u16, steal_thread u32; path_of u32, paths u8 "
-            "(their names as UTF-8 lines). Level bins, where a pixel and core has over 4 slices on average: busy u8, "
-            "steal u8, blocked u8 (255: the whole bin) and depth u8 (mean of the busy time), px bins a core, core "
-            "after core."
+            "A time window of one replica's trace. Query: t0 and t1 in us (default: the whole trace), px as the width"
+            " in pixels (default: 1000), and replica, cell and max_events of the question trace. Facts: level, t0, "
+            "t1, cores, scheduler, cell, replica, slices (in the window), until_us, truncated, deadlocked. Level "
+            "slices has the columns start f64 us, duration f64 us, core u16, kind u8 (0 runs, 1 blocked, 2 joins, 3 "
+            "steals), depth u16, flags u8 (1: first slice of its thread, 2: successful steal or the slice after it), "
+            "thread u32, parent u32 (4294967295: none); successful steals: steal_time f64 us, steal_from u16, "
+            "steal_to u16, steal_thread u32; path_of u32, paths u8 (the paths as UTF-8 lines). Level bins is used if "
+            "a pixel of a core has more than 4 slices on average. Its columns are busy u8, steal u8, blocked u8 (255:"
+            " the whole bin) and depth u8 (mean over the busy time), with px bins per core, one core after the other."
         ),
     )
 }
 
 
 def binary(name: str, trace: JsonReader) -> Callable[[Mapping[str, str]], bytes]:
-    """Return the function that gives windows of a trace, the answer to the question `trace`. It raises InvalidRequest
-    naming what is wrong in the query.
+    """Return a function that returns windows of a trace, which is the answer to the question `trace`.
+
+    The function raises InvalidRequest, which names the wrong query parameter.
     """
     assert name in BINARIES
     timeline = Timeline()
@@ -62,13 +63,13 @@ def binary(name: str, trace: JsonReader) -> Callable[[Mapping[str, str]], bytes]
 
 
 class _Lane:
-    """The slices of one core in order of time; they do not overlap."""
+    """Slices of one core, sorted by time and without overlap."""
 
     def __init__(self) -> None:
         self.start, self.end = array("d"), array("d")
         self.kind, self.depth, self.flags = array("B"), array("H"), array("B")
         self.thread, self.parent = array("I"), array("I")
-        #: By share: its time before each slice, and at the end; `depth` is the sum of depth times busy time.
+        #: Cumulative time of each share before each slice and at the end; `depth` accumulates depth times busy time.
         self.sums: dict[str, array[float]] = {}
 
     def add(self, start: float, end: float, kind: int, depth: int, flags: int, thread: int, parent: int) -> None:
@@ -95,7 +96,7 @@ class _Lane:
         return sums
 
     def until(self, share: str, moment: float) -> float:
-        """Return the weighted time of a share before a moment."""
+        """Return the cumulative weighted time of a share up to a time."""
         sums = self.sums[share]
         number = bisect_right(self.start, moment) - 1
         if number < 0:
@@ -105,12 +106,12 @@ class _Lane:
         return sums[number] + ((sums[number + 1] - sums[number]) * part / length if length else 0.0)
 
     def within(self, t0: float, t1: float) -> tuple[int, int]:
-        """Return the range of numbers of the slices that touch the window, those without length included."""
+        """Return the index range of the slices that touch the window, including slices without length."""
         return bisect_left(self.end, t0), bisect_right(self.start, t1)
 
 
 class Timeline:
-    """The slices of a trace by core, and its steals. Takes the events one by one, because together they are large."""
+    """Slices of a trace by core, and its steals. Accepts events one by one, to limit memory."""
 
     def __init__(self) -> None:
         self.about: dict[str, Any] = {}
@@ -120,23 +121,23 @@ class Timeline:
         self.steals: list[tuple[float, int, int, int]] = []
         self._paths_by_name: dict[str, int] = {}
         self._begun: set[int] = set()
-        #: By core: when its last steal succeeded, and who was robbed.
+        #: Time and victim of the last successful steal, by core.
         self._stolen: dict[int, tuple[float, int]] = {}
 
     def set_facts(self, about: Mapping[str, Any]) -> None:
-        """Set the facts of the whole run, `otherData` of the trace."""
+        """Set the facts of the whole run from the trace's `otherData`."""
         names = ("cores", "scheduler", "cell", "replica", "until_us", "truncated", "deadlocked")
         self.about = {name: about[name] for name in names}
         self.until = max(float(about["until_us"]), 1e-3)
 
     def add(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Add events in recorded order. In this order the slices of each core and thread are sorted by time."""
+        """Add events in recorded order, in which the slices of each core and thread are sorted by time."""
         for event in events:
             if event["ph"] == "X":
                 self._add_slice(event)
 
     def finish(self) -> None:
-        """Prepare for windows after the last event, and free the memory that only `add` needs."""
+        """Prepare for window queries after the last event, and free memory that only `add` needs."""
         self._lanes_up_to(self.about["cores"] - 1)
         for lane in self.lanes:
             lane.finish()
@@ -159,7 +160,7 @@ class Timeline:
         self._lanes_up_to(core).add(start, end, kind, facts.get("depth", 0), flags, thread, parent)
 
     def _first_flags(self, core: int, thread: int) -> int:
-        """Return the flags of a slice in which a thread runs, and note the steal that it comes after."""
+        """Return the flags of a slice in which a thread is running, and record the preceding steal."""
         flags = 0 if thread in self._begun else FIRST
         self._begun.add(thread)
         if core in self._stolen:
@@ -170,7 +171,7 @@ class Timeline:
 
     def _lanes_up_to(self, core: int) -> _Lane:
         if not 0 <= core < MAX_CORES:
-            raise ValueError(f"the trace has a slice of core {core}")
+            raise ValueError(f"the trace has a slice of core {core}, which does not exist")
         while len(self.lanes) <= core:
             self.lanes.append(_Lane())
         return self.lanes[core]
@@ -183,7 +184,7 @@ class Timeline:
         t1 = _number(choice, "t1", self.until, 0.0, math.inf)
         px = int(_number(choice, "px", 1000, 1, MAX_PIXELS))
         if t1 <= t0:
-            raise errors.InvalidRequest(f"t1: must come after t0, which is {t0:.6g} us; got {t1:.6g}", field="t1")
+            raise errors.InvalidRequest(f"t1: must be greater than t0, which is {t0:.6g} us; got {t1:.6g}", field="t1")
         inside = [lane.within(t0, t1) for lane in self.lanes]
         slices = sum(max(0, high - low) for low, high in inside)
         dense = slices > DENSE * px * len(self.lanes)
@@ -240,7 +241,7 @@ def _differences(sums: Sequence[float]) -> list[float]:
 
 
 def _number(choice: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:
-    """Return a number of the query. Raise InvalidRequest with the bounds that it must keep."""
+    """Return a number from the query. Raise InvalidRequest with its bounds."""
     try:
         value = float(choice.get(name, default))
     except ValueError:
