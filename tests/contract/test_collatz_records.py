@@ -189,7 +189,7 @@ def test_there_are_no_more_columns_than_asked_and_hardly_fewer(start: int, count
 
 def test_density_needs_columns() -> None:
     for wrong in ({"density": True}, {"density": True, "columns": 1025}, {"density": True, "columns": 0}):
-        with pytest.raises(ValidationError, match="density needs columns"):
+        with pytest.raises(ValidationError, match="density requires columns"):
             definition.parameters.model_validate({"start_number": 1, "number_count": 9} | wrong)
     with pytest.raises(ValidationError, match=r"0\.\.4096"):
         definition.parameters.model_validate({"start_number": 1, "number_count": 9, "columns": 4097})

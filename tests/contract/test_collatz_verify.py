@@ -310,7 +310,7 @@ def test_a_result_says_what_is_proved() -> None:
 
 def test_what_is_not_finished_claims_nothing() -> None:
     result = definition.result(spec(1, 5000), kernel.run(spec(1, 5000), 0, 3000, go_on)[1])
-    assert result["verified"] is False and "Not finished" in result["statement"]
+    assert result["verified"] is False and "is not finished" in result["statement"]
 
 
 def test_the_largest_jobs_are_planned() -> None:

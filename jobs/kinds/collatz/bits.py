@@ -1,7 +1,6 @@
-"""Bit operations that Python has no word for, as single instructions."""
+"""Bit operations that Python lacks, each compiled to a single instruction."""
 
-# mypy: ignore-errors
-# these are LLVM's instructions
+# mypy cannot check functions that emit LLVM instructions
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from numba.extending import intrinsic
 
 @intrinsic
 def ones(typing, bits):
-    """Count the bits that are set."""
+    """Return the number of set bits."""
 
     def emit(context, builder, signature, given):
         return builder.ctpop(given[0])
@@ -22,7 +21,7 @@ def ones(typing, bits):
 
 @intrinsic
 def lowest(typing, bits):
-    """The place of the lowest bit that is set; 64 when none is."""
+    """Return the index of the lowest set bit, or 64 if no bit is set."""
 
     def emit(context, builder, signature, given):
         return builder.cttz(given[0], ir.Constant(ir.IntType(1), 0))

@@ -1,4 +1,4 @@
-"""The Collatz kind on a CPU core."""
+"""CPU kernel of the kind `collatz`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MODES: dict[str, Any] = {
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """(upto, partial of units lo..upto-1); stops soon after tick answers False."""
+    """Compute units lo..hi-1 and return (upto, partial of units lo..upto-1). Stops soon after `tick` returns False."""
     upto, partial = _MODES[spec["mode"]](spec, lo, hi, tick)
     return upto, partial
 
 
 def warm() -> None:
-    """Compiles every function and builds every table."""
+    """Compile all functions and build all tables."""
     statistics.warm()
     records.warm()
     verify.warm()

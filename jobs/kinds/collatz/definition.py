@@ -1,4 +1,4 @@
-"""The Collatz kind: statistics, verification or records of a range, or one trajectory. The README says more."""
+"""Kind `collatz`: statistics, verification or records of a range, or one trajectory. See README.md."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from jobs.kinds.contract import Kind
 from jobs.models import MAX_UNITS, Device, Mark, MarkKind, Partial, Plan, Spec
 from threads_protocol.numbers import exact, short
 
-#: Where a range ends at the latest: start_number + number_count is at most this.
+#: Upper bound of ranges: start_number + number_count is at most END.
 END = 2**96
-#: Leases are cut at multiples of this many numbers, so that only a job's two ends are unaligned.
+#: Alignment of leases by mode, in numbers. Only the two ends of a job are unaligned.
 GRAINS = {"statistics": 2**24, "verify": 2**32, "records": 2**28}
-#: Units plus offset plus a grain stay below 2^53.
+#: Maximum number of units, so that units plus offset plus a grain stay below 2^53.
 MAX_COUNT = MAX_UNITS - 2 * max(GRAINS.values())
-#: Columns for drawing at most, and with a histogram each.
+#: Maximum number of columns for plots, and of columns that each have a histogram.
 MAX_COLUMNS, MAX_DENSE_COLUMNS = 4096, 1024
-#: Decimal digits of the largest n of a trajectory.
+#: Maximum number of decimal digits of a trajectory's n.
 MAX_DIGITS = 20_000
-#: Shortcut steps, n/2 or (3n+1)/2, after which a trajectory is given up.
+#: Maximum number of shortcut steps, n/2 or (3n+1)/2, of a trajectory.
 STEP_LIMIT = 20_000_000
-#: Longest that a trajectory, which is one unit, may take.
+#: Maximum duration in seconds of a trajectory, which is a single unit.
 TRAJECTORY_SECONDS = 900.0
 
 MODES = ("statistics", "verify", "records", "trajectory")
 RANGES = ("statistics", "verify", "records")
-#: Which modes a field belongs to, and whether they need it.
+#: Modes to which each field belongs, and whether those modes require the field.
 FIELDS = {
     "start_number": (RANGES, True),
     "number_count": (RANGES, True),
@@ -59,13 +59,13 @@ FIELDS = {
 
 
 def _listed(words: Sequence[str]) -> str:
-    """a, b or c."""
+    """Join words as in "a, b or c"."""
     *most, last = words
     return f"{', '.join(most)} or {last}" if most else last
 
 
 def _huge(value: Any) -> int:
-    """Read an integer like ExactInt, with bounds short enough for a message and a schema."""
+    """Parse an integer like ExactInt, with bounds short enough for a message and a schema."""
     digits = value.removeprefix("-") if isinstance(value, str) and len(value) <= MAX_DIGITS else ""
     number = int(value) if digits.isascii() and digits.isdigit() else value
     if isinstance(number, int) and not isinstance(number, bool) and 1 <= number < 10**MAX_DIGITS:
@@ -89,30 +89,32 @@ Points: TypeAlias = Annotated[int, ExactInt(2, 100_000)]
 
 
 class Known(BaseModel):
-    """Facts about all numbers below the start of a job."""
+    """Known maximum delay and path of all numbers below the start of a job."""
 
     model_config = ConfigDict(extra="forbid")
 
-    delay: Delay = Field(description="Their greatest delay.")
-    path: Path = Field(description="The greatest value that any of them reaches.")
+    delay: Delay = Field(description="Maximum delay of these numbers.")
+    path: Path = Field(description="Maximum value in their trajectories.")
 
 
 class Parameters(BaseModel):
-    """Parameters as a user submits them. Null is the same as leaving the field out."""
+    """Parameters as submitted by a user. A null field is the same as an omitted one."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True)
 
-    mode: Literal["statistics", "verify", "records", "trajectory"] = Field("statistics", description="What to compute.")
-    start_number: Start | None = Field(None, description="All but trajectory: the first number.")
-    number_count: Count | None = Field(None, description="All but trajectory: how many numbers.")
-    batch_size: Batch | None = Field(None, description="Most numbers a kernel launch takes; null: as fits.")
-    columns: Columns | None = Field(None, description="statistics: most columns for drawing; null: none.")
-    density: StrictBool | None = Field(None, description="statistics: a histogram of delays in every column.")
-    known: Known | None = Field(
-        None, description="records: the greatest delay and path of all numbers below start_number; null: as published."
+    mode: Literal["statistics", "verify", "records", "trajectory"] = Field(
+        "statistics", description="Mode of computation."
     )
-    n: Huge | None = Field(None, description="trajectory: the number, of up to 20,000 digits.")
-    max_points: Points | None = Field(None, description="trajectory: most points of the curve; null: 4000.")
+    start_number: Start | None = Field(None, description="All modes except trajectory: the first number.")
+    number_count: Count | None = Field(None, description="All modes except trajectory: the number of numbers.")
+    batch_size: Batch | None = Field(None, description="Maximum numbers per kernel launch; null: chosen by the device.")
+    columns: Columns | None = Field(None, description="statistics: maximum number of columns for plots; null: none.")
+    density: StrictBool | None = Field(None, description="statistics: whether each column has a histogram of delays.")
+    known: Known | None = Field(
+        None, description="records: maximum delay and path of all numbers below start_number; null: published."
+    )
+    n: Huge | None = Field(None, description="trajectory: the number, with up to 20,000 digits.")
+    max_points: Points | None = Field(None, description="trajectory: maximum points of the curve; null: 4000.")
 
     @field_validator("mode", mode="before")
     @classmethod
@@ -131,7 +133,7 @@ class Parameters(BaseModel):
             raise PydanticCustomError("missing", "{field} is required in mode {mode}", {"field": field, "mode": mode})
         if mode is not None and mode not in owners and value is not None:
             words = {"field": field, "owners": _listed(owners), "mode": mode}
-            raise PydanticCustomError("mode", "{field} belongs to mode {owners}, not to {mode}", words)
+            raise PydanticCustomError("mode", "{field} belongs to mode {owners}, not to mode {mode}", words)
         return value
 
     @field_validator("number_count")
@@ -141,7 +143,7 @@ class Parameters(BaseModel):
         if start and count and start + count > END:
             words = {"end": str(END), "most": str(END - start)}
             raise PydanticCustomError(
-                "bounds", "start_number + number_count must be at most {end}; from there at most {most} numbers", words
+                "bounds", "start_number + number_count must be at most {end}; number_count can be at most {most}", words
             )
         return count
 
@@ -153,7 +155,7 @@ class Parameters(BaseModel):
         if known and (known.delay < delay or known.path < path):
             words = {"start": str(start), "delay": delay, "path": str(path)}
             raise PydanticCustomError(
-                "bounds", "numbers below {start} are known to have delay {delay} and path {path}; give no less", words
+                "bounds", "must be at least the published delay {delay} and path {path} below {start}", words
             )
         return known
 
@@ -162,14 +164,14 @@ class Parameters(BaseModel):
     def _has_columns(cls, density: bool | None, info: ValidationInfo) -> bool | None:
         columns = info.data.get("columns") or 0
         if density and not 1 <= columns <= MAX_DENSE_COLUMNS:
-            raise PydanticCustomError("bounds", "density needs columns in 1..{most}", {"most": MAX_DENSE_COLUMNS})
+            raise PydanticCustomError("bounds", "density requires columns in 1..{most}", {"most": MAX_DENSE_COLUMNS})
         return density
 
 
 def _plan_range(parameters: Parameters) -> Plan:
     mode, batch = parameters.mode, parameters.batch_size
     start, count = parameters.start_number, parameters.number_count
-    assert start is not None and count is not None  # the model has seen to it
+    assert start is not None and count is not None  # guaranteed by the validators of `Parameters`
     more: dict[str, Any] = {}
     shown: dict[str, Any] = {}
     if parameters.columns:
@@ -189,27 +191,27 @@ def _plan_range(parameters: Parameters) -> Plan:
 
 
 def _known(start: int, known: Known | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what is known below the start: for the kernel, and as the job shows it."""
+    """Return the facts known below the start: for the kernel's spec, and for the job's parameters."""
     if known:
         given = {"delay": known.delay, "path": exact(known.path)}
         return {"known": given | {"path": str(known.path), "source": "given", "complete": None}}, {"known": given}
     delay, path = published.below(published.DELAYS, start), published.below(published.PATHS, start)
     reach = min(published.DELAYS[-1][0], published.PATHS[-1][0])
-    complete, source = None, "published" if start > 1 else "nothing: no number is smaller"
+    complete, source = None, "published" if start > 1 else "nothing, because no number is smaller"
     if start > reach + 1:
         complete, source = reach, f"published, complete up to {reach} only"
     return {"known": {"delay": delay, "path": str(path), "source": source, "complete": complete}}, {"known": None}
 
 
 def _statistics_seconds(start: int, count: int, batch_size: int | None, columns: int = 1) -> float:
-    """Rough: each column is a range with ends of its own, and the first 2^18 numbers have no blocks."""
+    """Estimate the seconds of statistics. Each column is a separate range; numbers below 2^18 have no blocks."""
     columns = min(columns, count)
     lowest = min(count, max(0, 2**18 - start)) * 2.5e-7
     return 5e-4 + lowest + columns * _range_seconds(start + count, -(-count // columns), batch_size)
 
 
 def _range_seconds(end: int, count: int, batch_size: int | None) -> float:
-    """Every launch, single numbers at 4 million a second, small blocks at both ends, blocks by the size of numbers."""
+    """Estimate the seconds of one range: launches, single numbers, small blocks at both ends, and large blocks."""
     bits = end.bit_length()
     single = count if batch_size and batch_size < 2**10 else min(count, 2**11)
     rate = 5e8 if bits <= 44 else 2.5e8 * 50 / max(bits, 50)
@@ -218,14 +220,14 @@ def _range_seconds(end: int, count: int, batch_size: int | None) -> float:
 
 
 def _verify_seconds(start: int, count: int, batch_size: int | None, _columns: int) -> float:
-    """Rough: whole blocks by the size of the numbers, the cells at both ends at a tenth of that, and every launch."""
+    """Estimate the seconds of verification: whole blocks, slower cells at both ends, and launches."""
     wide = start + count >= 2**90
     rate = 1e10 if wide else 6e10 if start + count < 2**42 else 4e10
     return count / rate + min(count, 2**25) / (3e8 if wide else 4e9) + 5e-4 + 4e-5 * (2 + count / (batch_size or 2**32))
 
 
 def _records_seconds(start: int, count: int, batch_size: int | None, _columns: int) -> float:
-    """Rough: twice as fast as statistics, until numbers are wide."""
+    """Estimate the seconds of records: half of statistics, unless numbers are wide."""
     blocks = count > 2**28 and 2**32 < start + count < 2**64
     return _statistics_seconds(start, count, batch_size) / (2 if blocks else 1)
 
@@ -239,14 +241,14 @@ SECONDS: dict[str, Callable[[int, int, int | None, int], float]] = {
 
 def _plan_trajectory(parameters: Parameters) -> Plan:
     n, max_points = parameters.n, parameters.max_points or 4000
-    assert n is not None  # the model has seen to it
+    assert n is not None  # guaranteed by the validators of `Parameters`
     bits = n.bit_length()
     return Plan(
         total=1,
         spec={"mode": "trajectory", "n": str(n), "max_points": max_points, "step_limit": STEP_LIMIT},
         parameters={"mode": "trajectory", "n": exact(n), "max_points": max_points},
-        # a step costs the more the longer the number, a point always the same; most numbers take 5 shortcut steps a
-        # bit, the worst 15
+        # A step costs more for longer numbers; a point has a constant cost. Most numbers take 5 shortcut steps per bit,
+        # the worst 15.
         cpu_seconds=8 * bits * (5e-7 + 2.5e-11 * bits) + 6e-6 * min(8 * bits, max_points),
         mode="trajectory",
         max_lease_seconds=TRAJECTORY_SECONDS,
@@ -282,11 +284,9 @@ def _verify_result(spec: Spec, partial: Partial) -> dict[str, Any]:
 def _statement(start: int, count: int, whole: bool, unresolved: list[int]) -> str:
     if unresolved:
         named = ", ".join(map(str, unresolved[:3]))
-        return (
-            f"Nothing is claimed: not below themselves after 1.6 million steps: {named}{' …' * (len(unresolved) > 3)}"
-        )
+        return f"Nothing is claimed. Still not smaller after 1.6 million steps: {named}{' …' * (len(unresolved) > 3)}"
     if not whole:
-        return f"Not finished: {count} numbers are checked so far."
+        return f"Verification is not finished; {count} numbers have been checked so far."
     if start == 1:
         return f"Every number from 1 to {count} reaches 1."
     return (
@@ -314,34 +314,34 @@ def _trajectory_result(spec: Spec, partial: Partial) -> dict[str, Any]:
 
 
 class Collatz(Kind):
-    """The 3n+1 map."""
+    """Kind that studies the 3n+1 map."""
 
     model_version = 1
-    summary = "The 3n+1 map, exactly: statistics or verification of a range, or the trajectory of a number of any size."
+    summary = "Exact statistics, records or verification of a range for the 3n+1 map, or the trajectory of one number."
     example: ClassVar[dict[str, Any]] = {"mode": "statistics", "start_number": 1, "number_count": 1000}
     parameters = Parameters
     result_schema = RESULT
     mark_kinds: ClassVar[Mapping[str, MarkKind]] = {
-        "verified": MarkKind(summary="Numbers that reach 1 if all below their range do.", origin=1)
+        "verified": MarkKind(summary="Numbers that reach 1 if all numbers below their range do.", origin=1)
     }
     binaries = statistics_binaries.BINARIES
 
     def plan(self, parameters: Parameters) -> Plan:
-        """One unit per number, or one unit for a trajectory."""
+        """Plan one unit per number, or a single unit for a trajectory."""
         return _plan_trajectory(parameters) if parameters.mode == "trajectory" else _plan_range(parameters)
 
     def merge(self, left: Partial, right: Partial) -> Partial:
-        """Both parts as one. Exact, associative and commutative; an empty partial changes nothing."""
+        """Merge two partials exactly; the operation is associative and commutative, and an empty partial is neutral."""
         if not left or not right:
             return left or right
         if "parity" in left or "parity" in right:
-            raise ValueError("a trajectory is one unit: it has no second part")
+            raise ValueError("a trajectory is a single unit, so it cannot be merged")
         if "histogram" in left:
             return partials.merge(left, right)
         return partials.merge_verified(left, right) if "checksum" in left else partials.merge_records(left, right)
 
     def result(self, spec: Spec, partial: Partial) -> dict[str, Any]:
-        """Return the result that users read; the README of this folder names every key."""
+        """Return the result that users read; README.md describes its fields."""
         if spec["mode"] == "trajectory":
             return _trajectory_result(spec, partial)
         if spec["mode"] == "records":
@@ -349,7 +349,7 @@ class Collatz(Kind):
         return _verify_result(spec, partial) if spec["mode"] == "verify" else _statistics_result(spec, partial)
 
     def marks(self, spec: Spec, result: dict[str, Any]) -> list[Mark]:
-        """Return what statistics and verification prove of their range."""
+        """Return the mark `verified` for the range of finished statistics or a successful verification."""
         if spec["mode"] not in ("statistics", "verify") or not result.get("verified", True):
             return []
         start = int(spec["start"])

@@ -1,4 +1,4 @@
-"""The Collatz kind on a GPU: statistics without columns, and verification. `plan` sends the rest to CPUs."""
+"""GPU kernel of the kind `collatz`: statistics without columns, and verification. CPUs compute the other modes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SOURCES = (statistics_gpu.SOURCE, verify_gpu.SOURCE)
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """(upto, partial of units lo..upto-1); stops soon after tick answers False."""
+    """Compute units lo..hi-1 and return (upto, partial of units lo..upto-1). Stops soon after `tick` returns False."""
     upto, partial = _MODES[spec["mode"]](spec, lo, hi, tick)
     return upto, partial
 
 
 def warm() -> None:
-    """Compiles every kernel and brings the tables to the device."""
+    """Compile all kernels and copy the tables to the GPU."""
     statistics_gpu.warm()
     verify_gpu.warm()

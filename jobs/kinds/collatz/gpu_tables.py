@@ -1,4 +1,4 @@
-"""The tables of the Collatz kernels in a device's memory."""
+"""Tables of the Collatz kernels in GPU memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.kinds.collatz.verify_sieve import Sieve, sieve
 
 
 class Descent(NamedTuple):
-    """Tables of statistics: classes of blocks of 2^bits numbers, and delays below 2^LOW_BITS."""
+    """Tables for statistics: classes of blocks of 2^bits numbers, and delays below 2^LOW_BITS."""
 
     packed: gpu.Array
     first: Any

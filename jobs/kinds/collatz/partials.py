@@ -1,9 +1,9 @@
-"""Partials of statistics: how two become one, and what is derived from the last one.
+"""Merging of partials, and the results derived from them.
 
-A partial is `{"histogram": [[delay, count], ...], "delay": [[n, value], ...], "path": [[n, value], ...]}`: delays
-ascending without zero counts, records ascending in n. Everything else of the result follows from these three. With
-columns there are also `"columns": [[column, count, sum, min, max, argmax], ...]` and `"density": [[column, histogram],
-...]`, ascending, of the columns that the part touches.
+A partial of statistics is `{"histogram": [[delay, count], ...], "delay": [[n, value], ...], "path": [[n, value],
+...]}`: delays ascending without zero counts, records ascending in n. Everything else of the result follows from these
+three. With columns there are also `"columns": [[column, count, sum, min, max, argmax], ...]` and `"density": [[column,
+histogram], ...]`, ascending, for the columns that the partial touches.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from jobs.kinds.collatz.statistics_columns import Layout
 from jobs.models import Partial, Spec
 from threads_protocol.numbers import exact
 
-#: (n, value): a record candidate.
+#: Record candidate as [n, value].
 Record = list[int]
 
 
 def running(candidates: Iterable[Record]) -> list[Record]:
-    """The candidates whose value exceeds that of every smaller n, ascending in n.
+    """Return the candidates whose value exceeds the value of every smaller n, ascending in n.
 
-    What is dropped is dominated by something kept, so `running(running(a) + running(b)) == running(a + b)` whatever
-    the order or the gaps: merging is associative, commutative and idempotent, and needs no adjacent ranges.
+    Each dropped candidate is dominated by a kept one, so `running(running(a) + running(b)) == running(a + b)` for any
+    order and any gaps. Merging is therefore associative, commutative and idempotent, and ranges need not be adjacent.
     """
     kept: list[Record] = []
     for n, value in sorted(candidates, key=lambda record: (record[0], -record[1])):
@@ -38,7 +38,7 @@ def sorted_pairs(histogram: Counter[int]) -> list[list[int]]:
 
 
 def _summed(left: list[list[int]], right: list[list[int]]) -> list[list[int]]:
-    """Two histograms as one."""
+    """Add two histograms."""
     counts: Counter[int] = Counter()
     for delay, count in (*left, *right):
         counts[delay] += count
@@ -46,7 +46,7 @@ def _summed(left: list[list[int]], right: list[list[int]]) -> list[list[int]]:
 
 
 def column_row(column: int, histogram: Counter[int], last: Record) -> list[int]:
-    """[column, count, sum, least, greatest delay, first n that has it] of a column or a part of it."""
+    """Return [column, count, sum, minimum delay, maximum delay, first n with the maximum] for one column."""
     total = sum(delay * count for delay, count in histogram.items())
     return [column, histogram.total(), total, min(histogram), last[1], last[0]]
 
@@ -57,7 +57,7 @@ def _one_column(left: list[int], right: list[int]) -> list[int]:
 
 
 def _by_column(left: list[Any], right: list[Any], join: Callable[[Any, Any], Any]) -> list[Any]:
-    """Rows whose first item is the column, those of the same column joined."""
+    """Merge two lists of rows by their column number; `join` combines two rows of the same column."""
     rows = {row[0]: row for row in left}
     for row in right:
         rows[row[0]] = join(rows[row[0]], row) if row[0] in rows else row
@@ -65,7 +65,7 @@ def _by_column(left: list[Any], right: list[Any], join: Callable[[Any, Any], Any
 
 
 def merge(left: Partial, right: Partial) -> Partial:
-    """Both ranges as one partial; neither argument changes."""
+    """Merge the partials of two ranges without changing the arguments."""
     merged = {
         "histogram": _summed(left["histogram"], right["histogram"]),
         "delay": running(left["delay"] + right["delay"]),
@@ -84,7 +84,7 @@ def _records(records: list[Record]) -> list[dict[str, Any]]:
 
 
 def columns_result(columns: Layout, start: int, rows: list[list[int]]) -> dict[str, list[Any]]:
-    """Return columns for drawing: a list a field, an item a column. The mean is rounded once from integers."""
+    """Return the columns as one list per field. Each mean is rounded once from exact integers."""
     return {
         "start": [exact(max(start, columns.base + row[0] * columns.width)) for row in rows],
         "count": [exact(row[1]) for row in rows],
@@ -97,7 +97,7 @@ def columns_result(columns: Layout, start: int, rows: list[list[int]]) -> dict[s
 
 
 def result(partial: Partial) -> dict[str, Any]:
-    """Return what users read; the two floats are each rounded once from exact integers."""
+    """Return the result of statistics. Both floats are rounded once from exact integers."""
     histogram = partial["histogram"]
     count = sum(times for _, times in histogram)
     total = sum(delay * times for delay, times in histogram)
@@ -118,24 +118,24 @@ def result(partial: Partial) -> dict[str, Any]:
     }
 
 
-#: How many numbers a list of failures names at most.
+#: Maximum number of failures that a partial lists.
 NAMED = 100
 
 
 def first_few(numbers: Iterable[int]) -> list[int]:
-    """The least of them, ascending: of any parts, merged in any order, the same remain."""
+    """Return the smallest numbers in ascending order. The result does not depend on how partials are merged."""
     return sorted(set(numbers))[:NAMED]
 
 
 def merge_verified(left: Partial, right: Partial) -> Partial:
-    """Both ranges as one partial; neither argument changes."""
+    """Merge two partials of verification without changing the arguments."""
     summed = {key: left[key] + right[key] for key in ("count", "candidates", "blocks", "checksum")}
     unresolved = first_few(left["unresolved"] + right["unresolved"])
     return summed | {"bits": max(left["bits"], right["bits"]), "unresolved": unresolved}
 
 
 def merge_records(left: Partial, right: Partial) -> Partial:
-    """Candidates of both ranges: what a smaller n of the other dominates is dropped."""
+    """Merge two partials of records. Candidates dominated by a smaller n of the other range are dropped."""
     return {
         "count": left["count"] + right["count"],
         "delay": running(left["delay"] + right["delay"]),

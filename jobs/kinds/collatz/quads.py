@@ -1,11 +1,10 @@
-"""Four 64-bit lanes as a numba type, for CPUs with AVX2, and the few operations that the kernels need.
+"""Numba type for four 64-bit lanes on CPUs with AVX2, and the operations that the kernels need.
 
-A comparison gives lanes of all ones or all zeros. Whoever calls these asks `available()` first: without AVX2 LLVM would
-end the process.
+A comparison returns lanes of all ones or all zeros. Callers must check `available()` first, because LLVM ends the
+process on CPUs without AVX2.
 """
 
-# mypy: ignore-errors
-# these are numba's type rules and LLVM's instructions
+# mypy cannot check numba's typing rules and functions that emit LLVM instructions
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic, models, register_model
 
-#: Lanes of a vector.
+#: Number of lanes of a vector.
 WIDTH = 4
 NEEDED = ("avx2", "popcnt", "lzcnt", "bmi")
 
@@ -30,23 +29,23 @@ _NOTHING, _LOW_HALF = ir.Constant(_LANES, [0] * WIDTH), ir.Constant(_LANES, [2**
 
 
 class Orders(NamedTuple):
-    """Tables of moves of lanes and of bits."""
+    """Tables for permuting lanes and listing bits."""
 
-    #: Row of eight halves of lanes for each of 16 masks: moves the lanes whose bit is set to the front.
+    #: One row of eight half lanes per 4-bit mask; moves the lanes whose bit is set to the front.
     squeezes: Any
-    #: The same with the other lanes before those, which then come in reverse.
+    #: Like `squeezes`, but the other lanes come first, followed by the selected lanes in reverse order.
     partitions: Any
-    #: Row of four lanes for 0..4: all ones in the first lanes.
+    #: One row of four lanes for each count 0..4, with all ones in the first `count` lanes.
     firsts: Any
-    #: Of each byte, the places of its bits that are set, as bytes of a word.
+    #: For each byte, the indexes of its set bits, packed as bytes of a word.
     places: Any
-    #: 0, 1, 2, 3.
+    #: The lane numbers 0, 1, 2, 3.
     lanes: Any
 
 
 @lru_cache
 def available() -> bool:
-    """Tell whether numba compiles for a CPU that has these instructions."""
+    """Return True if numba compiles for a CPU with these instructions."""
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
     return {f"+{feature}" for feature in NEEDED} <= set(features.split(","))
 
@@ -82,7 +81,7 @@ def _halves(lanes: list[int]) -> list[int]:
 
 
 class Quad(types.Type):
-    """Four unsigned 64-bit integers in a register."""
+    """Numba type of four unsigned 64-bit integers in a register."""
 
     def __init__(self) -> None:
         super().__init__(name="CollatzQuad")
@@ -98,14 +97,14 @@ QUAD = Quad()
 
 
 def _address(context, builder, array_type, array, index, pointee):
-    """Address of element `index` of a contiguous array, as a pointer to `pointee`."""
+    """Return the address of element `index` of a contiguous array as a pointer to `pointee`."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), pointee.as_pointer())
 
 
 @intrinsic
 def load(typing, array, index):
-    """Four elements of a uint64 array from index on."""
+    """Load four elements of a uint64 array, starting at `index`."""
 
     def emit(context, builder, signature, given):
         return builder.load(_address(context, builder, signature.args[0], *given, _LANES), align=8)
@@ -115,7 +114,7 @@ def load(typing, array, index):
 
 @intrinsic
 def store(typing, array, index, lanes):
-    """Writes four elements of a uint64 array from index on."""
+    """Store four elements into a uint64 array, starting at `index`."""
 
     def emit(context, builder, signature, given):
         builder.store(given[2], _address(context, builder, signature.args[0], *given[:2], _LANES), align=8)
@@ -126,7 +125,7 @@ def store(typing, array, index, lanes):
 
 @intrinsic
 def store_word(typing, array, index, word):
-    """Writes eight elements of a uint8 array from index on, the lowest byte of the word first."""
+    """Store the eight bytes of a word into a uint8 array, lowest byte first, starting at `index`."""
 
     def emit(context, builder, signature, given):
         builder.store(given[2], _address(context, builder, signature.args[0], *given[:2], _I64), align=1)
@@ -137,7 +136,7 @@ def store_word(typing, array, index, word):
 
 @intrinsic
 def widen(typing, array, index):
-    """Four elements of a uint8 array from index on, each in a lane."""
+    """Load four elements of a uint8 array, starting at `index`, and widen each to a lane."""
     four = ir.VectorType(_I8, WIDTH)
 
     def emit(context, builder, signature, given):
@@ -148,10 +147,10 @@ def widen(typing, array, index):
 
 
 def _gathered(builder, data, first):
-    """Elements of a table by the lowest bytes of four words from address `first` on.
+    """Load table elements indexed by the lowest bytes of four words, starting at address `first`.
 
-    The empty assembly keeps LLVM from taking the bytes out of a register instead, which costs two instructions each.
-    As floating-point numbers two elements become a pair by loads alone.
+    The empty assembly keeps LLVM from extracting the bytes from a register, which takes two instructions each. Loads of
+    floating-point values combine two elements into a pair without further instructions.
     """
     bytewise = ir.FunctionType(first.type, [first.type])
     first = builder.asm(bytewise, "", "=r,0", [first], side_effect=False)
@@ -165,7 +164,7 @@ def _gathered(builder, data, first):
 
 @intrinsic
 def lookup(typing, table, lanes):
-    """Elements of a uint64 table of 256 by the lanes' lowest bytes, which go through memory, where loads find them."""
+    """Look up the lanes' lowest bytes in a uint64 table of 256 elements. The bytes are passed through memory."""
 
     def emit(context, builder, signature, given):
         scratch = cgutils.alloca_once(builder, _LANES)
@@ -179,7 +178,7 @@ def lookup(typing, table, lanes):
 
 @intrinsic
 def lookup_at(typing, table, array, index):
-    """`lookup` by four elements of a uint64 array from index on."""
+    """Look up the lowest bytes of four elements of a uint64 array, starting at `index`."""
 
     def emit(context, builder, signature, given):
         data = context.make_array(signature.args[0])(context, builder, given[0]).data
@@ -190,7 +189,7 @@ def lookup_at(typing, table, array, index):
 
 @intrinsic
 def splat(typing, value):
-    """The same in every lane."""
+    """Return a vector with the value in every lane."""
 
     def emit(context, builder, signature, given):
         nothing = ir.Constant(_LANES, ir.Undefined)
@@ -213,13 +212,13 @@ def _binary(operation):
 
 add, sub = _binary("add"), _binary("sub")
 both, either = _binary("and_"), _binary("or_")
-#: Shift counts are lanes too and must be below 64.
+#: Shift counts are lanes too, and must be below 64.
 down, up = _binary("lshr"), _binary("shl")
 
 
 @intrinsic
 def product(typing, left, right):
-    """The product of the lanes' lower halves."""
+    """Multiply the lower halves of the lanes."""
 
     def emit(context, builder, signature, given):
         return builder.mul(*(builder.and_(side, _LOW_HALF) for side in given))
@@ -238,7 +237,7 @@ def _comparison(emit_it):
     return compare
 
 
-#: Where left < right, as unsigned integers; and as signed ones, an instruction less.
+#: Lane-wise left < right for unsigned and for signed integers; the signed comparison takes one instruction less.
 below = _comparison(lambda builder, left, right: builder.icmp_unsigned("<", left, right))
 below_signed = _comparison(lambda builder, left, right: builder.icmp_signed("<", left, right))
 same = _comparison(lambda builder, left, right: builder.icmp_unsigned("==", left, right))
@@ -246,7 +245,7 @@ same = _comparison(lambda builder, left, right: builder.icmp_unsigned("==", left
 
 @intrinsic
 def bits(typing, lanes):
-    """The highest bit of each lane."""
+    """Return the highest bit of each lane as a bit mask."""
 
     def emit(context, builder, signature, given):
         return builder.zext(builder.bitcast(builder.icmp_signed("<", given[0], _NOTHING), ir.IntType(WIDTH)), _I64)
@@ -256,7 +255,7 @@ def bits(typing, lanes):
 
 @intrinsic
 def choose(typing, mask, lanes, others):
-    """The lanes where the mask is all ones, and elsewhere the others."""
+    """Select from `lanes` where the mask is all ones, and from `others` elsewhere."""
 
     def emit(context, builder, signature, given):
         return builder.select(builder.icmp_signed("<", given[0], _NOTHING), given[1], given[2])
@@ -266,7 +265,7 @@ def choose(typing, mask, lanes, others):
 
 @intrinsic
 def squeeze(typing, moves, mask, lanes):
-    """The lanes in the order that the mask's row of a table of moves says, `Orders.squeezes` or `Orders.partitions`."""
+    """Permute the lanes by the mask's row of `Orders.squeezes` or `Orders.partitions`."""
 
     def emit(context, builder, signature, given):
         index = builder.shl(given[1], ir.Constant(_I64, 3))

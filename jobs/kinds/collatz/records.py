@@ -1,6 +1,6 @@
-"""Records of a range: like statistics, but a class of residues is dropped as soon as it cannot contain a record.
+"""Records of a range. Works like statistics, but drops a class of residues once it cannot contain a record.
 
-The README of this folder proves that this is exact.
+README.md proves that this is exact.
 """
 
 from __future__ import annotations
@@ -29,45 +29,47 @@ from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
-#: Floors are computed anew after this many blocks: records met meanwhile raise them.
+#: Number of blocks after which floors are recomputed, because new records can raise them.
 BLOCKS_A_FLOOR = 64
-#: Passes of 16 steps at most before what is left of a block is walked.
+#: Maximum number of passes of 16 steps before the remaining classes of a block are walked exactly.
 PASSES = 40
-#: A path that is known to be greater is left to integers of any size.
+#: Maximum known path that fits two limbs; with a greater one, numbers are processed as Python integers.
 MOST_PATH = 2**126 - 1
 
 
 def delay_floor(n: int, steps: int, record: int) -> int:
-    """Return x: no number from n on has a delay above `record` if `steps` shortcut steps lead it to x or below.
+    """Return x such that no number >= n exceeds the delay `record` if `steps` shortcut steps lead it to x or below.
 
-    They take n to x with 2^steps x >= 3^c n, c being the odd ones, and the published records bound the delay of x.
+    With c odd steps, 2^steps x >= 3^c n, and the published records bound the delay of x.
     """
     best = 0
     ends = [following for following, _ in published.DELAYS[1:]] + [published.DELAYS[-1][0] + 1]
     for (first, delay), end in zip(published.DELAYS, ends, strict=True):
         room = record - steps - delay - steps * log(2, 3) + log(n, 3)
-        # a little less, for what floats round
+        # slightly smaller, to allow for rounding of floats
         most = min(end - 1, int(3.0 ** min(room, 40) * (1 - 1e-9)) - 1)
         best = max(best, most if most >= first else 0)
     return best
 
 
 def floors(n: int, bits: int, record: int, path_floor: int) -> list[int]:
-    """Return the values at or below which `narrow_rare` drops a class, for blocks of 2^bits numbers from n on."""
+    """Return, for each pass, the value at or below which `narrow_rare` drops a class, for blocks of 2^bits numbers from
+    n on.
+    """
     every = [min(path_floor, delay_floor(n, bits + 16 * step, record)) for step in range(PASSES)]
     return [floor for step, floor in enumerate(every) if step == 0 or floor > 2**12]
 
 
 class Records(Tally):
-    """Candidates of a lease: whatever exceeds what is known of smaller numbers. The first rows are what is known."""
+    """Record candidates of a lease: numbers that exceed the known maxima. The first rows hold the known maxima."""
 
     def __init__(self, origin: int, delay: int, path: int, complete: int | None) -> None:
         super().__init__(origin)
-        #: Up to where what is known is complete; None: as far as the job's start, so the greatest value of any
-        #: number that is smaller than the one looked at is known, or found elsewhere in the job.
+        #: Largest number up to which the known maxima are complete. None: they are complete up to the job's start, so
+        #: the maximum over all smaller numbers is known or found within the job.
         self.complete = complete
         self.known = [delay, path]
-        #: Rows of what is known: none below the first number of all.
+        #: Number of rows for known maxima; 0 if the lease starts at 1.
         self.rows = int(delay >= 0)
         if self.rows:
             path = min(path, MOST_PATH)
@@ -117,14 +119,14 @@ class Records(Tally):
 
 
 def known_before(spec: Spec, n: int) -> tuple[int, int]:
-    """The greatest delay and path known of numbers below n: the job's own facts, and published records in between."""
+    """Return the maximum delay and path known below n, from the job's parameters and the published records."""
     start, known = int(spec["start"]), spec["known"]
     delay = published.below(published.DELAYS, n, start)
     return max(known["delay"], delay), max(int(known["path"]), published.below(published.PATHS, n, start))
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """(upto, candidates among units lo..upto-1); stops soon after tick answers False."""
+    """Return (upto, record candidates among units lo..upto-1). Stops soon after `tick` returns False."""
     start, ticked = int(spec["start"]), monotonic()
     seen = Records(start + lo, *known_before(spec, start + lo), spec["known"]["complete"])
     for low, high, bits in pieces(start + lo, start + hi, spec["batch_size"] or hi - lo, WIDE_LEVELS):
@@ -137,7 +139,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def warm() -> None:
-    """Compiles what statistics do not need."""
+    """Compile the functions that statistics do not use."""
     for start in {2**40, 2 * NARROW_END, min(tails().END, 2**95)}:
         bits = max(WIDE_LEVELS)
         spec: dict[str, Any] = {"start": str(start), "batch_size": None}

@@ -1,12 +1,12 @@
-"""The published records: every n whose delay, or greatest value, exceeds that of all smaller numbers.
+"""Published records: every n whose delay, or maximum value, exceeds that of all smaller numbers.
 
-OEIS A006877/A006878 and A006884/A006885, complete up to the last n of each list; all values recomputed. golden.json has
-them too, for the tests.
+The sources are OEIS A006877/A006878 and A006884/A006885. The lists are complete up to their last n, and all values were
+recomputed. golden.json contains them too, for the tests.
 """
 
 from __future__ import annotations
 
-#: (n, delay).
+#: Delay records as (n, delay).
 DELAYS = (
     (1, 0),
     (2, 1),
@@ -87,7 +87,7 @@ DELAYS = (
     (17828259369, 1213),
 )
 
-#: (n, greatest value).
+#: Path records as (n, maximum value).
 PATHS = (
     (1, 1),
     (2, 2),
@@ -140,5 +140,5 @@ PATHS = (
 
 
 def below(records: tuple[tuple[int, int], ...], end: int, start: int = 1) -> int:
-    """The greatest value of the records with start <= n < end; -1 when there is none."""
+    """Return the maximum value of the records with start <= n < end, or -1 if there are none."""
     return max((value for n, value in records if start <= n < end), default=-1)

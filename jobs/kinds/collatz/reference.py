@@ -1,4 +1,4 @@
-"""The Collatz map, slow and obvious, in integers of any size: the truth that kernels are compared with."""
+"""Reference implementation of the Collatz map in Python integers, with which the kernels are compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.models import Partial, Spec
 
 
 def values(n: int) -> Iterator[int]:
-    """n and all that follows, up to and with the first 1."""
+    """Yield n and all following values, up to and including the first 1."""
     while n != 1:
         yield n
         n = 3 * n + 1 if n % 2 else n // 2
@@ -19,7 +19,7 @@ def values(n: int) -> Iterator[int]:
 
 
 def run(spec: Spec, lo: int, hi: int) -> Partial:
-    """The partial of units lo..hi-1."""
+    """Return the partial of units lo..hi-1."""
     if spec["mode"] == "trajectory":
         return trajectory(spec)
     start, count = int(spec["start"]) + lo, hi - lo
@@ -46,7 +46,7 @@ def statistics(start: int, count: int) -> Partial:
 
 
 def records(spec: Spec, start: int, count: int) -> Partial:
-    """Candidates that exceed what is known and every smaller number of the range."""
+    """Return the candidates that exceed the known maxima and every smaller number of the range."""
     every = statistics(start, count)
     known = {name: int(spec["known"][name]) for name in ("delay", "path")}
     kept = {name: [row for row in every[name] if row[1] > known[name]] for name in ("delay", "path")}
@@ -54,7 +54,7 @@ def records(spec: Spec, start: int, count: int) -> Partial:
 
 
 def drawn(spec: Spec, start: int, count: int) -> Partial:
-    """The columns of a range, and their histograms."""
+    """Return the columns of a range and their histograms."""
     cut = layout(int(spec["start"]), spec["count"], spec["columns"])
     rows, density = [], []
     for column in sorted({(n - cut.base) // cut.width for n in range(start, start + count)}):
@@ -68,12 +68,15 @@ def drawn(spec: Spec, start: int, count: int) -> Partial:
 
 
 def step(x: int) -> int:
-    """A shortcut step."""
+    """Perform one shortcut step."""
     return (3 * x + 1) // 2 if x % 2 else x // 2
 
 
 def falls(n: int, bits: range) -> bool:
-    """Tell whether T^j(r) <= r and 3^c < 2^j for some j of bits: r is n modulo 2^bits[-1], c counts the odd steps."""
+    """Return True if T^j(r) <= r and 3^c < 2^j for some j in `bits`.
+
+    r is n modulo 2^bits[-1], and c is the number of odd steps among the first j.
+    """
     r = x = n % 2 ** bits[-1]
     odd = 0
     for j in range(1, bits[-1] + 1):
@@ -85,7 +88,7 @@ def falls(n: int, bits: range) -> bool:
 
 
 def joins(r: int, steps: int) -> bool:
-    """Tell whether a smaller residue reaches the same value as r in the same number of steps, with as many odd ones."""
+    """Return True if a smaller residue reaches the same value in the same number of steps, with as many odd steps."""
     odd, x = 0, r
     for _ in range(steps):
         odd += x % 2
@@ -98,14 +101,14 @@ def joins(r: int, steps: int) -> bool:
 
 
 def candidate(n: int) -> bool:
-    """Tell whether n is in the canonical sieve."""
+    """Return True if n is a candidate of the canonical sieve."""
     if n % 3 == 2 or n % 9 == 4 or n % 81 == 10:
         return False
     return not falls(n, range(1, 25)) and not falls(n, range(25, 33)) and not joins(n % 2**24, 24)
 
 
 def verified(start: int, count: int) -> Partial:
-    """Every candidate, 16 steps at a time from its 24th step on, until it is below the floor of its block."""
+    """Step every candidate until it is below the floor of its block, 16 steps at a time after its first 24."""
     seen: Partial = {"count": count, "candidates": 0, "blocks": 0, "checksum": 0, "bits": 0, "unresolved": []}
     for n in filter(candidate, range(start, start + count)):
         floor = n - n % 2**32 or 2 ** (n.bit_length() - 1)
@@ -123,7 +126,7 @@ def verified(start: int, count: int) -> Partial:
 
 
 def trajectory(spec: Spec) -> Partial:
-    """Keeps every value in memory, so it is for small n."""
+    """Compute a trajectory with all values in memory, so only for small n."""
     path: list[int] = []
     halvings = 0
     for value in values(int(spec["n"])):
@@ -146,12 +149,14 @@ def trajectory(spec: Spec) -> Partial:
 
 
 def shortcut(path: list[int]) -> list[int]:
-    """The values at which a shortcut step, n/2 or (3n+1)/2, begins: all but the last and those that follow an odd."""
+    """Return the values at which a shortcut step starts: all except the last, and values that follow an odd value."""
     return [value for at, value in enumerate(path[:-1]) if at == 0 or path[at - 1] % 2 == 0]
 
 
 def curve(path: list[int], max_points: int) -> list[list[int]]:
-    """[step, log2] of every value, or of the least and greatest of each of at most max_points/2 equal buckets."""
+    """Return [step, log2] for every value, or for the minimum and maximum of each of at most max_points/2 equal
+    buckets.
+    """
     leads = [leading(value) for value in path]
     width = 1
     while len(path) > max_points and -(-len(path) // width) > max_points // 2:

@@ -1,10 +1,10 @@
-"""JSON Schema of results of every mode; README, `Result`."""
+"""JSON Schema of the results of all modes; see the section "Results" of README.md."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: An integer: a number up to 2^53, a decimal string beyond.
+#: Schema of an exact integer: a number up to 2^53, and a decimal string above.
 _EXACT: dict[str, Any] = {"type": ["integer", "string"], "pattern": "^-?[0-9]+$"}
 
 
@@ -13,7 +13,7 @@ def _exact(title: str) -> dict[str, Any]:
 
 
 def _record(title: str) -> dict[str, Any]:
-    """Schema of a number and what it reaches; null in a result of nothing."""
+    """Return the schema of a record, {n, value}; null if there are no numbers."""
     fields = {"n": _exact("n"), "value": _exact("value")}
     return {"title": title, "type": ["object", "null"], "required": ["n", "value"], "properties": fields}
 
@@ -22,7 +22,7 @@ def _records(title: str) -> dict[str, Any]:
     return {"title": title, "type": "array", "items": {**_record(""), "type": "object"}}
 
 
-#: A trajectory has one delay, a range has many.
+#: Schema of `delay`: an integer for a trajectory, an object for a range.
 _DELAY = {
     "title": "delay",
     "type": ["object", "integer", "string"],

@@ -1,4 +1,4 @@
-"""Statistics of a range: cuts it into blocks and single numbers, and gathers what the compiled functions note."""
+"""Statistics of a range. Divides the range into blocks and single numbers, and collects the results of the kernels."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from jobs.kinds.collatz.statistics_columns import layout
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
-#: Sizes of blocks, as powers of two, the greatest first.
+#: Sizes of blocks as powers of two, in descending order.
 LEVELS = (24, 22, 16, 10)
-#: Those whose digits of 27 bits times 3^c fit a word, which blocks of two limbs need.
+#: Sizes of blocks for two limbs, where a digit of 27 bits times 3^c must fit a word.
 WIDE_LEVELS = LEVELS[1:]
-#: A block's number is at least this: what is proved of the logarithms needs it.
+#: Minimum block number; the proof about logarithms requires it.
 LEAST_BLOCK = 8
-#: Most single numbers between looks at the clock.
+#: Maximum number of single numbers between two checks of the clock.
 SINGLES = 2**14
-#: Numbers below this take one limb in blocks; later ones outgrow it too often.
+#: Upper bound of numbers that use one limb in blocks. Larger numbers exceed one limb too often.
 NARROW_END = 2**44
-#: Seconds between calls of tick.
+#: Interval in seconds between calls of `tick`.
 TICK_SECONDS = 0.08
 
 _DIGITS = 4
 _FAILURES = {
     blocks.TOO_LONG: f"a delay reaches {blocks.DELAYS}",
     blocks.TOO_MANY_RECORDS: f"more than {blocks.DELAYS} records",
-    blocks.TOO_MANY_WIDE: f"more than {blocks.DELAYS} numbers that pass 2^126",
+    blocks.TOO_MANY_WIDE: f"more than {blocks.DELAYS} numbers that exceed 2^126",
 }
 
 
 class Tally:
-    """Sums and records of a lease, whose numbers are taken in ascending order, column after column."""
+    """Sums and records of a lease. Numbers must be added in ascending order, one column after the other."""
 
     def __init__(self, origin: int, density: bool = False) -> None:
         self.origin, self.with_density = origin, density
@@ -50,19 +50,19 @@ class Tally:
         self.delays: list[Record] = []
         self.columns: list[list[int]] = []
         self.density: list[list[Any]] = []
-        # of what does not fit two limbs: delays in the present column, their records, and all peaks
+        # of numbers that exceed two limbs: delays in the current column, their records, and all peaks
         self.wide_histogram: Counter[int] = Counter()
         self.wide_delays: list[Record] = []
         self.wide_peaks: list[Record] = []
 
     def take(self, start: int, end: int, bits: int) -> None:
-        """Numbers start..end-1: one block of 2^bits, or singles when bits is 0."""
+        """Process numbers start..end-1: one block of 2^bits numbers, or single numbers if `bits` is 0."""
         low, high = np.uint64(start - self.origin), np.uint64(end - self.origin)
         failure = self._block(start, low, high, bits) if bits else blocks.singles(low, high, self.notes)
         self.check(failure, start, end)
 
     def check(self, failure: int, start: int, end: int) -> None:
-        """Raise if a launch failed; take the numbers that it left, in integers of any size."""
+        """Raise OverflowError if a launch failed; process the numbers that the launch skipped as Python integers."""
         if failure:
             raise OverflowError(f"{_FAILURES[failure]} among the numbers {start}..{end - 1}")
         if self.notes.sizes[2]:
@@ -75,7 +75,7 @@ class Tally:
         return failure or block(number, bits, groups, lookup, low, log(start, 3), walked, self.notes, self.tile)
 
     def _take_wide(self) -> None:
-        """Take the numbers that do not fit two limbs, in integers of any size."""
+        """Process numbers that exceed two limbs as Python integers."""
         for place, weight in self.notes.wide[: self.notes.sizes[2]].tolist():
             n = self.origin + place
             delay, peak = walk(n)
@@ -86,7 +86,7 @@ class Tally:
         self.notes.sizes[2] = 0
 
     def close(self, column: int | None) -> None:
-        """Ends a column. Its greatest peak stays: it makes the next one quicker."""
+        """Finish a column. The maximum peak is kept, because it speeds up the next column."""
         occurring = np.flatnonzero(self.notes.histogram)
         counts = zip(occurring.tolist(), self.notes.histogram[occurring].tolist(), strict=True)
         histogram = Counter(dict(counts)) + self.wide_histogram
@@ -117,20 +117,22 @@ class Tally:
 
 
 def digits(h: int, narrow: bool) -> np.ndarray:
-    """A block's number, for blocks of one limb or of two."""
+    """Return the digits of a block number, for blocks of one or two limbs."""
     return np.array([h] if narrow else [h >> 27 * place & 2**27 - 1 for place in range(_DIGITS)], np.uint64)
 
 
 def block_limits(start: int, low: np.uint64, high: np.uint64, bits: int, notes: blocks.Notes) -> tuple[int, bool]:
-    """Walk numbers until a block's peaks follow from its tails alone: (failure, whether all were walked)."""
-    # no first `bits` steps of this block reach more, nor does what ends in the table of delays
+    """Walk numbers until a block's peaks follow from its tails alone. Return (failure, whether all numbers were
+    walked).
+    """
+    # bound of the values in the first `bits` steps of this block, and of the values below the end of the delay table
     bound = divmod(max(tables.LOW_PEAK, 2 * 3**bits * ((start >> bits) + 1)), 2**64)
     failure, reached = blocks.climb(low, high, np.uint64(bound[0]), np.uint64(bound[1]), notes)
     return failure, bool(reached == high)
 
 
 def walk(n: int) -> tuple[int, int]:
-    """(delay, peak) in integers of any size."""
+    """Return (delay, peak) of n, computed with Python integers."""
     delay, peak = 0, n
     while n != 1:
         n = 3 * n + 1 if n & 1 else n >> 1
@@ -140,7 +142,7 @@ def walk(n: int) -> tuple[int, int]:
 
 
 def all_tails() -> list[Any]:
-    """The modules with blocks that run on this CPU, the fastest last."""
+    """Return the modules with block functions that this CPU supports, the fastest last."""
     from jobs.kinds.collatz import statistics_tails_quad as tails_quad
     from jobs.kinds.collatz import statistics_tails_vector as tails_vector
 
@@ -149,19 +151,21 @@ def all_tails() -> list[Any]:
 
 @lru_cache
 def tails() -> Any:
-    """The module with the blocks for this CPU."""
+    """Return the fastest module with block functions for this CPU."""
     return all_tails()[-1]
 
 
 def tails_at(start: int) -> Any:
-    """The module for blocks of two limbs from `start` on."""
+    """Return the module for blocks of two limbs that start at `start`."""
     return tails() if start < tails().END else tails_portable
 
 
 def pieces(
     start: int, end: int, most: int, levels: tuple[int, ...] = LEVELS, wide: tuple[int, ...] = WIDE_LEVELS
 ) -> Iterator[tuple[int, int, int]]:
-    """(start, end, bits) of launches of at most `most` numbers: the greatest aligned blocks that fit, else singles."""
+    """Yield launches of at most `most` numbers as (start, end, bits): the largest aligned blocks that fit, else single
+    numbers.
+    """
     while start < end:
         for bits in levels if start < NARROW_END else wide:
             size = 1 << bits
@@ -177,7 +181,7 @@ def pieces(
 
 
 def wide_levels(end: int) -> tuple[int, ...]:
-    """Sizes of blocks of two limbs below `end`: the greatest where the tails make no products of digits."""
+    """Return the sizes of blocks of two limbs below `end`; all sizes if the tails multiply no digits."""
     return LEVELS if tails().ANY_LEVEL and end <= tails().END else WIDE_LEVELS
 
 
@@ -189,7 +193,7 @@ def _slices(spec: Spec, start: int, end: int) -> Iterator[tuple[int | None, int,
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Return (upto, partial of units lo..upto-1); stops soon after tick answers False."""
+    """Return (upto, partial of units lo..upto-1). Stops soon after `tick` returns False."""
     start, ticked = int(spec["start"]), monotonic()
     tally = Tally(start + lo, bool(spec.get("density")))
     for column, begin, end in _slices(spec, start + lo, start + hi):
@@ -205,7 +209,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def warm() -> None:
-    """Compiles every function and builds every table."""
+    """Compile all functions and build all tables."""
     for bits in LEVELS:
         tally = Tally(LEAST_BLOCK << bits)
         tally.take(LEAST_BLOCK << bits, (LEAST_BLOCK + 1) << bits, bits)

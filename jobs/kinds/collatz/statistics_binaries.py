@@ -1,4 +1,4 @@
-"""Columns and densities of a finished job as packed numbers, for drawing."""
+"""Packed columns and densities of a finished job, for plots."""
 
 from __future__ import annotations
 
@@ -11,37 +11,39 @@ from jobs.encoding import packed
 from jobs.encoding.json_reader import JsonReader
 from jobs.models import Binary
 
-_OFFSET = "offset f64 (the first number of the column, less facts.start)"
+_OFFSET = "offset f64 (first number of the column minus facts.start)"
 BINARIES = {
     "columns": Binary(
         summary=(
-            "The columns of a statistics job. facts: start (the first number, a decimal string), columns. Columns: "
-            f"{_OFFSET}, count f64, min u16, mean f64, max u16 (of the delays), argmax f64 (the least number with "
-            "the greatest delay, less facts.start)."
+            "The columns of a statistics job. Facts: start (the first number, a decimal string), columns. Columns: "
+            f"{_OFFSET}, count f64, min u16, mean f64, max u16 (of the delays), argmax f64 (the smallest number with "
+            "the maximum delay, minus facts.start)."
         )
     ),
     "density": Binary(
         summary=(
-            "The histogram of delays of every column, of a statistics job with density. facts: start, columns. "
-            f"Columns: {_OFFSET}, first u32 (one more than columns: column j has the entries from first[j] up to "
-            "first[j + 1]), delay u16, count f64."
+            "The histograms of delays of all columns, for a statistics job with density. Facts: start, columns. "
+            f"Columns: {_OFFSET}, first u32 (one entry more than columns: column j has the entries from first[j] to "
+            "first[j + 1] - 1), delay u16, count f64."
         )
     ),
 }
 
 
 def binary(name: str, result: JsonReader) -> Callable[[Mapping[str, str]], bytes]:
-    """Pack a result as it is stored. NotFound when the job had no columns or no density."""
+    """Return a function that returns a stored result in packed form. Raise NotFound if the job has no columns or
+    density.
+    """
     columns = _read(result)
     if columns is None or (name == "density" and "density" not in columns):
         needs = "columns" if name == "columns" else "columns and density"
-        raise errors.NotFound(f"this job has no {name}; submit statistics with {needs}", field="binary")
+        raise errors.NotFound(f"this job has no {name}; submit a statistics job with {needs}", field="binary")
     data = _columns(columns) if name == "columns" else _density(columns)
     return lambda _choice: data
 
 
 def _read(result: JsonReader) -> dict[str, Any] | None:
-    """Return the columns of a result, with packed histograms as `density`; None without columns."""
+    """Return the columns of a result, with packed histograms as `density`; None if it has no columns."""
     columns = None
     for member in result.members():
         if member == "columns":

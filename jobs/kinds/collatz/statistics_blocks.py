@@ -1,12 +1,11 @@
-"""Statistics of whole blocks of 2^k numbers, one tail per residue class, and of single numbers.
+"""Statistics of blocks of 2^k numbers, with one tail per residue class, and of single numbers.
 
-The README of this folder proves that this is exact. In short: block h covers n = 2^k h + r for all r < 2^k. After k
-shortcut steps n has become 3^c h + d, the same number for all r of a class, so delays need one tail a class. Classes
-come in the order of their least residue, so what exceeds all before it is a record at that residue.
+README.md proves that this is exact. In short: block h contains n = 2^k h + r for all r < 2^k. After k shortcut steps, n
+has become 3^c h + d, the same number for all r of a class, so each class needs one tail. Classes are ordered by their
+smallest residue, so the first class that exceeds all before it contains a record at that residue.
 """
 
-# mypy: ignore-errors
-# numba types these functions, by rules that mypy does not know: int and int64 are one type
+# numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations
 
@@ -19,25 +18,26 @@ from jobs.kinds.collatz import quads
 from jobs.kinds.collatz.tables import LOG_BITS, WEIGHT_SHIFT, Lookup
 from jobs.kinds.collatz.wide import descend, exceeds, walk
 
-#: What a call answers when something does not fit; 0 is well.
+#: Return codes for results that do not fit; 0 means success.
 TOO_LONG, TOO_MANY_RECORDS, TOO_MANY_WIDE = 1, 2, 3
-#: Length of the histogram and of the lists. No delay or list below 2^96 is known to come near.
+#: Length of the histogram and of the lists. No known delay or list below 2^96 comes close to it.
 DELAYS = 8192
-#: Shortcut steps after which a class is walked apart. Fewer than 0.64 of that many are odd.
+#: Number of shortcut steps after which a class is walked separately. Less than 0.64 of the steps are odd.
 LONG = 4000
-#: Classes whose state is in the first-level cache at a time.
+#: Number of classes per tile, whose state fits the first-level cache.
 TILE = 2048
-#: Powers of three of which products are kept: of 24 steps at most. Values of the byte that has their exponent.
+#: Number of powers of three with stored products (24 steps need at most 25), and number of values of a byte.
 POWERS, BYTES = 32, 256
-#: Where the number of residues lies in a lane's tag; below it is an index.
+#: Bit position of the number of residues in a lane's tag; the lower bits are an index.
 TAG_WEIGHT = 16
-#: From a boundary value x no value of the next 16 steps exceeds 2 * 1.5^16 * (x + 1) < 2^11 (x + 1).
+#: Bits of growth: from a boundary value x, the next 16 steps stay below 2 * 1.5^16 * (x + 1) < 2^11 (x + 1).
 GROWTH_BITS = 11
-#: Of a tile: whether its delays are kept. It is done again, with them, when it may hold a delay record.
+#: Values of `placed` for the runs of a tile. The second run keeps delays, and is needed if a tile can have a delay
+#: record.
 AGAIN = (False, True)
-#: Where a list of lanes that ended begins. A constant of this type; numba would compile `end_lanes` anew for a plain 0.
+#: Start of the list of finished lanes. A typed constant; numba would compile `end_lanes` again for a plain 0.
 FIRST = np.int64(0)
-#: Delay of a class of a tile whose tail must be walked: it grew too large, or may hold a path record.
+#: Delay that marks a class whose tail must be walked: it grew too large, or can contain a path record.
 ODD_ONE = np.uint16(2**16 - 1)
 
 _ZERO, _ONE, _ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
@@ -48,40 +48,43 @@ _LOG_BITS, _LOG_UNIT = np.int64(LOG_BITS), float(2**LOG_BITS)
 _LOG_3_OF_2 = float(np.log(2.0) / np.log(3.0))
 
 
-# Functions take the arrays out of these tuples before a loop: inside one, numba would count references each time.
+# Functions unpack the arrays of these tuples before a loop. Inside a loop, numba would count references each time.
 
 
 class Notes(NamedTuple):
-    """Sums and records of a lease whose numbers are taken in ascending order. A place is n less the lease's origin."""
+    """Sums and records of a lease whose numbers are processed in ascending order. A place is n minus the lease's
+    origin.
+    """
 
-    #: Numbers by delay.
+    #: Count of numbers by delay.
     histogram: Any
-    #: Rows (place, delay) and (place, high limb of the peak, low limb) of the records so far.
+    #: Rows of delay records (place, delay) and of path records (place, high limb of the peak, low limb).
     by_delay: Any
     by_path: Any
-    #: Rows (place, how many numbers have its delay) of what does not fit two limbs.
+    #: Rows (place, count of numbers with this delay) for numbers that exceed two limbs.
     wide: Any
-    #: Lengths of the three.
+    #: Lengths of `by_delay`, `by_path` and `wide`.
     sizes: Any
     #: High and low limb of the lease's origin.
     origin: Any
 
 
 class Tile(NamedTuple):
-    """The classes of a tile on their way down."""
+    """Working memory for the classes of a tile."""
 
-    #: Limbs and tags of the lanes that go on. A tag is the class's index in the tile + (number of residues << 16).
+    #: Limbs and tags of active lanes. A tag is the class's index in the tile + (number of residues << 16).
     low: Any
     high: Any
     live: Any
-    #: Values and tags of the lanes that have just ended.
+    #: Values and tags of lanes that have just finished.
     end: Any
     ended: Any
-    #: Delays by index, of the odd ones at least; 0 elsewhere.
+    #: Delays by index, at least of classes marked ODD_ONE; 0 elsewhere.
     delays: Any
-    #: 3^c h of the block, for vectors of four: low limbs by the lowest byte of a packed class, then high ones.
+    #: 3^c h of the block for vectors of four, indexed by a packed class's lowest byte: first low limbs, then high
+    #: limbs.
     products: Any
-    #: Moves of their lanes.
+    #: Tables for permuting lanes of vectors of four.
     orders: Any
 
 
@@ -97,7 +100,7 @@ def empty_notes(origin: int = 0) -> Notes:
 
 
 def tile() -> Tile:
-    """Room for the vectors that reach beyond a tile's end as well."""
+    """Allocate a tile, including space for vectors that extend beyond its end."""
     lanes = [np.zeros(TILE + 8, np.uint64) for _ in range(5)]
     return Tile(
         *lanes, delays=np.zeros(TILE, np.uint16), products=np.zeros(2 * BYTES, np.uint64), orders=quads.orders()
@@ -106,14 +109,14 @@ def tile() -> Tile:
 
 @njit(nogil=True, cache=True)
 def _number(place: np.uint64, notes: Notes) -> tuple[np.uint64, np.uint64]:
-    """(high, low) of a number."""
+    """Return a number as (high, low)."""
     low = notes.origin[1] + place
     return notes.origin[0] + np.uint64(low < place), low
 
 
 @njit(nogil=True, cache=True)
 def _note_delay(place: np.uint64, delay: int, notes: Notes) -> int:
-    """Appends a delay record if this is one; numbers come ascending."""
+    """Append a delay record if the delay is a new maximum. Numbers must arrive in ascending order."""
     size = notes.sizes[0]
     if size == 0 or delay > notes.by_delay[size - 1, 1]:
         if size == DELAYS:
@@ -125,7 +128,7 @@ def _note_delay(place: np.uint64, delay: int, notes: Notes) -> int:
 
 @njit(nogil=True, cache=True)
 def _note_path(place: np.uint64, high: np.uint64, low: np.uint64, notes: Notes) -> int:
-    """Appends a path record if this is one; numbers come ascending, except those that cannot be records."""
+    """Append a path record if the peak is a new maximum. Numbers that can be records must arrive in ascending order."""
     size, rows = notes.sizes[1], notes.by_path
     if size == 0 or exceeds(high, low, rows[size - 1, 1], rows[size - 1, 2]):
         if size == DELAYS:
@@ -137,7 +140,7 @@ def _note_path(place: np.uint64, high: np.uint64, low: np.uint64, notes: Notes) 
 
 @njit(nogil=True, cache=True)
 def _note_wide(place: np.uint64, weight: np.uint64, notes: Notes) -> int:
-    """Leaves a number to integers of any size."""
+    """Append a number to the list of numbers that must be processed as Python integers."""
     size = notes.sizes[2]
     if size == DELAYS:
         return TOO_MANY_WIDE
@@ -148,7 +151,7 @@ def _note_wide(place: np.uint64, weight: np.uint64, notes: Notes) -> int:
 
 @njit(nogil=True, cache=True)
 def _count(place: np.uint64, delay: int, weight: np.uint64, notes: Notes) -> int:
-    """Counts numbers by their delay, and notes the first."""
+    """Count numbers by their delay, and record the first of them."""
     if delay >= DELAYS:
         return TOO_LONG
     notes.histogram[delay] += weight
@@ -157,7 +160,7 @@ def _count(place: np.uint64, delay: int, weight: np.uint64, notes: Notes) -> int
 
 @njit(nogil=True, cache=True)
 def singles(start: np.uint64, end: np.uint64, notes: Notes) -> int:
-    """Numbers at places start..end-1 one after the other, every step of each."""
+    """Walk each number at places start..end-1, step by step."""
     for place in range(start, end):
         delay, high, low = walk(*_number(np.uint64(place), notes))
         if delay < 0:
@@ -171,7 +174,7 @@ def singles(start: np.uint64, end: np.uint64, notes: Notes) -> int:
 
 @njit(nogil=True, cache=True)
 def climb(start: np.uint64, end: np.uint64, high: np.uint64, low: np.uint64, notes: Notes) -> tuple[int, np.uint64]:
-    """Notes path records from start on until one reaches (high, low): (failure, first place not looked at)."""
+    """Record path records from `start` on until one reaches (high, low). Return (failure, first unprocessed place)."""
     for place in range(start, end):
         size = notes.sizes[1]
         if size and not exceeds(high, low, notes.by_path[size - 1, 1], notes.by_path[size - 1, 2]):
@@ -185,7 +188,7 @@ def climb(start: np.uint64, end: np.uint64, high: np.uint64, low: np.uint64, not
 
 @njit(nogil=True, cache=True)
 def reach(notes: Notes, walked: bool) -> tuple[np.uint64, np.uint64]:
-    """(high, low): from no boundary value up to it can the next 16 steps exceed the greatest peak so far."""
+    """Return (high, low), the largest boundary value whose next 16 steps cannot exceed the maximum peak so far."""
     if walked:
         return _ALL, _ALL
     last = notes.sizes[1] - 1
@@ -197,10 +200,10 @@ def reach(notes: Notes, walked: bool) -> tuple[np.uint64, np.uint64]:
 
 @njit(nogil=True, cache=True)
 def odd_steps_offset(steps: int, log_of_start: float) -> np.int64:
-    """Return o such that a class that stands at x after `steps` steps has made floor(log3(x) + o) odd ones.
+    """Return the offset o such that a class at x after `steps` steps has made floor(log3(x) + o) odd steps.
 
-    Both the logarithm and o are in units of 2^-LOG_BITS. `log_of_start` is log3 of the block's first number. The README
-    ("Odd steps without counting them") proves that rounding down is exact.
+    Both terms are in units of 2^-LOG_BITS. `log_of_start` is log3 of the block's first number. README.md ("Odd steps
+    without counting them") proves that rounding down is exact.
     """
     return np.int64(np.floor((steps * _LOG_3_OF_2 - log_of_start + 0.3) * _LOG_UNIT))
 
@@ -209,9 +212,10 @@ def odd_steps_offset(steps: int, log_of_start: float) -> np.int64:
 def end_lanes(
     begin: int, stop: int, steps: int, offset: np.int64, ends, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """Return (greatest delay, any odd ones) of the lanes begin..stop-1 that have just ended after `steps` steps.
+    """Process lanes begin..stop-1, which finished after `steps` steps. Return (maximum delay, whether any is marked
+    ODD_ONE).
 
-    They are counted or, if `placed`, their delays are kept; odd ones are only marked.
+    Delays are counted in the histogram, or stored by index if `placed` is True. ODD_ONE lanes are only marked.
     """
     most, odd, last = np.int64(0), False, np.uint64(len(ends))
     tile_end, tags, delays = tile.end, tile.ended, tile.delays
@@ -233,7 +237,7 @@ def end_lanes(
 
 @njit(nogil=True, cache=True)
 def mark(alive: int, over: int, tile: Tile) -> None:
-    """Makes odd ones of the lanes that are left and of those that have ended, whose tags are indices."""
+    """Mark the remaining lanes and the finished lanes as ODD_ONE. Their tags are indexes."""
     delays, live, ended = tile.delays, tile.live, tile.ended
     for j in range(alive):
         delays[live[j]] = ODD_ONE
@@ -243,7 +247,7 @@ def mark(alive: int, over: int, tile: Tile) -> None:
 
 @njit(nogil=True, cache=True)
 def give_up(alive: int, tile: Tile) -> bool:
-    """Make odd ones of the lanes that are left; tell whether there are any."""
+    """Mark the remaining lanes as ODD_ONE, and return True if there are any."""
     delays, live = tile.delays, tile.live
     for j in range(alive):
         delays[live[j] & _INDEX] = ODD_ONE
@@ -252,10 +256,10 @@ def give_up(alive: int, tile: Tile) -> bool:
 
 @njit(nogil=True, cache=True)
 def settle(start: np.uint64, packed, first, lookup: Lookup, walked: bool, tile: Tile, notes: Notes) -> int:
-    """Walks the odd ones of a tile and notes the delay records, in the order of the least residues."""
+    """Walk the classes marked ODD_ONE of a tile, and record delay records in the order of smallest residues."""
     delays, record = tile.delays, record_of(notes)
     for i in range(len(packed)):
-        # asked here as well, since a call that takes tuples of arrays costs more than all else
+        # Check the record here too, because calls that pass tuples of arrays are expensive.
         if np.int64(delays[i]) > record:
             failure = _settle_one(start + np.uint64(first[i]), delays[i], packed[i], lookup, walked, notes)
             record = record_of(notes)
@@ -267,7 +271,7 @@ def settle(start: np.uint64, packed, first, lookup: Lookup, walked: bool, tile: 
 
 @njit(nogil=True, cache=True)
 def record_of(notes: Notes) -> np.int64:
-    """The greatest delay so far."""
+    """Return the maximum delay so far, or -1."""
     size = notes.sizes[0]
     return np.int64(notes.by_delay[size - 1, 1]) if size else np.int64(-1)
 
@@ -283,7 +287,7 @@ def _settle_one(
 
 @njit(nogil=True, cache=True)
 def _settle_odd(place: np.uint64, weight: np.uint64, lookup: Lookup, walked: bool, notes: Notes) -> int:
-    """A class by its first number, in two limbs."""
+    """Process a class by walking its first number in two limbs."""
     n = _number(place, notes)
     delay, high, low = descend(n[0], n[1], lookup)
     if delay < 0:

@@ -1,22 +1,22 @@
-"""Columns for drawing, cut from a job's range by its parameters alone: no division into leases changes a bit."""
+"""Columns for plots. Their bounds depend only on the job's parameters, so leases do not affect them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-#: Columns begin at multiples of 2^ALIGNED_BITS at most.
+#: Maximum alignment of columns: they start at multiples of 2^ALIGNED_BITS at most.
 ALIGNED_BITS = 22
 
 
 class Layout(NamedTuple):
-    """Column j holds the numbers of [base + j width, base + (j + 1) width) that are in the job."""
+    """Division of a range into columns. Column j contains the numbers in [base + j width, base + (j + 1) width)."""
 
     base: int
     width: int
 
     def slices(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """(column, low, high) of start..end-1, in order."""
+        """Yield the parts of start..end-1 as (column, low, high), in order."""
         while start < end:
             column = (start - self.base) // self.width
             high = min(end, self.base + (column + 1) * self.width)
@@ -25,7 +25,7 @@ class Layout(NamedTuple):
 
 
 def layout(start: int, count: int, columns: int) -> Layout:
-    """Lay out at most `columns` columns. They begin at multiples of about a fortieth of their width: it is faster."""
+    """Divide a range into at most `columns` columns, aligned to about a fortieth of their width for speed."""
     aligned = 1 << max(0, min(ALIGNED_BITS, (-(-count // columns)).bit_length() - 6))
     width = -(-(count + aligned - 1) // columns)
     return Layout(base=start // aligned * aligned, width=-(-width // aligned) * aligned)

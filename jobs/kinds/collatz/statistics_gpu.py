@@ -1,7 +1,7 @@
-"""Statistics on a GPU: whole blocks of 2^22 numbers by launches over many; what is less, as on a CPU.
+"""Statistics on a GPU. Each launch processes many blocks of 2^22 numbers; the remaining numbers run on the CPU.
 
-A launch counts delays and lists the classes that may hold a record: those whose delay exceeds the greatest so far, and
-those from whose values the greatest peak so far may be exceeded. Their least numbers are then walked one by one.
+A launch counts delays and lists the classes that can contain a record: classes whose delay exceeds the maximum so far,
+and classes whose values can lead above the maximum peak. Their smallest numbers are then walked one by one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
-#: Set in a listed class whose numbers are not counted yet.
+#: Bit of a listed class whose numbers are not counted yet.
 UNCOUNTED_BIT = 31
 SOURCE = gpu.Source(
     Path(__file__).with_name("statistics_gpu.cu"),
@@ -35,17 +35,17 @@ SOURCE = gpu.Source(
         ("ROOMY_BITS", LIMB),
     ),
 )
-#: Sizes of blocks that go to the device, as powers of two.
+#: Sizes of blocks processed on the GPU, as powers of two.
 LEVELS = (22,)
-#: Classes that a launch may list; one block has fewer.
+#: Maximum number of classes that a launch can list; one block has fewer.
 ROOM = 2**20
-#: From a boundary value x no value of the next 8 steps exceeds 2 * 1.5^8 * (x + 1) < 2^6 (x + 1).
+#: Bits of growth: from a boundary value x, the next 8 steps stay below 2 * 1.5^8 * (x + 1) < 2^6 (x + 1).
 GROWTH_BITS = 6
-#: Numbers that are walked at a time until a block's peaks follow from its tails.
+#: Number of numbers walked per launch until a block's peaks follow from its tails.
 WALKED = 2**15
-#: A launch takes at most this many times the numbers before it, so that its list stays short.
+#: Maximum ratio of a launch's numbers to all numbers before it, so that its list stays short.
 GROWTH = 16
-#: Numbers of a launch stay below this.
+#: Upper bound of the numbers of a launch.
 MOST_NUMBERS = 2**32
 THREADS, BLOCKS_A_PROCESSOR = 512, 4
 
@@ -54,7 +54,7 @@ batch = gpu.Batch(first=4, most=(MOST_NUMBERS >> max(LEVELS)) - 1)
 
 
 def rising(high: np.ndarray, low: np.ndarray) -> list[int]:
-    """Where (high, low) exceeds all before it."""
+    """Return the indexes at which (high, low) exceeds all earlier values."""
     order = np.lexsort((low, high))
     sorted_high, sorted_low = high[order], low[order]
     rank = np.empty(len(order), np.int64)
@@ -65,17 +65,19 @@ def rising(high: np.ndarray, low: np.ndarray) -> list[int]:
 
 
 class LaunchedTally(Tally):
-    """Tally of a lease whose blocks are walked by launches; its numbers are taken in ascending order."""
+    """Tally of a lease whose blocks are processed by GPU launches. Numbers must be added in ascending order."""
 
     def take_blocks(self, start: int, bits: int, count: int) -> int:
-        """Walk at most `count` blocks of 2^bits numbers from `start` on; return how many were walked."""
+        """Process up to `count` blocks of 2^bits numbers from `start` on, and return the number of processed blocks."""
         walked = self._climb(start, start + (1 << bits), (start >> bits) + count, bits)
         while not self._launch(start, bits, 1 if walked else count, walked):
             count //= 2
         return 1 if walked else count
 
     def _climb(self, start: int, end: int, last: int, bits: int) -> bool:
-        """Walk numbers until peaks of blocks before `last` follow from tails; tell whether all up to `end` were."""
+        """Walk numbers until the peaks of blocks before `last` follow from their tails. Return True if all up to `end`
+        were walked.
+        """
         bound = max(tables.LOW_PEAK, 2 * 3**bits * last)
         while self._greatest()[1] < bound:
             if start >= end:
@@ -86,7 +88,7 @@ class LaunchedTally(Tally):
         return False
 
     def _greatest(self) -> tuple[int, int]:
-        """The greatest delay and peak so far; -1 when there is none."""
+        """Return the maximum delay and peak so far; -1 if there are none."""
         delays, paths = self.notes.sizes[:2].tolist()
         delay = int(self.notes.by_delay[delays - 1, 1]) if delays else -1
         if not paths:
@@ -95,7 +97,9 @@ class LaunchedTally(Tally):
         return delay, (high << 64) + low
 
     def _launch(self, start: int, bits: int, count: int, walked: bool) -> bool:
-        """False when more classes were listed than there is room for: fewer blocks must do."""
+        """Process blocks by one launch. Return False if more classes were listed than fit, so that fewer blocks must be
+        tried.
+        """
         device, classes = gpu.current(), tables.groups(bits)
         room = min(ROOM, count * len(classes.packed))
         descent = descent_on(device, bits)
@@ -129,7 +133,7 @@ class LaunchedTally(Tally):
         return True
 
     def _take_listed(self, rows: np.ndarray, start: int, bits: int, classes: tables.Groups) -> None:
-        """Takes what a launch listed, in no order."""
+        """Process the listed classes of a launch, which are in no particular order."""
         number = (rows & np.uint64(_UNCOUNTED - 1)).astype(np.int64)
         places = np.uint64(start - self.origin) + (rows >> np.uint64(32) << np.uint64(bits)) + classes.first[number]
         counted = rows & np.uint64(_UNCOUNTED) == 0
@@ -138,7 +142,7 @@ class LaunchedTally(Tally):
         self._note(places[ascending], weights[ascending].tolist())
 
     def _note(self, places: np.ndarray, weights: list[int]) -> None:
-        """Walks the numbers at ascending places, notes the records, and counts what is not counted yet."""
+        """Walk numbers at ascending places, record new records, and count the numbers that are not counted yet."""
         if not len(places):
             return
         delays, high, low = self.walk_places(places)
@@ -165,7 +169,7 @@ class LaunchedTally(Tally):
         self.notes.sizes[which] = size + 1
 
     def _note_wide(self, place: int, weight: int) -> None:
-        """A number that passes two limbs, in integers of any size."""
+        """Process a number that exceeds two limbs as a Python integer."""
         n = self.origin + place
         delay, peak = statistics.walk(n)
         self.wide_peaks.append([n, peak])
@@ -174,7 +178,7 @@ class LaunchedTally(Tally):
             self.wide_histogram[delay] += weight
 
     def walk_places(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Delays, and peaks in two limbs."""
+        """Return the delays of numbers, and their peaks in two limbs."""
         device, (high, low) = gpu.current(), divmod(self.origin, _WORD)
         lows = places + np.uint64(low)
         numbers = np.stack((np.uint64(high) + (lows < places), lows), axis=1).ravel()
@@ -185,7 +189,7 @@ class LaunchedTally(Tally):
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Return (upto, partial of units lo..upto-1); stops between two launches when tick answers False."""
+    """Return (upto, partial of units lo..upto-1). Stops between two launches if `tick` returns False."""
     start, ticked = int(spec["start"]), monotonic()
     tally, at, end = LaunchedTally(start + lo), start + lo, start + hi
     most = spec["batch_size"] or hi - lo
@@ -200,7 +204,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def _step(tally: LaunchedTally, at: int, end: int, most: int) -> int:
-    """Take the next blocks or numbers; return the first number not taken."""
+    """Process the next blocks or numbers, and return the first number not processed."""
     for bits in LEVELS:
         whole = min(end - at, most) >> bits
         if at % (1 << bits) == 0 and at >= LEAST_BLOCK << bits and whole:
@@ -212,7 +216,7 @@ def _step(tally: LaunchedTally, at: int, end: int, most: int) -> int:
 
 
 def warm() -> None:
-    """Compiles every function and brings the tables to the device."""
+    """Compile all functions and copy the tables to the GPU."""
     statistics.warm()
     for bits in LEVELS:
         LaunchedTally(LEAST_BLOCK << bits).take_blocks(LEAST_BLOCK << bits, bits, 1)

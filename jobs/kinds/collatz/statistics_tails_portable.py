@@ -1,7 +1,6 @@
-"""The tails of a block's classes on any CPU: 16 steps by a lookup, and no branch that depends on a lane."""
+"""Tails of a block's classes on any CPU: one lookup performs 16 steps, and no branch depends on a lane."""
 
-# mypy: ignore-errors
-# numba types these functions, by rules that mypy does not know: int and int64 are one type
+# numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations
 
@@ -26,9 +25,9 @@ from jobs.kinds.collatz.statistics_blocks import (
 from jobs.kinds.collatz.tables import C_SHIFT, D_SHIFT, LOW_BITS, STEP_BITS, WEIGHT_SHIFT, Groups, Lookup
 from jobs.kinds.collatz.wide import LIMB, SAFE, in_limbs
 
-#: Blocks below this, which are all, are taken.
+#: Upper bound of the block numbers that this module supports, which includes all valid numbers.
 END = 2**96
-#: 3^c of blocks of 2^24 numbers times a digit would pass 2^64.
+#: Whether blocks of 2^24 numbers are supported; here, 3^c times a digit would exceed 2^64.
 ANY_LEVEL = False
 
 _ZERO, _ONE, _ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
@@ -39,7 +38,7 @@ _D_SHIFT, _LOW = np.uint64(D_SHIFT), np.uint64(2**LOW_BITS)
 _TO_TAG, _TAG_MASK = np.uint64(WEIGHT_SHIFT - TAG_WEIGHT), np.uint64(2**64 - 2**TAG_WEIGHT)
 _LIMB, _LIMB_MASK, _PART = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(LIMB - STEP_BITS)
 _DIGIT, _DIGIT_MASK = np.uint64(27), np.uint64(2**27 - 1)
-#: A smaller high limb grows to less than 2^64 in 16 steps.
+#: Maximum high limb, which stays below 2^64 in 16 steps.
 _HIGH = np.uint64(2**38)
 
 
@@ -47,10 +46,10 @@ _HIGH = np.uint64(2**38)
 def narrow(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """The 2^bits numbers of block h >= 8, below 2^44, from place `start` on; `log` is that of the first, to base 3.
+    """Process the 2^bits numbers of block h >= 8, below 2^44, from place `start` on. `log` is log3 of the first number.
 
-    Unless `walked` says that the path records of the block are already noted, the greatest peak noted must be at
-    least LOW_PEAK and 2 * 3^bits * (h + 1), which bounds what the first `bits` steps reach.
+    If `walked` is False, the maximum recorded peak must be at least LOW_PEAK and 2 * 3^bits * (h + 1), which bounds the
+    values of the first `bits` steps. If it is True, the block's path records are already recorded.
     """
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
@@ -72,7 +71,7 @@ def narrow(
 def _narrow_tails(
     h: np.uint64, bits: int, packed, lookup: Lookup, limit: np.uint64, log: float, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """Takes every class of a tile to its end; as `end_lanes`."""
+    """Process every class of a tile to its end. Return (maximum delay, whether any class is marked ODD_ONE)."""
     steps, powers, ends = lookup.steps, lookup.powers, lookup.ends
     low, live, end, ended = tile.low, tile.live, tile.end, tile.ended
     alive, over, span = np.int64(0), np.int64(0), limit - _LOW
@@ -106,7 +105,7 @@ def _narrow_tails(
 def wide(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """`narrow` for any block, with a limb more. h comes in digits of 27 bits, the lowest first."""
+    """Process any block as `narrow` does, in two limbs. h consists of digits of 27 bits, the lowest first."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         limit = wide_limit(notes, walked, _HIGH)
@@ -124,7 +123,7 @@ def wide(
 
 @njit(nogil=True, cache=True)
 def wide_limit(notes: Notes, walked: bool, most: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """The greatest value, in limbs of a pool, that cannot lead to a path record and has a high limb below `most`."""
+    """Return the largest value, in pool limbs, that cannot lead to a path record, with a high limb below `most`."""
     high, low = reach(notes, walked)
     if high >> _LIMB:
         return most - _ONE, _LIMB_MASK
@@ -134,7 +133,7 @@ def wide_limit(notes: Notes, walked: bool, most: np.uint64) -> tuple[np.uint64, 
 
 @njit(nogil=True, cache=True)
 def times(power: np.uint64, d: np.uint64, h) -> tuple[np.uint64, np.uint64]:
-    """3^c h + d in limbs of a pool; h < 2^108 in digits of 27 bits and 3^c < 2^36, so no product passes 2^64."""
+    """Return 3^c h + d in pool limbs. h < 2^108 has digits of 27 bits, and 3^c < 2^36, so no product exceeds 2^64."""
     first = power * h[0] + d
     second = power * h[1] + (first >> _DIGIT)
     third = power * h[2] + (second >> _DIGIT)
@@ -182,10 +181,10 @@ def _wide_tails(
 def narrow_rare(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """The records of a block whose classes are those of `groups`, below 2^44.
+    """Find the records of a block below 2^44 whose classes are `groups`, without counting delays.
 
-    `floors` has limbs (high, low) in two rows: a class is dropped once it is not above floor j after bits + 16 j
-    steps, since no record can come of it then. What is left after the last is walked. Nothing is counted.
+    `floors` has two rows of limbs (high, low). A class is dropped once it is not above floor j after bits + 16 j steps,
+    because it cannot contain a record then. Classes that remain after the last floor are walked exactly.
     """
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
@@ -222,7 +221,7 @@ def _narrow_rare_tails(h: np.uint64, packed, lookup: Lookup, limit: np.uint64, f
 def wide_rare(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """`narrow_rare` for any block, with a limb more."""
+    """Find the records of any block as `narrow_rare` does, in two limbs."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         _wide_rare_tails(h, packed, lookup, wide_limit(notes, walked, _HIGH), floors, tile)

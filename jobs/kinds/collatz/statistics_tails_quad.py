@@ -1,7 +1,6 @@
-"""The tails of a block's classes on CPUs with AVX2: four lanes at once, eight steps by a lookup."""
+"""Tails of a block's classes on CPUs with AVX2: four lanes at once, and one lookup performs eight steps."""
 
-# mypy: ignore-errors
-# numba types these functions, by rules that mypy does not know: int and int64 are one type
+# numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations
 
@@ -47,9 +46,9 @@ from jobs.kinds.collatz.statistics_tails_portable import wide_limit
 from jobs.kinds.collatz.tables import D_SHIFT, LOW_BITS, STEP_BITS, WEIGHT_SHIFT, Groups, Lookup
 from jobs.kinds.collatz.wide import LIMB, SAFE
 
-#: Greater numbers are left to the tails for any CPU: too many would outgrow these limbs.
+#: Upper bound of supported numbers. Too many greater numbers would exceed these limbs.
 END = 2**72
-#: Blocks of two limbs may have any size: 3^c h comes from additions.
+#: Whether blocks of 2^24 numbers are supported; here they are, because 3^c h is computed by additions.
 ANY_LEVEL = True
 
 _ZERO, _ALL, _THREE, _FOUR = np.uint64(0), np.uint64(2**64 - 1), np.uint64(3), np.uint64(4)
@@ -64,9 +63,9 @@ _HIGH = np.uint64(2**HIGH_BITS)
 
 @njit(nogil=True, cache=True)
 def _fill_products(h, tile: Tile) -> None:
-    """3^c h by the lowest byte of a packed class, which holds c, in limbs of 54 and 64 bits.
+    """Compute 3^c h, indexed by the lowest byte of a packed class, which contains c, in limbs of 54 and 64 bits.
 
-    h comes in digits of 27 bits, or as one word.
+    h consists of digits of 27 bits, or of one word.
     """
     low, high = h[0], _ZERO
     if len(h) > 1:
@@ -94,7 +93,7 @@ def _tag(entry, index):
 def narrow(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Twin of `statistics_tails_portable.narrow` for four lanes."""
+    """Version of `statistics_tails_portable.narrow` for four lanes."""
     _fill_products(h, tile)
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
@@ -116,7 +115,7 @@ def narrow(
 def _narrow_tails(
     steps: int, packed, tables: Lookup, limit: np.uint64, log: float, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """Takes every class of a tile to its end; as `end_lanes`."""
+    """Process every class of a tile to its end. Return (maximum delay, whether any class is marked ODD_ONE)."""
     eight, ends, taken, pad = tables.eight, tables.ends, steps, -len(packed) & 3
     alive, over = _narrow_enter(packed, limit, tile)
     most, odd = end_lanes(over + pad, _END, taken, odd_steps_offset(taken, log), ends, histogram, placed, tile)
@@ -132,15 +131,17 @@ def _narrow_tails(
 
 @njit(nogil=True, cache=True)
 def _range(limit: np.uint64):
-    """(shift, most) such that x is below the table's end or above the limit where most < x + shift, as signed words."""
+    """Return (shift, most): x is below the table's end or above the limit if most < x + shift, compared as signed
+    words.
+    """
     return splat(_SIGN - _LOW), splat((limit - _LOW) ^ _SIGN)
 
 
 @njit(nogil=True, cache=True)
 def _narrow_enter(packed, limit: np.uint64, tile: Tile) -> tuple[np.int64, np.int64]:
-    """3^c h + d of every class: (how many lanes go on, where the list of those that do not begins, in `Tile.end`).
+    """Compute 3^c h + d of every class. Return (number of continuing lanes, start of the finished lanes in `Tile.end`).
 
-    That list grows down from TILE. First in it are the lanes beyond the last, to be passed over.
+    The list of finished lanes grows down from TILE. It starts with the unused lanes, which the caller skips.
     """
     products, firsts, partitions = tile.products, tile.orders.firsts, tile.orders.partitions
     low, live, end, ended = tile.low, tile.live, tile.end, tile.ended
@@ -162,7 +163,7 @@ def _narrow_enter(packed, limit: np.uint64, tile: Tile) -> tuple[np.int64, np.in
 
 @njit(nogil=True, cache=True)
 def _narrow_rest(alive: int, table, limit: np.uint64, tile: Tile) -> tuple[np.int64, np.int64]:
-    """Eight more steps after `narrow_half`; as `_narrow_enter`."""
+    """Perform eight more steps after `narrow_half`. The result is the same as for `_narrow_enter`."""
     low, live, end, ended, partitions = tile.low, tile.live, tile.end, tile.ended, tile.orders.partitions
     shift, most = _range(limit)
     left, over = _ZERO, _TILE
@@ -182,7 +183,7 @@ def _narrow_rest(alive: int, table, limit: np.uint64, tile: Tile) -> tuple[np.in
 def wide(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Twin of `statistics_tails_portable.wide` for four lanes, below END."""
+    """Version of `statistics_tails_portable.wide` for four lanes and numbers below END."""
     _fill_products(h, tile)
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
@@ -203,7 +204,7 @@ def wide(
 def _wide_tails(
     steps: int, packed, tables: Lookup, limit, log: float, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """Twin of `_narrow_tails` in two limbs."""
+    """Version of `_narrow_tails` for two limbs."""
     eight, ends, taken, pad = tables.eight, tables.ends, steps, -len(packed) & 3
     alive, over = _wide_enter(packed, limit, tile)
     most, odd = end_lanes(over + pad, _END, taken, odd_steps_offset(taken, log), ends, histogram, placed, tile)
@@ -219,7 +220,7 @@ def _wide_tails(
 
 @njit(nogil=True, cache=True)
 def _wide_entrance(packed, j: int, products, high_products, firsts):
-    """Limbs (low, high) of 3^c h + d of the classes from j on, zero beyond the last."""
+    """Return limbs (low, high) of 3^c h + d for the classes from j on; zero after the last."""
     valid, entry = load(firsts, 4 * min(4, len(packed) - j)), load(packed, j)
     low = add(lookup_at(products, packed, j), _d(entry))
     return carried(both(low, valid), both(lookup_at(high_products, packed, j), valid))
@@ -227,7 +228,7 @@ def _wide_entrance(packed, j: int, products, high_products, firsts):
 
 @njit(nogil=True, cache=True)
 def _wide_leave(low, high, limit_low, limit_high):
-    """(which lanes are below the table's end or above the limit, what is kept of those that leave)."""
+    """Return (mask of lanes below the table's end or above the limit, values to store for these lanes)."""
     one_limb = same(high, splat(_ZERO))
     leave = either(both(one_limb, below_signed(low, splat(_LOW))), below_signed(limit_high, high))
     leave = either(leave, both(same(high, limit_high), below_signed(limit_low, low)))
@@ -241,7 +242,7 @@ def _above(low, high, limit_low, limit_high):
 
 @njit(nogil=True, cache=True)
 def _wide_enter(packed, limit, tile: Tile) -> tuple[np.int64, np.int64]:
-    """Twin of `_narrow_enter` in two limbs."""
+    """Version of `_narrow_enter` for two limbs."""
     products, high_products, firsts = tile.products[:BYTES], tile.products[BYTES:], tile.orders.firsts
     lows, highs, live, end, ended = tile.low, tile.high, tile.live, tile.end, tile.ended
     partitions, limit_high, limit_low = tile.orders.partitions, splat(limit[0]), splat(limit[1])
@@ -262,7 +263,7 @@ def _wide_enter(packed, limit, tile: Tile) -> tuple[np.int64, np.int64]:
 
 @njit(nogil=True, cache=True)
 def _wide_rest(alive: int, table, limit, tile: Tile) -> tuple[np.int64, np.int64]:
-    """Twin of `_narrow_rest` in two limbs."""
+    """Version of `_narrow_rest` for two limbs."""
     lows, highs, live, end, ended = tile.low, tile.high, tile.live, tile.end, tile.ended
     partitions, limit_high, limit_low = tile.orders.partitions, splat(limit[0]), splat(limit[1])
     left, over = _ZERO, _TILE
@@ -283,7 +284,7 @@ def _wide_rest(alive: int, table, limit, tile: Tile) -> tuple[np.int64, np.int64
 def narrow_rare(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Twin of `statistics_tails_portable.narrow_rare` for four lanes."""
+    """Version of `statistics_tails_portable.narrow_rare` for four lanes."""
     _fill_products(h, tile)
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
@@ -326,7 +327,7 @@ def _narrow_rare_tails(packed, tables: Lookup, limit: np.uint64, floors, tile: T
 def wide_rare(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Twin of `statistics_tails_portable.wide_rare` for four lanes, below END."""
+    """Version of `statistics_tails_portable.wide_rare` for four lanes and numbers below END."""
     _fill_products(h, tile)
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]

@@ -1,6 +1,6 @@
-"""Tables of the block step: for n = 2^k h + r, k shortcut steps lead to 3^c h + d with c and d functions of r alone.
+"""Tables for block steps: for n = 2^k h + r, k shortcut steps lead to 3^c h + d, where c and d depend only on r.
 
-Built by numba at first use and kept in the module's memory, those that take long on the disk too.
+numba builds the tables on first use. They are kept in memory, and slow ones are also cached on disk.
 """
 
 from __future__ import annotations
@@ -13,52 +13,55 @@ from numba import njit
 
 from jobs.kinds import kept_tables
 
-#: Steps taken by one lookup.
+#: Number of shortcut steps per lookup.
 STEP_BITS = 16
-#: A walk by lookups ends below 2^LOW_BITS, with the delay from a table. Must not be under STEP_BITS: a block step
-#: must never run through 1, and from 2^16 on none does.
+#: Bits below which a walk by lookups ends and a table contains the delay. At least STEP_BITS, because a block step must
+#: not run through 1, and from 2^16 on none does.
 LOW_BITS = 17
-#: Greatest peak of all numbers below 2^LOW_BITS, that of 113383.
+#: Maximum peak of all numbers below 2^LOW_BITS, reached by 113383.
 LOW_PEAK = 2_482_111_348
-#: An end is the delay plus the logarithm to base 3, in units of 2^-LOG_BITS, rounded down: 16 bits, and so a table of
-#: 256 KB, half as much as delays and logarithms side by side.
+#: Fractional bits of an end, which is delay + log3(n) rounded down. An end fits 16 bits, so its table takes 256 KB,
+#: half the size of separate tables of delays and logarithms.
 LOG_BITS = 7
-#: Entries after the classes: vectors read beyond the end.
+#: Number of unused entries after the classes, because vectors are loaded beyond the end.
 PADDING = 8
-#: Where d and the weight lie in a packed class, c being in the lowest bits; and where c lies in a packed step.
+#: Bit positions of d and of the weight in a packed class, whose lowest bits are c; and of c in a packed step.
 D_SHIFT, WEIGHT_SHIFT, C_SHIFT = 5, 44, 26
 
 _ONE, _THREE = np.uint64(1), np.uint64(3)
 
 
 class Lookup(NamedTuple):
-    """Tables of a walk by lookups."""
+    """Tables for walks by lookups."""
 
     #: d + (c << 26) of each residue modulo 2^16 after 16 shortcut steps.
     steps: Any
-    #: Delay + logarithm of each number below 2^17, and the delay alone; those of 0 mean nothing.
+    #: Ends (delay + logarithm) and delays of the numbers below 2^17; the entries of 0 are unused.
     ends: Any
     delays: Any
-    #: 3^0 .. 3^31.
+    #: Powers 3^0 .. 3^31.
     powers: Any
-    #: 3^c of the residues modulo 16 after four shortcut steps, then d of each.
+    #: 3^c of the residues modulo 16 after four shortcut steps, followed by their d.
     four: Any
-    #: 3^c + (d << 32) of each residue modulo 2^8 after eight.
+    #: 3^c + (d << 32) of each residue modulo 2^8 after eight shortcut steps.
     eight: Any
 
 
 class Groups(NamedTuple):
-    """The residues modulo 2^bits that share (c, d), one entry a class, ordered by their least residue."""
+    """Classes of the residues modulo 2^bits that share (c, d), ordered by their smallest residue."""
 
-    #: c + (d << 5) + (number of residues << 44).
+    #: c + (d << 5) + (number of residues << 44) of each class.
     packed: Any
-    #: The least residue.
+    #: Smallest residue of each class.
     first: Any
 
 
 @njit(nogil=True, cache=True)
 def advance(r: np.uint64, steps: int) -> tuple[np.uint64, np.uint64]:
-    """(c, d): odd steps among `steps` shortcut steps from r, and the value after them, running through 1 if need be."""
+    """Return (c, d): the number of odd steps among `steps` shortcut steps from r, and the value after them.
+
+    The steps can run through 1.
+    """
     c = np.uint64(0)
     for _ in range(steps):
         if r & _ONE:
@@ -80,7 +83,7 @@ def _steps(bits: int) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _delays(bits: int) -> np.ndarray:
-    """table[n] = delay of n, for 1 <= n < 2^bits."""
+    """Return a table of the delays of 1 <= n < 2^bits."""
     table = np.zeros(1 << bits, np.uint32)
     for n in range(2, 1 << bits):
         x = np.uint64(n)
@@ -97,7 +100,7 @@ def _delays(bits: int) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _groups(bits: int, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Classes in order of their least residue, found with a hash table of open addressing."""
+    """Return the classes in the order of their smallest residue, found with an open-addressing hash table."""
     slots = np.full(1 << (bits - 1), -1, np.int32)
     mask = np.uint64((1 << (bits - 1)) - 1)
     keys = np.empty(1 << (bits - 1), np.uint64)
@@ -120,7 +123,7 @@ def _groups(bits: int, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @njit(nogil=True, cache=True)
 def _advance_by_table(r: np.uint64, bits: int, steps: np.ndarray) -> tuple[np.uint64, np.uint64]:
-    """`advance`, its first 16 steps by one lookup."""
+    """Do the same as `advance`, with a lookup for the first 16 steps."""
     if bits < STEP_BITS:
         return advance(r, bits)
     entry = np.uint64(steps[r & np.uint64((1 << STEP_BITS) - 1)])
@@ -155,7 +158,7 @@ def lookup() -> Lookup:
 
 @lru_cache
 def groups(bits: int) -> Groups:
-    """Classes modulo 2^bits; bits <= 24, for which it takes about a second, once, and 39 MB."""
+    """Return the classes modulo 2^bits for bits <= 24, which takes about a second once, and 39 MB."""
     tables = kept_tables.kept("collatz", f"groups-{bits}", lambda: _padded_groups(bits))
     return Groups(packed=tables["packed"][:-PADDING], first=tables["first"])
 
@@ -171,7 +174,7 @@ def _padded(packed: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def groups_from(bits: int, least: int) -> Groups:
-    """The classes with at least `least` odd steps among their first `bits`."""
+    """Return the classes with at least `least` odd steps among their first `bits` steps."""
     every = groups(bits)
     enough = (every.packed & np.uint64(2**D_SHIFT - 1)) >= np.uint64(least)
     return Groups(packed=_padded(every.packed[enough])[:-PADDING], first=every.first[enough])

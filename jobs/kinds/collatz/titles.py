@@ -1,4 +1,4 @@
-"""Names of Collatz jobs for people, such as "Collatz 1…10⁷, statistics". Pure."""
+"""Titles of Collatz jobs, such as "Collatz 1…10⁷, statistics"."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 _WORDS = {"statistics": "statistics", "verify": "verification", "records": "records"}
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-#: Numbers of more digits are told by their length: a title names them, it does not spell them.
+#: Maximum digits of a number that a title spells out; of a longer one it gives the number of digits.
 _MOST_DIGITS = 40
-#: A thin space that ends no line, as the pages have it.
+#: Narrow no-break space, which the web pages use too.
 _THIN = "\u202f"
 
 
 def title(parameters: Mapping[str, Any]) -> str:
-    """Return what a job computes, in few words."""
+    """Return a short description of the job."""
     mode = parameters["mode"]
     if mode == "trajectory":
         return f"Collatz trajectory of {_named(str(parameters['n']))}"
@@ -28,7 +28,7 @@ def _named(digits: str) -> str:
 
 
 def _range(first: int, count: int) -> str:
-    """Return first…last where both are told exactly in few signs, else how many numbers from where."""
+    """Return first…last if both have a short exact form, else the count and the start."""
     start, end = brief(first), brief(first + count - 1)
     if start and end:
         return f"{start}…{end}"
@@ -36,7 +36,7 @@ def _range(first: int, count: int) -> str:
 
 
 def brief(number: int) -> str:
-    """Return a number exactly in few signs: 27, 1 024, 2⁴⁰, 2⁴⁰−1, 2.5×10⁷; empty where there are none such."""
+    """Return a short exact form, such as 27, 1 024, 2⁴⁰, 2⁴⁰−1 or 2.5×10⁷, or an empty string if there is none."""
     if number < 10**6:
         return _grouped(number)
     figures = str(number).rstrip("0")
@@ -50,7 +50,7 @@ def brief(number: int) -> str:
 
 
 def _about(number: int) -> str:
-    """Return the first three figures of a number that is too long, marked as not exact."""
+    """Return the first three digits of a long number, marked as approximate."""
     digits = str(number)
     return f"≈{digits[0]}.{digits[1:3]}×10{_raised(len(digits) - 1)}"
 

@@ -1,4 +1,4 @@
-"""One trajectory in integers of any size, streamed: nothing is kept but the parities and the curve."""
+"""Computes one trajectory with Python integers. Only the parities and the curve are kept in memory."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 from threads_protocol import numbers  # noqa: F401 - lifts Python's limit of 4,300 digits
 
-#: Shortcut steps between looks at the clock.
+#: Number of shortcut steps between two checks of the clock.
 CHUNK = 2048
 TICK_SECONDS = 0.1
 
 
 class Curve:
-    """Least and greatest value, by their leading bits, of each of a bounded number of equal buckets of steps.
+    """Minimum and maximum value, by leading bits, of a bounded number of equal buckets of steps.
 
-    Up to max_points values each is its own bucket. Beyond, buckets double in width whenever there are more than
-    max_points/2, so the width, a power of two, depends on the number of values alone. Of equals the first counts.
+    Up to max_points values, each value is a bucket. After that, buckets double in width whenever there are more than
+    max_points/2. The width is a power of two and depends only on the number of values. Among equal values, the first
+    counts.
     """
 
     def __init__(self, max_points: int) -> None:
         self.max_points = max_points
         self.width = 1
         self.count = 0
-        #: (leading bits, step) of the least and the greatest value of each bucket.
+        #: Minimum and maximum value of each bucket as (leading bits, step).
         self.least: list[tuple[int, int]] = []
         self.greatest: list[tuple[int, int]] = []
 
@@ -51,13 +52,13 @@ class Curve:
             self.greatest = [max(pair, key=lambda point: point[0]) for pair in pairs]
 
     def points(self) -> list[list[int]]:
-        """[step, log2 in units of 2^-16], ascending."""
+        """Return the points as [step, log2 in units of 2^-16], in ascending order."""
         steps = {step: lead for lead, step in self.least + self.greatest}
         return [[step, log2(steps[step])] for step in sorted(steps)]
 
 
 class Walk:
-    """The state of a trajectory between two chunks."""
+    """State of a trajectory between two chunks."""
 
     def __init__(self, n: int, max_points: int) -> None:
         self.value = self.peak = n
@@ -68,7 +69,7 @@ class Walk:
         self.curve.add(n)
 
     def advance(self, steps: int) -> None:
-        """Make at most `steps` shortcut steps, n/2 or (3n+1)/2; stop at 1."""
+        """Perform up to `steps` shortcut steps, n/2 or (3n+1)/2; stop at 1."""
         value, add, parities = self.value, self.curve.add, self.parities
         for _ in range(steps):
             if value == 1:
@@ -99,13 +100,13 @@ class Walk:
 
 
 def packed(bits: bytearray) -> bytes:
-    """Eight bits a byte, the first in the lowest place."""
+    """Pack eight bits per byte, the first bit lowest."""
     padded = bits + bytes(-len(bits) % 8)
     return bytes(sum(padded[at + place] << place for place in range(8)) for at in range(0, len(padded), 8))
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """The whole trajectory, or (lo, {}) when tick asks to stop before its end."""
+    """Return the whole trajectory, or (lo, {}) if `tick` returned False before its end."""
     walk, left = Walk(int(spec["n"]), spec["max_points"]), int(spec["step_limit"])
     ticked = monotonic()
     while lo < hi and walk.value != 1 and left:

@@ -1,7 +1,6 @@
-"""Shortcut steps of eight numbers at once, by tables of four steps that lie in registers."""
+"""Shortcut steps on eight numbers at once, with tables of four steps in registers."""
 
-# mypy: ignore-errors
-# numba types these functions, by rules that mypy does not know: int and int64 are one type
+# numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations
 
@@ -17,20 +16,20 @@ _LIMB, _LIMB_MASK, _PART = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(LI
 
 @njit(nogil=True, cache=True)
 def tables(four):
-    """The registers: 3^c of the residues modulo 16 in two, d in two."""
+    """Load the table into registers: 3^c of the residues modulo 16 in two, d in two."""
     return load(four, 0), load(four, 8), load(four, 16), load(four, 24)
 
 
 @njit(nogil=True, cache=True)
 def four_steps(x, four):
-    """x < 2^61."""
+    """Perform four steps on x < 2^61."""
     power, d = pick(four[0], x, four[1]), pick(four[2], x, four[3])
     return add(mul(down(x, splat(_FOUR)), power), d)
 
 
 @njit(nogil=True, cache=True)
 def sixteen_narrow(x, four):
-    """x <= 2^54."""
+    """Perform sixteen steps on x <= 2^54."""
     for _ in range(4):
         x = four_steps(x, four)
     return x
@@ -38,7 +37,7 @@ def sixteen_narrow(x, four):
 
 @njit(nogil=True, cache=True)
 def eight_wide(low, high, four):
-    """Limbs (low, high) after eight steps, which the low one decides; high < 2^51."""
+    """Perform eight steps on limbs (low, high) with high < 2^51; the low limb determines the steps."""
     power = pick(four[0], low, four[1])
     low = four_steps(low, four)
     high = mul(high, mul(power, pick(four[0], low, four[1])))

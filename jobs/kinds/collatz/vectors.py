@@ -1,12 +1,11 @@
-"""Eight 64-bit lanes as a numba type, for CPUs with AVX-512 VBMI2, and the few operations that the kernels need.
+"""Numba type for eight 64-bit lanes on CPUs with AVX-512 VBMI2, and the operations that the kernels need.
 
-numba's own vectoriser neither compresses lanes nor looks tables up in registers, which is what makes these kernels
-fast. Each operation below is one or two instructions. Whoever calls them asks `available()` first: on another CPU
-LLVM would end the process.
+numba's own vectorizer can neither compress lanes nor look up tables in registers, which makes these kernels fast. Each
+operation below takes one or two instructions. Callers must check `available()` first, because LLVM ends the process on
+other CPUs.
 """
 
-# mypy: ignore-errors
-# these are numba's type rules and LLVM's instructions
+# mypy cannot check numba's typing rules and functions that emit LLVM instructions
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from numba import types
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic, models, register_model
 
-#: Lanes of a vector.
+#: Number of lanes of a vector.
 WIDTH = 8
 NEEDED = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi2")
 
@@ -28,20 +27,20 @@ _BYTES, _BYTE_MASK = ir.VectorType(_I8, 64), ir.VectorType(_I1, 64)
 
 @lru_cache
 def available() -> bool:
-    """Tell whether numba compiles for a CPU that has these instructions."""
+    """Return True if numba compiles for a CPU with these instructions."""
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
     return {f"+{feature}" for feature in NEEDED} <= set(features.split(","))
 
 
 class Lanes(types.Type):
-    """Eight unsigned 64-bit integers in a register."""
+    """Numba type of eight unsigned 64-bit integers in a register."""
 
     def __init__(self) -> None:
         super().__init__(name="CollatzLanes")
 
 
 class Bytes(types.Type):
-    """64 bytes in a register."""
+    """Numba type of 64 bytes in a register."""
 
     def __init__(self) -> None:
         super().__init__(name="CollatzBytes")
@@ -63,7 +62,7 @@ LANES, BYTES = Lanes(), Bytes()
 
 
 def _address(context, builder, array_type, array, index, pointee):
-    """Address of element `index` of a contiguous array, as a pointer to `pointee`."""
+    """Return the address of element `index` of a contiguous array as a pointer to `pointee`."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), pointee.as_pointer())
 
@@ -81,7 +80,7 @@ def _mask(builder, bits):
 
 @intrinsic
 def load(typing, array, index):
-    """Eight elements of a uint64 array from index on."""
+    """Load eight elements of a uint64 array, starting at `index`."""
 
     def emit(context, builder, signature, given):
         return builder.load(_address(context, builder, signature.args[0], *given, _LANES), align=8)
@@ -91,7 +90,7 @@ def load(typing, array, index):
 
 @intrinsic
 def store(typing, array, index, lanes):
-    """Writes eight elements of a uint64 array from index on."""
+    """Store eight elements into a uint64 array, starting at `index`."""
 
     def emit(context, builder, signature, given):
         builder.store(given[2], _address(context, builder, signature.args[0], *given[:2], _LANES), align=8)
@@ -102,7 +101,7 @@ def store(typing, array, index, lanes):
 
 @intrinsic
 def load_bytes(typing, array, index):
-    """64 elements of a uint8 array from index on."""
+    """Load 64 elements of a uint8 array, starting at `index`."""
 
     def emit(context, builder, signature, given):
         return builder.load(_address(context, builder, signature.args[0], *given, _BYTES), align=1)
@@ -112,7 +111,7 @@ def load_bytes(typing, array, index):
 
 @intrinsic
 def store_bytes(typing, array, index, content):
-    """Writes 64 elements of a uint8 array from index on."""
+    """Store 64 elements into a uint8 array, starting at `index`."""
 
     def emit(context, builder, signature, given):
         builder.store(given[2], _address(context, builder, signature.args[0], *given[:2], _BYTES), align=1)
@@ -123,7 +122,7 @@ def store_bytes(typing, array, index, content):
 
 @intrinsic
 def widen(typing, array, index):
-    """Eight elements of a uint8 array from index on, each in a lane."""
+    """Load eight elements of a uint8 array, starting at `index`, and widen each to a lane."""
     eight = ir.VectorType(_I8, WIDTH)
 
     def emit(context, builder, signature, given):
@@ -135,7 +134,7 @@ def widen(typing, array, index):
 
 @intrinsic
 def splat(typing, value):
-    """The same in every lane."""
+    """Return a vector with the value in every lane."""
 
     def emit(context, builder, signature, given):
         nothing = ir.Constant(_LANES, ir.Undefined)
@@ -158,13 +157,13 @@ def _binary(operation):
 
 add, sub, mul = _binary("add"), _binary("sub"), _binary("mul")
 both, either = _binary("and_"), _binary("or_")
-#: Shift counts are lanes too and must be below 64.
+#: Shift counts are lanes too, and must be below 64.
 down, up = _binary("lshr"), _binary("shl")
 
 
 @intrinsic
 def below(typing, left, right):
-    """Bits of the lanes where left < right."""
+    """Return a bit mask of the lanes with left < right."""
 
     def emit(context, builder, signature, given):
         return builder.zext(builder.bitcast(builder.icmp_unsigned("<", *given), _I8), _I64)
@@ -174,7 +173,7 @@ def below(typing, left, right):
 
 @intrinsic
 def same(typing, left, right):
-    """Bits of the lanes where left == right."""
+    """Return a bit mask of the lanes with left == right."""
 
     def emit(context, builder, signature, given):
         return builder.zext(builder.bitcast(builder.icmp_unsigned("==", *given), _I8), _I64)
@@ -184,7 +183,7 @@ def same(typing, left, right):
 
 @intrinsic
 def keep(typing, bits, lanes):
-    """The lanes whose bit is set, and 0 in the others."""
+    """Keep the lanes whose bit is set, and set the other lanes to 0."""
 
     def emit(context, builder, signature, given):
         return builder.select(_mask(builder, given[0]), given[1], ir.Constant(_LANES, [0] * WIDTH))
@@ -194,7 +193,7 @@ def keep(typing, bits, lanes):
 
 @intrinsic
 def choose(typing, bits, lanes, others):
-    """The lanes whose bit is set, and elsewhere the others."""
+    """Select from `lanes` where the bit is set, and from `others` elsewhere."""
 
     def emit(context, builder, signature, given):
         return builder.select(_mask(builder, given[0]), given[1], given[2])
@@ -204,7 +203,7 @@ def choose(typing, bits, lanes, others):
 
 @intrinsic
 def squeeze(typing, bits, lanes):
-    """The lanes whose bit is set, moved to the front; the rest is anything."""
+    """Move the lanes whose bit is set to the front; the remaining lanes are undefined."""
 
     def emit(context, builder, signature, given):
         arguments = [given[1], ir.Constant(_LANES, ir.Undefined), _mask(builder, given[0])]
@@ -215,7 +214,7 @@ def squeeze(typing, bits, lanes):
 
 @intrinsic
 def squeeze_bytes(typing, bits, content):
-    """The bytes whose bit is set, moved to the front; the rest is anything."""
+    """Move the bytes whose bit is set to the front; the remaining bytes are undefined."""
 
     def emit(context, builder, signature, given):
         arguments = [given[1], ir.Constant(_BYTES, ir.Undefined), builder.bitcast(given[0], _BYTE_MASK)]
@@ -226,7 +225,7 @@ def squeeze_bytes(typing, bits, content):
 
 @intrinsic
 def pick(typing, first, index, second):
-    """Element index mod 16 of the table of 16 that lies in two registers."""
+    """Return element `index` modulo 16 of a table of 16 elements in two registers."""
 
     def emit(context, builder, signature, given):
         return _call(builder, "llvm.x86.avx512.vpermi2var.q.512", _LANES, list(given))
@@ -236,7 +235,7 @@ def pick(typing, first, index, second):
 
 @intrinsic
 def iota(typing):
-    """0, 1, ..., 7."""
+    """Return a vector of the lane numbers 0, 1, ..., 7."""
 
     def emit(context, builder, signature, given):
         return ir.Constant(_LANES, list(range(WIDTH)))

@@ -1,4 +1,4 @@
-"""Verification of a range: cuts it at blocks and cells, has the pieces swept, and sums up what the sweeps saw."""
+"""Verification of a range. Divides the range into pieces at blocks and cells, and sums the results of the sweeps."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
-#: From this block on numbers take two limbs: below, few outgrow one.
+#: First block whose numbers use two limbs; numbers of earlier blocks rarely exceed one.
 NARROW_BLOCKS = 2**10
-#: Passes of 16 steps after which a number is given up for good, and reported.
+#: Number of passes of 16 steps after which a number is reported as unresolved.
 GIVE_UP = 100_000
-#: Seconds between calls of tick.
+#: Interval in seconds between calls of `tick`.
 TICK_SECONDS = 0.08
 
 _CELL = 2**RESIDUE_BITS
@@ -31,18 +31,18 @@ _WORD = 2**64
 
 
 class Piece(NamedTuple):
-    """Cells s..t-1 of block h; of each the residues of indices first..end-1."""
+    """Candidates in cells s..t-1 of block h whose residues have the indexes first..end-1."""
 
     h: int
     s: int
     t: int
     first: int
     end: int
-    #: Numbers of the piece stop below this.
+    #: Value below which a number of the piece stops.
     floor: int
 
     def halves(self) -> tuple[Piece, Piece]:
-        """The same numbers in two pieces; not for a single one."""
+        """Divide the piece into two pieces with the same numbers; not possible for a single number."""
         if self.t - self.s > 1:
             middle = (self.s + self.t) // 2
             return self._replace(t=middle), self._replace(s=middle)
@@ -69,12 +69,12 @@ class Piece(NamedTuple):
 
 
 def floor_of(n: int) -> int:
-    """Return what n must come below: the start of its block; in block 0 the greatest power of two up to n."""
+    """Return the floor of n: the start of its block, or in block 0 the greatest power of two up to n."""
     return n >> BLOCK_BITS << BLOCK_BITS or 1 << (n.bit_length() - 1)
 
 
 def ranges(start: int, end: int, most: int) -> Iterator[tuple[int, int]]:
-    """Cuts start..end-1 so that each part lies in one cell, or is made of whole cells of one floor."""
+    """Divide start..end-1 into parts that each lie in one cell, or consist of whole cells with the same floor."""
     while start < end:
         floor = floor_of(start)
         stop = min(end, floor + min(max(floor, 1), 2**BLOCK_BITS), start + most)
@@ -86,7 +86,7 @@ def ranges(start: int, end: int, most: int) -> Iterator[tuple[int, int]]:
 
 
 def piece(low: int, high: int) -> Piece:
-    """The piece of one of `ranges`."""
+    """Return the piece for a part returned by `ranges`."""
     h, rest = divmod(low, 2**BLOCK_BITS)
     s, r = divmod(rest, _CELL)
     first, end, cells = 0, len(sieve().residues), (high - low) // _CELL
@@ -96,7 +96,7 @@ def piece(low: int, high: int) -> Piece:
 
 
 class Seen:
-    """Sums over the candidates that the sweeps of a lease met."""
+    """Sums over the candidates that the sweeps of a lease have processed."""
 
     def __init__(self) -> None:
         self.candidates = self.blocks = self.checksum = self.bits = 0
@@ -115,7 +115,7 @@ class Seen:
         self.blocks += tally[sweep.BLOCKS]
 
     def take(self, task: Piece) -> None:
-        """Sweeps a piece; what a sweep cannot do is cut in two, down to single numbers, which have no limit."""
+        """Sweep a piece. If the sweep fails, divide the piece in two, down to single numbers, which have no limit."""
         tally = np.zeros(sweep.WORDS, np.uint64)
         if _sweep(task, tally):
             self.add(tally.tolist())
@@ -127,7 +127,7 @@ class Seen:
                 self.take(half)
 
     def _alone(self, task: Piece) -> None:
-        """One candidate in integers of any size."""
+        """Process one candidate as a Python integer."""
         n = task.number()
         x = steps(n, 24)
         for count in range(1, GIVE_UP + 1):
@@ -152,7 +152,7 @@ class Seen:
 
 
 def steps(x: int, count: int) -> int:
-    """Return x after `count` shortcut steps."""
+    """Return the value after `count` shortcut steps from x."""
     for _ in range(count):
         x = (3 * x + 1) // 2 if x % 2 else x // 2
     return x
@@ -160,7 +160,7 @@ def steps(x: int, count: int) -> int:
 
 @lru_cache
 def room_tables() -> tuple[sweep.Room, sweep.Room]:
-    """Memory for the narrow sweep, whose high limbs stay 0, and for the wide one."""
+    """Return working memory for the narrow sweep, whose high limbs stay 0, and for the wide sweep."""
     table = lookup()
 
     def room() -> sweep.Room:
@@ -182,7 +182,7 @@ def room_tables() -> tuple[sweep.Room, sweep.Room]:
 
 
 def all_sweeps() -> list[Any]:
-    """The modules with sweeps that run on this CPU, the fastest last."""
+    """Return the modules with sweeps that this CPU supports, the fastest last."""
     from jobs.kinds.collatz import verify_sweep_quad as sweep_quad
     from jobs.kinds.collatz import verify_sweep_vector as sweep_vector
 
@@ -191,7 +191,7 @@ def all_sweeps() -> list[Any]:
 
 @lru_cache
 def sweeps() -> Any:
-    """The module with the sweeps for this CPU."""
+    """Return the fastest module with sweeps for this CPU."""
     return all_sweeps()[-1]
 
 
@@ -204,7 +204,7 @@ def _sweep(task: Piece, tally: np.ndarray) -> bool:
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """(upto, partial of units lo..upto-1); stops between two pieces when tick answers False."""
+    """Return (upto, partial of units lo..upto-1). Stops between two pieces if `tick` returns False."""
     start, seen, ticked = int(spec["start"]), Seen(), monotonic()
     most = spec["batch_size"] or 2**BLOCK_BITS
     for low, high in ranges(start + lo, start + hi, most):
@@ -217,6 +217,6 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def warm() -> None:
-    """Compiles both sweeps and builds the tables."""
+    """Compile both sweeps and build the tables."""
     for h in {1, NARROW_BLOCKS, min(sweeps().END, 2**95) >> BLOCK_BITS}:
         Seen().take(piece(h << BLOCK_BITS, (h << BLOCK_BITS) + 1000))

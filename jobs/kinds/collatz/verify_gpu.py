@@ -1,4 +1,4 @@
-"""Verification on a GPU: launches over many blocks of 2^32 numbers take the place of the sweeps of `verify`."""
+"""Verification on a GPU. Launches over many blocks of 2^32 numbers replace the sweeps of `verify`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
-#: Words of the kernels' tally: a sum in four chunks of 32 bits, all bits of all values in three limbs, two counts.
+#: Words of the kernels' tally: a sum in four 32-bit chunks, the bitwise OR of all values in three limbs, and two
+#: counts.
 SUM, BITS, CANDIDATES, BLOCKS, WORDS = 0, 4, 7, 8, 9
-#: Threads of a block of a launch, and blocks that fit on a processor at once.
+#: Number of threads per block of a launch, and of blocks per multiprocessor.
 THREADS, BLOCKS_A_PROCESSOR = 256, 3
 SOURCE = gpu.Source(
     Path(__file__).with_name("verify_gpu.cu"),
@@ -40,7 +41,7 @@ SOURCE = gpu.Source(
         ("ROOMY_BITS", LIMB),
     ),
 )
-#: Numbers that a launch may leave to the host.
+#: Maximum number of candidates that a launch can leave to the host.
 ROOM = 2**16
 
 _BLOCK = 2**BLOCK_BITS
@@ -48,10 +49,10 @@ batch = gpu.Batch(first=1, most=2**16)
 
 
 class LaunchedSeen(Seen):
-    """Sums over the candidates that the launches of a lease met."""
+    """Sums over the candidates that the launches of a lease have processed."""
 
     def take_blocks(self, task: Piece, count: int) -> int:
-        """Sweep a piece in its block and the following ones, `count` blocks in all; return `count`."""
+        """Sweep a piece in its block and the following blocks, `count` blocks in total; return `count`."""
         device, (tally, left) = gpu.current(), _launch(task, count)
         waiting = int(device.get(left[:1])[0])
         if waiting > ROOM:
@@ -78,7 +79,7 @@ class LaunchedSeen(Seen):
 
 
 def _named(task: Piece, entry: int) -> Piece:
-    """The single candidate that a launch left."""
+    """Return the candidate that a launch left to the host, as a piece."""
     item, cell = divmod(entry, CELLS)
     block, at = divmod(item, task.end - task.first)
     h, first = task.h + block, task.first + at
@@ -86,7 +87,7 @@ def _named(task: Piece, entry: int) -> Piece:
 
 
 def _launch(task: Piece, count: int) -> tuple[gpu.Array, gpu.Array]:
-    """The tally and what is left to the host: how many, and which."""
+    """Launch a sweep. Return its tally, and the number and list of candidates left to the host."""
     device, tables = gpu.current(), sieve_on(gpu.current())
     tally, left = device.zeros(WORDS, np.uint64), device.zeros(1 + ROOM, np.uint64)
     cells = device.put(task.task().cells)
@@ -116,7 +117,7 @@ def _launch(task: Piece, count: int) -> tuple[gpu.Array, gpu.Array]:
 
 
 def _step(seen: LaunchedSeen, start: int, end: int, most: int) -> int:
-    """Takes whole blocks together, and what is less as `verify.ranges` cuts it; the first number not taken."""
+    """Process several whole blocks, or a part cut by `verify.ranges`. Return the first number not processed."""
     whole = min(end - start, most) // _BLOCK
     if not start or start % _BLOCK or not whole:
         low, high = next(verify.ranges(start, end, most))
@@ -127,7 +128,7 @@ def _step(seen: LaunchedSeen, start: int, end: int, most: int) -> int:
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """(upto, partial of units lo..upto-1); stops between two launches when tick answers False."""
+    """Return (upto, partial of units lo..upto-1). Stops between two launches if `tick` returns False."""
     start, seen, ticked = int(spec["start"]), LaunchedSeen(), monotonic()
     at, end, most = start + lo, start + hi, spec["batch_size"] or 2**63
     while at < end:
@@ -140,6 +141,6 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def warm() -> None:
-    """Compiles the kernels and brings the tables to the device."""
+    """Compile the kernels and copy the tables to the GPU."""
     for h in (1, verify.NARROW_BLOCKS):
         LaunchedSeen().take_blocks(verify.piece(h << BLOCK_BITS, (h << BLOCK_BITS) + 1000), 1)

@@ -1,8 +1,8 @@
-"""The canonical sieve of verification: which numbers are worth a look, and their first 24 steps.
+"""Canonical sieve of verification: the candidates that must be checked, and their first 24 steps.
 
-What it holds is a property of n alone, written down in the README of this folder, and must never change: checksums of
-jobs that ran long ago depend on it. n = 2^32 h + 2^24 s + r is a candidate when r is among `residues`, bit s of the
-residue's mask is set, and n mod 81 is live. Its 24th shortcut step is 3^c (2^8 h + s) + d.
+The sieve depends only on n, as README.md defines, and must never change, because checksums of old jobs depend on it. n
+= 2^32 h + 2^24 s + r is a candidate if r is among `residues`, bit s of the residue's mask is set, and n mod 81 is live.
+Its 24th shortcut step is 3^c (2^8 h + s) + d.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numba import njit
 
 from jobs.kinds import kept_tables
 
-#: Residues are modulo 2^RESIDUE_BITS; CELLS of those make a block of 2^BLOCK_BITS numbers.
+#: Residues are modulo 2^RESIDUE_BITS. CELLS of these cells form a block of 2^BLOCK_BITS numbers.
 RESIDUE_BITS, BLOCK_BITS = 24, 32
 CELLS = 2 ** (BLOCK_BITS - RESIDUE_BITS)
-#: Where c and r mod 81 lie in a packed residue, d being in the lowest bits.
+#: Bit positions of c and of r mod 81 in a packed residue, whose lowest bits are d.
 C_SHIFT, RHO_SHIFT = 39, 44
-#: The modulus of the sieve by threes.
+#: Modulus of the sieve by powers of three.
 THREES = 81
 
 _ONE, _THREE, _FIVE = np.uint64(1), np.uint64(3), np.uint64(5)
@@ -31,26 +31,26 @@ _STEPS_SHIFT, _STEPS_MASK = np.uint64(32), np.uint64(2**32 - 1)
 
 
 class Sieve(NamedTuple):
-    #: The live residues, ascending.
+    #: Live residues in ascending order.
     residues: Any
-    #: d + (c << 39) + (r mod 81 << 44) of each.
+    #: d + (c << 39) + (r mod 81 << 44) of each live residue.
     packed: Any
-    #: Four words a residue: bit s tells whether r + 2^24 s is live modulo 2^32.
+    #: Four words per residue: bit s is set if r + 2^24 s is live modulo 2^32.
     masks: Any
-    #: Row (h 2^32 mod 81) + (r mod 81): bit s tells whether n mod 81 is live. Four words a row.
+    #: Four words per row (h 2^32 mod 81) + (r mod 81): bit s is set if n mod 81 is live.
     threes: Any
-    #: 3^0 .. 3^40.
+    #: Powers 3^0 .. 3^40.
     powers: Any
 
 
 def live_mod_81(n: int) -> bool:
-    """Tell whether no smaller m leads to n as (3m+1)/2, (9m+5)/8 or (81m+73)/64."""
+    """Return True if no smaller m leads to n as (3m+1)/2, (9m+5)/8 or (81m+73)/64."""
     return n % 3 != 2 and n % 9 != 4 and n % 81 != 10
 
 
 @njit(nogil=True, cache=True)
 def _step(c: np.uint64, x: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """One shortcut step, and the count of odd ones."""
+    """Perform one shortcut step and count odd steps."""
     if x & _ONE:
         return c + _ONE, (_THREE * x + _ONE) >> _ONE
     return c, x >> _ONE
@@ -58,7 +58,7 @@ def _step(c: np.uint64, x: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 @njit(nogil=True, cache=True)
 def _steps(bits: int) -> np.ndarray:
-    """d + (c << 32) of each residue modulo 2^bits after `bits` steps."""
+    """Return a table of d + (c << 32) for each residue modulo 2^bits after `bits` steps."""
     table = np.empty(1 << bits, np.uint64)
     for r in range(1 << bits):
         c, x = np.uint64(0), np.uint64(r)
@@ -70,7 +70,7 @@ def _steps(bits: int) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def not_falling(bits: int, powers: np.ndarray) -> np.ndarray:
-    """Rows (r, c, d) of the residues that no j <= bits steps take to r or below with 3^c < 2^j."""
+    """Return rows (r, c, d) of the residues that no j <= bits steps take to r or below with 3^c < 2^j."""
     rows, count = np.zeros((1, 3), np.uint64), 1
     for j in range(bits):
         wider, kept = np.empty((2 * count, 3), np.uint64), 0
@@ -91,7 +91,7 @@ def _slot(key: np.uint64) -> np.uint64:
 
 @njit(nogil=True, cache=True)
 def _first_of_class(rows: np.ndarray, powers: np.ndarray) -> np.ndarray:
-    """Tell of each row whether no smaller residue modulo 2^24 arrives at the same (c, d); looks at all 2^24."""
+    """Return for each row whether no smaller residue modulo 2^24 reaches the same (c, d). Checks all 2^24 residues."""
     slots = np.full(1 << 20, -1, np.int32)
     first = np.ones(len(rows), np.bool_)
     for i in range(len(rows)):
@@ -120,7 +120,7 @@ def _first_of_class(rows: np.ndarray, powers: np.ndarray) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _still_up(powers: np.ndarray) -> np.ndarray:
-    """[c, low byte of the 24th step]: whether 3^c stays above 2^j for j = 25..32."""
+    """Return a table [c, low byte of the 24th step] that is True if 3^c stays above 2^j for j = 25..32."""
     up = np.ones((25, 256), np.bool_)
     for start in range(25):
         for low in range(256):
@@ -155,7 +155,7 @@ def _threes() -> np.ndarray:
 
 @lru_cache
 def sieve() -> Sieve:
-    """Takes about half a second, once, and 11 MB."""
+    """Return the sieve, which takes about half a second to build once, and 11 MB."""
     return Sieve(**kept_tables.kept("collatz", "sieve", lambda: _sieve()._asdict()))
 
 

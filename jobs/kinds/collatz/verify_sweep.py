@@ -1,14 +1,13 @@
-"""Parts that all sweeps of verification share: their task, their tally, and a way for numbers that are too large.
+"""Code shared by all sweeps of verification: the task, the tally, and the processing of numbers that are too large.
 
-A sweep takes the candidates of a slice of residues in some cells of one block and sees each below a floor. Numbers go
-down 16 shortcut steps at a time from their 24th step on. What is not yet below the floor waits in a pool together with
-what has come further: all that counts is that the steps made are 24 plus a multiple of 16.
+A sweep processes the candidates of a slice of residues in some cells of one block until each is below a floor. Numbers
+make 16 shortcut steps at a time, starting at their 24th step. Numbers that are not yet below the floor wait in a pool,
+which can mix numbers that have made different numbers of steps.
 
 Limbs: a number in a pool is 2^54 high + low, elsewhere 2^64 high + low.
 """
 
-# mypy: ignore-errors
-# numba types these functions, by rules that mypy does not know: int and int64 are one type
+# numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations
 
@@ -21,13 +20,13 @@ from jobs.kinds.collatz.bits import lowest, ones
 from jobs.kinds.collatz.verify_sieve import C_SHIFT, RHO_SHIFT, Sieve
 from jobs.kinds.collatz.wide import LIMB, sixteen_steps
 
-#: Numbers that wait in a pool at most, and room for what one residue adds. Fewer than 2^10 in all, so that their sum
-#: and a carry fit where a limb has 54 bits.
+#: Maximum number of waiting numbers in a pool, and space for the candidates of one more residue. The total is below
+#: 2^10, so that a sum of all numbers plus a carry fits if a limb has 54 bits.
 POOL, ROOM = 704, 264
-#: Passes after which a number is given up; the greatest known needs some 150.
+#: Maximum number of passes per number; the most known is about 150.
 PASSES = 4000
-#: Words of a tally. The first four groups are vectors of eight lanes: sums of the limbs at which numbers stop, and
-#: all bits of all values. The others are a sum in two limbs of 64 bits, bits in three, and two counts.
+#: Indexes of the words of a tally. The first four groups are vectors of eight lanes: sums of the limbs at which numbers
+#: stop, and the bitwise OR of all values. The others are a sum in two 64-bit limbs, an OR in three, and two counts.
 SUM_LOW, SUM_HIGH, BITS_LOW, BITS_HIGH, SUM, BITS, CANDIDATES, BLOCKS, WORDS = 0, 8, 16, 24, 32, 34, 37, 38, 40
 
 _ZERO, _ONE, _WORD = np.uint64(0), np.uint64(1), np.uint64(64)
@@ -36,35 +35,35 @@ _EIGHT, _SIXTEEN, _FORTY, _FORTY_EIGHT = np.uint64(8), np.uint64(16), np.uint64(
 _D_MASK, _C_SHIFT, _C_MASK = np.uint64(2**C_SHIFT - 1), np.uint64(C_SHIFT), np.uint64(31)
 _RHO_SHIFT = np.uint64(RHO_SHIFT)
 _LIMB, _LIMB_UP = np.uint64(LIMB), np.uint64(64 - LIMB)
-#: 16 steps from a number with a smaller top limb fit three limbs: 2^38 3^16 + 3^16 < 2^64.
+#: Bits of the top limb up to which 16 steps fit three limbs: 2^38 3^16 + 3^16 < 2^64.
 _TOP_BITS = np.uint64(54)
 
 
 class Task(NamedTuple):
-    """The numbers of residues first..end-1 in the cells whose bits are set, of block h."""
+    """Candidates of residues first..end-1 of block h, in the cells whose bits are set."""
 
     h: Any
-    #: A number stops as soon as it is below 2^64 floor_high + floor_low.
+    #: Floor: a number stops once it is below 2^64 floor_high + floor_low.
     floor_high: Any
     floor_low: Any
     first: Any
     end: Any
-    #: Four words.
+    #: Bit mask of cells in four words.
     cells: Any
-    #: h 2^32 mod 81.
+    #: Remainder h 2^32 mod 81.
     rho: Any
 
 
 class Room(NamedTuple):
-    """Memory of a sweep, and its tables of 16 steps."""
+    """Working memory of a sweep, and its tables of 16 steps."""
 
     low: Any
     high: Any
-    #: Places of bits, as bytes.
+    #: Indexes of bits, as bytes.
     places: Any
     steps: Any
     powers: Any
-    #: Of four and of eight steps, and moves of lanes, for vectors: as in `tables` and `quads`.
+    #: Tables of four and eight steps and of lane permutations, for vectors; see `tables` and `quads`.
     four: Any
     eight: Any
     orders: Any
@@ -72,14 +71,14 @@ class Room(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def unpack(entry: np.uint64, powers: np.ndarray) -> tuple[np.uint64, np.uint64, np.uint64]:
-    """(3^c, d, r mod 81) of a packed residue."""
+    """Return (3^c, d, r mod 81) of a packed residue."""
     return powers[(entry >> _C_SHIFT) & _C_MASK], entry & _D_MASK, entry >> _RHO_SHIFT
 
 
 @njit(nogil=True, cache=True)
 def entrance(power: np.uint64, d: np.uint64, h: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """(high, low) of 3^c 2^8 h + d, where 24 steps lead to in cell 0 of block h."""
-    # 2^8 h in digits of 24 bits and 3^c < 2^39, so no product passes 2^63
+    """Return (high, low) of 3^c 2^8 h + d, the value after 24 steps in cell 0 of block h."""
+    # 2^8 h has digits of 24 bits, and 3^c < 2^39, so no product exceeds 2^63.
     low = power * ((h << _EIGHT) & _DIGIT_MASK) + d
     middle = power * ((h >> _SIXTEEN) & _DIGIT_MASK) + (low >> _DIGIT)
     high = power * (h >> _FORTY) + (middle >> _DIGIT)
@@ -88,7 +87,7 @@ def entrance(power: np.uint64, d: np.uint64, h: np.uint64) -> tuple[np.uint64, n
 
 @njit(nogil=True, cache=True)
 def finish(high: np.uint64, low: np.uint64, task: Task, room: Room, tally: np.ndarray) -> bool:
-    """Takes one number below the floor in three limbs; False when it does not fit or takes too long."""
+    """Step one number below the floor in three limbs. Return False if it does not fit or needs too many passes."""
     steps, powers, top = room.steps, room.powers, _ZERO
     for _ in range(PASSES):
         if not top and (high < task.floor_high or (high == task.floor_high and low < task.floor_low)):
@@ -115,7 +114,7 @@ def finish_cells(
     room: Room,
     tally: np.ndarray,
 ) -> bool:
-    """`finish` for a residue in the cells of one word of bits; x is where it stands in cell 0."""
+    """Call `finish` for a residue in the cells of one word of bits; x is its value in cell 0."""
     while bits:
         more = power * (np.uint64(word) * _WORD + lowest(bits))
         low = x[1] + more
@@ -127,7 +126,7 @@ def finish_cells(
 
 @njit(nogil=True, cache=True)
 def finish_residue(row: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """Candidates of a residue that stands too high for a pool."""
+    """Process the candidates of a residue whose values are too large for a pool."""
     power, d, rho = unpack(sieve.packed[row], sieve.powers)
     for word in range(4):
         bits = sieve.masks[row, word] & sieve.threes[rho + task.rho, word] & task.cells[word]
@@ -139,7 +138,7 @@ def finish_residue(row: int, task: Task, sieve: Sieve, room: Room, tally: np.nda
 
 @njit(nogil=True, cache=True)
 def evict(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Finish numbers with limbs of more than `limit` and 54 bits, too large for a pool; return how many wait, or -1."""
+    """Finish numbers whose limbs exceed `limit` and 54 bits. Return the number of waiting numbers, or -1."""
     pool_low, pool_high, left = room.low, room.high, 0
     for j in range(waiting):
         low, high = pool_low[j], pool_high[j]
@@ -153,7 +152,7 @@ def evict(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndar
 
 @njit(nogil=True, cache=True)
 def settle(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Evicts if something may have grown too large since the last time; what waits then, or -1."""
+    """Evict numbers if any can have grown too large since the last call. Return the waiting count, or -1."""
     low, high = _ZERO, _ZERO
     for lane in range(8):
         low |= tally[BITS_LOW + lane]

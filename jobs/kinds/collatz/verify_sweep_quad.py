@@ -1,7 +1,6 @@
-"""The sweeps of verification for CPUs with AVX2: four numbers at once, eight steps by a lookup."""
+"""Sweeps of verification for CPUs with AVX2: four numbers at once, and one lookup performs eight steps."""
 
-# mypy: ignore-errors
-# numba types these functions, by rules that mypy does not know: int and int64 are one type
+# numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations
 
@@ -49,21 +48,21 @@ from jobs.kinds.collatz.verify_sweep import (
 )
 from jobs.kinds.collatz.wide import LIMB, in_limbs
 
-#: Greater numbers are left to the sweeps for any CPU: too many would outgrow these limbs.
+#: Upper bound of supported numbers. Too many greater numbers would exceed these limbs.
 END = 2**72
-#: Where the cells of a residue are listed among the places.
+#: Index in `places` at which the cells of a residue are listed.
 LISTED = 256
 
 _ZERO, _HALF, _BYTE, _EIGHT = np.uint64(0), np.uint64(32), np.uint64(255), np.uint64(8)
 _FOUR, _EIGHT_ON = np.uint64(4), np.uint64(0x0808080808080808)
 _LIMB, _LIMB_MASK, _HIGH_BITS = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(HIGH_BITS)
-#: A residue enters a pool from less than this, so that it fits in every cell: 256 * 3^24 < 2^47.
+#: Upper bounds of residues that enter a pool, so that they fit in every cell: 256 * 3^24 < 2^47.
 _NARROW, _WIDE = np.uint64(2**53), np.uint64(2 ** (HIGH_BITS - 1))
 
 
 @njit(nogil=True, cache=True)
 def _list_cells(row: int, entry: int, masks, threes, cells, bytewise, places) -> int:
-    """Writes the cells of a residue's candidates as bytes; how many."""
+    """List the cells of a residue's candidates as bytes, and return their number."""
     listed, first = np.uint64(LISTED), _ZERO
     for word in range(4):
         live = masks[row, word] & threes[entry, word] & cells[word]
@@ -77,20 +76,20 @@ def _list_cells(row: int, entry: int, masks, threes, cells, bytewise, places) ->
 
 @njit(nogil=True, cache=True)
 def _carry(low, high, tally: np.ndarray) -> None:
-    """Keeps sums of limbs."""
+    """Store sums of limbs in the tally."""
     store(tally, SUM_LOW, both(low, splat(_LIMB_MASK)))
     store(tally, SUM_HIGH, add(high, down(low, splat(_LIMB))))
 
 
 @njit(nogil=True, cache=True)
 def _times(cell, power):
-    """A cell times a power of three below 2^40."""
+    """Multiply a cell by a power of three below 2^40."""
     return add(product(cell, power), up(product(cell, down(power, splat(_HALF))), splat(_HALF)))
 
 
 @njit(nogil=True, cache=True)
 def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """A sweep for blocks below 2^48, one limb a number; False when it failed, and then the tally means nothing."""
+    """Sweep a block below 2^48, one limb per number. Return False if it failed; the tally is then invalid."""
     waiting, i = np.int64(0), task.first
     while i < task.end:
         i, waiting = _enter_narrow(i, waiting, task, sieve, room, tally)
@@ -106,7 +105,7 @@ def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Takes residues in until the pool is full or one stands too high: (that one, how many wait)."""
+    """Add residues until the pool is full or a residue is too large. Return (residue, waiting count)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool, eight, h, end, around = room.places, room.low, room.eight, task.h, task.end, task.rho
     partitions, firsts, bytewise = room.orders.partitions, room.orders.firsts, room.orders.places
@@ -125,7 +124,7 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
             x = add(first, _times(widen(places, LISTED + j), factor))
             x = both(x, load(firsts, 4 * min(4, listed - j)))
             x = sixteen_narrow(x, lookup(eight, x), eight)
-            # from less than 2^53 + 2^47 16 steps lead to less than 2^63: as signed words they compare alike
+            # 16 steps from less than 2^53 + 2^47 stay below 2^63, so a signed comparison gives the same result
             stops = below_signed(x, floor)
             every, stopped = either(every, x), add(stopped, both(stops, x))
             gone = bits(stops)
@@ -143,7 +142,7 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
 
 @njit(nogil=True, cache=True)
 def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Passes over the pool until at most `most` wait; how many do, or -1."""
+    """Make passes over the pool until at most `most` numbers wait. Return the number of waiting numbers, or -1."""
     for _ in range(PASSES):
         waiting = settle(waiting, _ZERO, task, room, tally)
         if waiting <= most:
@@ -155,7 +154,9 @@ def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndar
 
 @njit(nogil=True, cache=True)
 def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """16 steps of the pool's numbers; how many wait then. Zeros after the last stay zeros and stop."""
+    """Perform 16 steps on the pool's numbers and return the number of waiting numbers. Zeros after the last number
+    stop.
+    """
     pool, eight, partitions, left, floor = room.low, room.eight, room.orders.partitions, _ZERO, splat(task.floor_low)
     stopped, every = load(tally, SUM_LOW), load(tally, BITS_LOW)
     store(pool, waiting, splat(_ZERO))
@@ -173,7 +174,7 @@ def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int
 
 @njit(nogil=True, cache=True)
 def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """A sweep for blocks below END, two limbs a number; False when it failed, and then the tally means nothing."""
+    """Sweep a block below END, two limbs per number. Return False if it failed; the tally is then invalid."""
     waiting, i = np.int64(0), task.first
     while i < task.end:
         i, waiting = _enter_wide(i, waiting, task, sieve, room, tally)
@@ -189,7 +190,7 @@ def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Takes residues in until the pool is full or one stands too high: (that one, how many wait)."""
+    """Add residues until the pool is full or a residue is too large. Return (residue, waiting count)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool_low, pool_high, bytewise = room.places, room.low, room.high, room.orders.places
     h, end, around, into = task.h, task.end, task.rho, waiting
@@ -212,7 +213,7 @@ def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tall
 
 @njit(nogil=True, cache=True)
 def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Passes over the pool until at most `most` wait; how many do, or -1."""
+    """Make passes over the pool until at most `most` numbers wait. Return the number of waiting numbers, or -1."""
     for _ in range(PASSES):
         waiting = settle(waiting, _HIGH_BITS, task, room, tally)
         if waiting <= most:
@@ -224,7 +225,9 @@ def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarra
 
 @njit(nogil=True, cache=True)
 def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """16 steps of the pool's numbers; how many wait then. Zeros after the last stay zeros and stop."""
+    """Perform 16 steps on the pool's numbers and return the number of waiting numbers. Zeros after the last number
+    stop.
+    """
     pool_low, pool_high, table, partitions, left = room.low, room.high, room.eight, room.orders.partitions, _ZERO
     floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
     floor = splat(floor_low), splat(floor_high)

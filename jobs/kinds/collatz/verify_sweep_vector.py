@@ -1,7 +1,6 @@
-"""The sweeps of verification for CPUs with AVX-512: eight numbers at once, four steps by a lookup in registers."""
+"""Sweeps of verification for CPUs with AVX-512: eight numbers at once, and one register lookup performs four steps."""
 
-# mypy: ignore-errors
-# numba types these functions, by rules that mypy does not know: int and int64 are one type
+# numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations
 
@@ -47,22 +46,22 @@ from jobs.kinds.collatz.verify_sweep import (
 )
 from jobs.kinds.collatz.wide import LIMB, in_limbs
 
-#: Numbers below this, which are all, are swept.
+#: Upper bound of the numbers that this module can sweep, which includes all valid numbers.
 END = 2**96
-#: Where the cells of a residue are listed among the places.
+#: Index in `places` at which the cells of a residue are listed.
 LISTED = 256
 
 _ZERO, _EIGHT = np.uint64(0), np.uint64(8)
 _LIMB, _LIMB_MASK = np.uint64(LIMB), np.uint64(2**LIMB - 1)
-#: A high limb of this many bits grows to at most 2^51 in 8 steps, and 2^51 3^8 < 2^64.
+#: Maximum bits of a high limb: 8 steps lead to at most 2^51, and 2^51 3^8 < 2^64.
 HIGH_BITS = np.uint64(46)
-#: A residue enters a pool from less than this, so that it fits in every cell: 256 * 3^24 < 2^47.
+#: Upper bounds of residues that enter a pool, so that they fit in every cell: 256 * 3^24 < 2^47.
 _NARROW, _WIDE = np.uint64(2**53), np.uint64(2**45)
 
 
 @njit(nogil=True, cache=True)
 def _list_cells(row: int, entry: int, masks, threes, cells, places) -> int:
-    """Writes the cells of a residue's candidates as bytes; how many."""
+    """List the cells of a residue's candidates as bytes, and return their number."""
     listed = np.int64(0)
     for word in range(4):
         bits = masks[row, word] & threes[entry, word] & cells[word]
@@ -73,14 +72,14 @@ def _list_cells(row: int, entry: int, masks, threes, cells, places) -> int:
 
 @njit(nogil=True, cache=True)
 def _carry(low, high, tally: np.ndarray) -> None:
-    """Keeps sums of limbs."""
+    """Store sums of limbs in the tally."""
     store(tally, SUM_LOW, both(low, splat(_LIMB_MASK)))
     store(tally, SUM_HIGH, add(high, down(low, splat(_LIMB))))
 
 
 @njit(nogil=True, cache=True)
 def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """A sweep for blocks below 2^48, one limb a number; False when it failed, and then the tally means nothing."""
+    """Sweep a block below 2^48, one limb per number. Return False if it failed; the tally is then invalid."""
     waiting, i = np.int64(0), task.first
     while i < task.end:
         i, waiting = _enter_narrow(i, waiting, task, sieve, room, tally)
@@ -96,7 +95,7 @@ def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Takes residues in until the pool is full or one stands too high: (that one, how many wait)."""
+    """Add residues until the pool is full or a residue is too large. Return (residue, waiting count)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool, four, floor, h, end = (
         room.places,
@@ -136,7 +135,7 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
 
 @njit(nogil=True, cache=True)
 def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Passes over the pool until at most `most` wait; how many do, or -1."""
+    """Make passes over the pool until at most `most` numbers wait. Return the number of waiting numbers, or -1."""
     for _ in range(PASSES):
         waiting = settle(waiting, _ZERO, task, room, tally)
         if waiting <= most:
@@ -148,7 +147,7 @@ def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndar
 
 @njit(nogil=True, cache=True)
 def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """16 steps of the pool's numbers; how many wait then."""
+    """Perform 16 steps on the pool's numbers. Return the number of waiting numbers."""
     pool, four, floor, left = room.low, tables(room.four), splat(task.floor_low), 0
     stopped, every = load(tally, SUM_LOW), load(tally, BITS_LOW)
     at, end, step = widen(room.places, 0), splat(np.uint64(waiting)), splat(_EIGHT)
@@ -167,7 +166,7 @@ def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int
 
 @njit(nogil=True, cache=True)
 def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """A sweep for any block, two limbs a number; False when it failed, and then the tally means nothing."""
+    """Sweep any block, two limbs per number. Return False if it failed; the tally is then invalid."""
     waiting, i = np.int64(0), task.first
     while i < task.end:
         i, waiting = _enter_wide(i, waiting, task, sieve, room, tally)
@@ -183,7 +182,7 @@ def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Takes residues in until the pool is full or one stands too high: (that one, how many wait)."""
+    """Add residues until the pool is full or a residue is too large. Return (residue, waiting count)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool_low, pool_high, four, h, end = room.places, room.low, room.high, tables(room.four), task.h, task.end
     floor_limbs = in_limbs(task.floor_high, task.floor_low)
@@ -225,7 +224,7 @@ def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tall
 
 @njit(nogil=True, cache=True)
 def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Passes over the pool until at most `most` wait; how many do, or -1."""
+    """Make passes over the pool until at most `most` numbers wait. Return the number of waiting numbers, or -1."""
     for _ in range(PASSES):
         waiting = settle(waiting, HIGH_BITS, task, room, tally)
         if waiting <= most:
@@ -237,7 +236,7 @@ def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarra
 
 @njit(nogil=True, cache=True)
 def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """16 steps of the pool's numbers; how many wait then."""
+    """Perform 16 steps on the pool's numbers. Return the number of waiting numbers."""
     pool_low, pool_high, four, left = room.low, room.high, tables(room.four), 0
     floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
     floor = splat(floor_low), splat(floor_high)

@@ -1,7 +1,6 @@
-"""Exact walks in two 64-bit limbs: the few numbers that the block kernel cannot settle, and the single ones."""
+"""Exact walks in two 64-bit limbs, for single numbers and for numbers that the block kernel cannot process."""
 
-# mypy: ignore-errors
-# numba types these functions, by rules that mypy does not know: int and int64 are one type
+# numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations
 
@@ -10,8 +9,8 @@ from numba import njit
 
 from jobs.kinds.collatz.tables import C_SHIFT, LOW_BITS, STEP_BITS, Lookup
 
-#: Bits of the low limb of a number in two limbs of 54 and 64 bits, of which vectors and pools are made. 16 steps from
-#: less than this fit one limb: 2^38 3^16 + 3^16 < 2^64.
+#: Bits of the low limb in vectors and pools, whose numbers have two limbs of 54 and 64 bits. 16 steps from a smaller
+#: number fit one limb: 2^38 3^16 + 3^16 < 2^64.
 LIMB = 54
 
 _LIMB, _LIMB_MASK, _LIMB_UP = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(64 - LIMB)
@@ -21,19 +20,19 @@ _HALF, _LOW32 = np.uint64(32), np.uint64(2**32 - 1)
 _STEP, _STEP_MASK, _STEP_UP = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1), np.uint64(64 - STEP_BITS)
 _C_SHIFT, _D_MASK = np.uint64(C_SHIFT), np.uint64(2**C_SHIFT - 1)
 _LOW = np.uint64(2**LOW_BITS)
-#: 3x+1 of a smaller x fits one limb.
+#: Upper bound of x for which 3x+1 fits one limb.
 _ONE_LIMB = np.uint64(2**62)
-#: 3x+1 of an x with a smaller high limb fits two limbs.
+#: Upper bound of the high limb of x for which 3x+1 fits two limbs.
 _TWO_LIMBS = np.uint64(2**62)
-#: 16 steps at once from at most this fit one limb: 2^38 * 3^16 + 3^16 < 2^64.
+#: Maximum x for which 16 steps at once fit one limb: 2^38 * 3^16 + 3^16 < 2^64.
 SAFE = np.uint64(2**54)
-#: 16 steps at once from an x with a smaller high limb fit two limbs: 2^38 * 3^16 + 3^16 < 2^64.
+#: Upper bound of the high limb of x for which 16 steps at once fit two limbs: 2^38 * 3^16 + 3^16 < 2^64.
 _BLOCK_LIMBS = np.uint64(2**54)
 
 
 @njit(nogil=True, cache=True)
 def multiply_add(high: np.uint64, low: np.uint64, factor: np.uint64, add: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """(high, low) * factor + add for factor, add < 2^32; the caller sees to it that the result fits."""
+    """Return (high, low) * factor + add for factor, add < 2^32. The caller guarantees that the result fits."""
     bottom = (low & _LOW32) * factor + add
     top = (low >> _HALF) * factor + (bottom >> _HALF)
     return high * factor + (top >> _HALF), (top << _HALF) | (bottom & _LOW32)
@@ -41,13 +40,13 @@ def multiply_add(high: np.uint64, low: np.uint64, factor: np.uint64, add: np.uin
 
 @njit(nogil=True, cache=True)
 def exceeds(high: np.uint64, low: np.uint64, other_high: np.uint64, other_low: np.uint64) -> bool:
-    """Two-limb comparison: first > second."""
+    """Return True if the first number of two limbs exceeds the second."""
     return high > other_high or (high == other_high and low > other_low)
 
 
 @njit(nogil=True, cache=True)
 def walk(high: np.uint64, low: np.uint64) -> tuple[int, np.uint64, np.uint64]:
-    """(delay, peak high, peak low), step by step; delay -1 when a value would pass two limbs."""
+    """Walk a number and return (delay, peak high, peak low). The delay is -1 if a value exceeds two limbs."""
     delay = np.int64(0)
     peak_high, peak_low = high, low
     while high or low != _ONE:
@@ -71,7 +70,7 @@ def walk(high: np.uint64, low: np.uint64) -> tuple[int, np.uint64, np.uint64]:
 
 @njit(nogil=True, cache=True)
 def _walk_one_limb(delay: int, x: np.uint64) -> tuple[int, np.uint64, np.uint64]:
-    """(delay, value, greatest value) at 1, or at the first value from which 3x+1 may pass one limb."""
+    """Walk in one limb until 1, or until 3x+1 can exceed one limb. Return (delay, value, maximum value)."""
     most = x
     while x != _ONE and x < _ONE_LIMB:
         odd = x & _ONE
@@ -85,9 +84,9 @@ def _walk_one_limb(delay: int, x: np.uint64) -> tuple[int, np.uint64, np.uint64]
 
 @njit(nogil=True, cache=True)
 def descend(high: np.uint64, low: np.uint64, lookup: Lookup) -> tuple[int, np.uint64, np.uint64]:
-    """(delay, high, low) of a number >= 2^16, 16 steps at a time, with the greatest value met between blocks.
+    """Walk a number >= 2^16 by 16 steps at a time. Return (delay, high, low) of the maximum value between block steps.
 
-    Delay -1 when a value would pass two limbs.
+    The delay is -1 if a value exceeds two limbs.
     """
     steps, delays, powers = lookup.steps, lookup.delays, lookup.powers
     delay = np.int64(0)
@@ -122,7 +121,9 @@ def descend(high: np.uint64, low: np.uint64, lookup: Lookup) -> tuple[int, np.ui
 def _descend_one_limb(
     delay: int, x: np.uint64, steps: np.ndarray, powers: np.ndarray
 ) -> tuple[int, np.uint64, np.uint64]:
-    """(delay, value, greatest value) at the first value below the table's end or too great for another block."""
+    """Walk in one limb until x is below the table's end or too large for another block. Return (delay, value, maximum
+    value).
+    """
     most = x
     while x >= _LOW and x <= SAFE:
         entry = np.uint64(steps[x & _STEP_MASK])
@@ -137,7 +138,7 @@ def _descend_one_limb(
 def sixteen_steps(
     top: np.uint64, high: np.uint64, low: np.uint64, steps: np.ndarray, powers: np.ndarray
 ) -> tuple[np.uint64, np.uint64, np.uint64]:
-    """Three limbs after 16 shortcut steps, which may run through 1; top < 2^54."""
+    """Perform 16 shortcut steps on three limbs with top < 2^54. The steps can run through 1."""
     entry = np.uint64(steps[low & _STEP_MASK])
     power = powers[entry >> _C_SHIFT]
     rest, low = multiply_add(_ZERO, (low >> _STEP) | (high << _STEP_UP), power, entry & _D_MASK)
