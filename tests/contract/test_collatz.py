@@ -346,7 +346,7 @@ def test_merging_changes_neither_side_and_nothing_is_neutral() -> None:
 
 def test_a_trajectory_has_no_second_part() -> None:
     part = kernel.run(walk_spec(27), 0, 1, go_on)[1]
-    with pytest.raises(ValueError, match="one unit"):
+    with pytest.raises(ValueError, match="single unit"):
         definition.merge(part, part)
 
 
