@@ -60,7 +60,7 @@ def measured(name: str) -> list[Row]:
         from benchmarks import k1_kernels
 
         return [
-            *([k1_kernels.row(name)] if name in registry.computed_on(Device.CPU) else ()),
+            *([k1_kernels.row(name)] if name in registry.kinds_for_device(Device.CPU) else ()),
             *(row for module in modules(name) for row in importlib.import_module(module).run()),
         ]
     return [row for module in by_goal()[name] for row in importlib.import_module(module).run()]

@@ -18,5 +18,5 @@ def first(goal: str) -> gpu.Device | None:
     except gpu.DeviceLost as error:
         print(f"{goal} is left out: {error}", file=sys.stderr)
         return None
-    gpu.use(device)
+    gpu.set_device(device)
     return device

@@ -45,4 +45,4 @@ def row(kind: str) -> Row:
 
 
 def run() -> list[Row]:
-    return [row(kind) for kind in registry.computed_on(Device.CPU)]
+    return [row(kind) for kind in registry.kinds_for_device(Device.CPU)]

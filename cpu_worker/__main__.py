@@ -33,7 +33,7 @@ def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
     try:
         lanes.extend(ChildLane(str(number), worker.refused, worker.retire) for number in range(count))
         warmed = [lane.first_warm_up() for lane in lanes]
-        if wrong := all_wrong(warmed):
+        if wrong := wrong_kernels(warmed):
             warmed = compile_again(lanes, wrong)
         log.info("kernels ready", extra={"seconds": warmed[0].seconds if warmed else {}})
     except BaseException as error:  # also catches the exception of a signal that stops the worker
@@ -41,21 +41,21 @@ def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
         if isinstance(error, LaneDied):
             raise CannotStart(f"{error} during kernel compilation; see the log lines above") from error
         raise
-    for kind, why in all_wrong(warmed).items():
+    for kind, why in wrong_kernels(warmed).items():
         worker.refuse(kind, why)
-    if unkept := all_unkept(warmed):
+    if unkept := unsaved_kernels(warmed):
         log.warning("cannot store compiled code; the next start compiles it again", extra={"unkept": unkept})
     if removed := [name for one in warmed for name in one.removed]:
         log.info("removed compiled code that was unused for a month", extra={"folders": removed})
     return lanes
 
 
-def all_wrong(warmed: Iterable[WarmUpResult]) -> dict[str, str]:
+def wrong_kernels(warmed: Iterable[WarmUpResult]) -> dict[str, str]:
     """Return the kinds whose kernels failed in any lane, mapped to the reason."""
     return {kind: why for one in warmed for kind, why in one.wrong.items()}
 
 
-def all_unkept(warmed: Iterable[WarmUpResult]) -> dict[str, str]:
+def unsaved_kernels(warmed: Iterable[WarmUpResult]) -> dict[str, str]:
     """Return the kinds whose compiled code no lane could store, mapped to the reason."""
     return {kind: why for one in warmed for kind, why in one.unkept.items()}
 

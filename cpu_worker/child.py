@@ -64,13 +64,13 @@ def warm(recompile: Collection[str] = ()) -> WarmUpResult:
     """
     warmed = WarmUpResult()
     for wait in (False, True):
-        for kind in registry.computed_on(Device.CPU):
+        for kind in registry.kinds_for_device(Device.CPU):
             if kind not in warmed.seconds:
                 with code_sets.compile_once(kind, wait=wait, recompile=kind in recompile) as may_load:
                     if may_load:
                         _warm(kind, warmed)
     warmed.removed.extend(compiled_code.remove_unused())
-    warmed.unkept.update(code_sets.unkept())
+    warmed.unkept.update(code_sets.unsaved_kinds())
     return warmed
 
 

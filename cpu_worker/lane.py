@@ -107,7 +107,7 @@ class ChildLane:
             self.child_process.join(END_SECONDS)
             if -(self.child_process.exitcode or 0) not in CRASHES:
                 raise
-            return WarmUpResult(wrong=dict.fromkeys(registry.computed_on(Device.CPU), str(died)))
+            return WarmUpResult(wrong=dict.fromkeys(registry.kinds_for_device(Device.CPU), str(died)))
 
     def mend(self) -> None:
         """Make the lane ready again: wait for a late child, or replace it. Raises LaneDied."""

@@ -20,7 +20,7 @@ from gpu_worker.cupy_device import CupyDevice
 from gpu_worker.health import Health
 from gpu_worker.lane import StreamLane, watch
 from gpu_worker.nvml import Nvml
-from gpu_worker.sharing import Sharing, rank
+from gpu_worker.sharing import GpuSharing, rank
 from jobs import logs, queues
 from jobs.kinds import code_sets, gpu
 from jobs.models import Device, Priority
@@ -53,7 +53,7 @@ class Machine:
     open: Callable[[str, int], gpu.Device] = CupyDevice
 
 
-def find(settings: Settings, machine: Machine) -> tuple[telemetry.Provider, list[telemetry.HostGpu]]:
+def find_gpus(settings: Settings, machine: Machine) -> tuple[telemetry.Provider, list[telemetry.HostGpu]]:
     """Return the GPUs that this worker may claim. Raises NoGpu with the reason if there are none."""
     if settings.gpu_enabled == "false":
         raise NoGpu("GPU_ENABLED=false")
@@ -72,9 +72,9 @@ def find(settings: Settings, machine: Machine) -> tuple[telemetry.Provider, list
 
 def run(settings: Settings, machine: Machine = Machine()) -> int:
     try:
-        provider, gpus = find(settings, machine)
+        provider, gpus = find_gpus(settings, machine)
     except NoGpu as error:
-        return _without(settings, error)
+        return _exit_without_gpu(settings, error)
     try:
         link = links.connect(settings, Device.GPU)
     except CannotStart as error:
@@ -82,7 +82,7 @@ def run(settings: Settings, machine: Machine = Machine()) -> int:
         return exposure.REFUSED
     claim = Claim(link.store, link.worker, gpus)
     claim.end()
-    work = Work(settings, machine, provider, claim, link)
+    work = WorkerProcess(settings, machine, provider, claim, link)
     try:
         claim.take()
         code = work.serve()
@@ -98,7 +98,7 @@ def run(settings: Settings, machine: Machine = Machine()) -> int:
     return code
 
 
-def _without(settings: Settings, error: NoGpu) -> int:
+def _exit_without_gpu(settings: Settings, error: NoGpu) -> int:
     if settings.gpu_enabled == "true":
         log.error("%s. GPU_ENABLED=true requires a GPU: fix the problem, or set GPU_ENABLED=auto", error)
         return 1
@@ -106,7 +106,7 @@ def _without(settings: Settings, error: NoGpu) -> int:
     return 0
 
 
-class Work:
+class WorkerProcess:
     """Lifetime of one worker process: waits for a GPU if programs use it, computes, then exits or yields the GPU."""
 
     def __init__(
@@ -114,10 +114,14 @@ class Work:
     ) -> None:
         self._settings, self._machine, self._provider = settings, machine, provider
         self._claim, self._link = claim, link
-        self._sharing, self._health = Sharing(), Health(provider)
+        self._sharing, self._health = GpuSharing(), Health(provider)
         self._ended = threading.Event()
         self._worker = Worker(
-            settings, Device.GPU, LANES, self._row, sampled=Sampled(module="gpu_worker.sampler", gpus=self._own)
+            settings,
+            Device.GPU,
+            LANES,
+            self._heartbeat_fields,
+            sampled=Sampled(module="gpu_worker.sampler", gpus=self._claimed_gpu),
         )
         #: Whether this process yields the GPU to a waiting program.
         self.gave_way = False
@@ -126,7 +130,7 @@ class Work:
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
         return self._worker.run(self._link, self._start, self._ended.set, Meter(energy=self._joules))
 
-    def _own(self) -> list[dict[str, Any]]:
+    def _claimed_gpu(self) -> list[dict[str, Any]]:
         """Return the claimed GPU as a profile lists it; empty if there is no claim."""
         gpu = self._claim.gpu
         return [] if gpu is None else [{"uuid": gpu.uuid, "name": gpu.name, "index": gpu.index}]
@@ -134,7 +138,7 @@ class Work:
     def _joules(self) -> float | None:
         return self._provider.joules(self._claim.gpu.uuid) if self._claim.gpu else None
 
-    def _row(self) -> Row:
+    def _heartbeat_fields(self) -> Row:
         """Return the GPU fields of the heartbeat. Also renew the claim, and yield the GPU if a waiting program has
         priority.
         """
@@ -148,7 +152,7 @@ class Work:
         if not self._claim.renew(priority or (Priority.NORMAL if busy else "")):
             self._worker.retire(f"another worker has claimed GPU {gpu.uuid}")
         elif why := self._health.look(gpu):  # the worker keeps its claim, because a program would fail on this GPU too
-            return {**self._describe_gpu(gpu), "cordoned": why[:_MOST_WORDS], **self._out_of_service(busy)}
+            return {**self._describe_gpu(gpu), "cordoned": why[:_MOST_WORDS], **self._service_state(busy)}
         elif self._sharing.gives_way(self._claim.wanted, busy, priority) and server and not server.stopping:
             self._give_way(server)
         return {**self._describe_gpu(gpu), "cordoned": ""}
@@ -156,7 +160,7 @@ class Work:
     def _describe_gpu(self, gpu: telemetry.HostGpu) -> Row:
         return {"gpus": json.dumps([telemetry.describe_gpu(gpu, self._provider.sample(gpu.uuid))])}
 
-    def _out_of_service(self, busy: bool) -> Row:
+    def _service_state(self, busy: bool) -> Row:
         """Return the state fields of a worker whose GPU is faulty; empty if the worker is stopping."""
         server = self._worker.server
         return {} if server is None or server.stopping else {"state": "draining" if busy else "drained"}
@@ -181,13 +185,13 @@ class Work:
         if not self._health.look(gpu):  # creating a CUDA context on a faulty GPU can hang
             opened = open_device(self._settings, self._machine, gpu.uuid)
             log.info("self-test passed", extra={"seconds": opened})
-            if unkept := code_sets.unkept():
+            if unkept := code_sets.unsaved_kinds():
                 log.warning("cannot store compiled code; the next start compiles it again", extra={"unkept": unkept})
-        self._sharing = Sharing()
+        self._sharing = GpuSharing()
         most, known = self._settings.gpu_batch_size, self._health.why
-        return [StreamLane(str(number), most, self._retire, self._sick, known) for number in range(LANES)]
+        return [StreamLane(str(number), most, self._retire, self._check_health, known) for number in range(LANES)]
 
-    def _sick(self) -> str:
+    def _check_health(self) -> str:
         return self._health.look(self._claim.gpu)
 
     def _wait_for_programs(self) -> None:
@@ -197,10 +201,10 @@ class Work:
         while self._claim.gpu is None:
             time.sleep(PARKED_SECONDS)
             with contextlib.suppress(RedisError, NoGpu):
-                self._claim.take(self._waiting())
+                self._claim.take(self._waiting_priority())
         self._worker.phase = "starting"
 
-    def _waiting(self) -> str:
+    def _waiting_priority(self) -> str:
         """Return the highest priority of jobs in GPU-only queues, or an empty string."""
         listened = queues.for_worker(Device.GPU)
         counts = self._link.store.slots.waiting(listened)
@@ -214,7 +218,7 @@ class Work:
         self._worker.retire(why)
 
     @staticmethod
-    def _hung(why: str) -> None:
+    def _exit_hung(why: str) -> None:
         log.error("%s; this process exits immediately", why)
         os._exit(1)
 
@@ -222,14 +226,14 @@ class Work:
         while self._worker.server is None and not self._ended.wait(0.5):
             pass
         if self._worker.server is not None:
-            watch(self._worker.server, self._hung, self._ended)
+            watch(self._worker.server, self._exit_hung, self._ended)
 
 
 def open_device(settings: Settings, machine: Machine, uuid: str) -> dict[str, float]:
     """Open the GPU, run the self-test on it, and return its seconds by kind. Raises CannotStart."""
     show_one_gpu(uuid)
     try:
-        gpu.use(machine.open(uuid, settings.gpu_memory_limit * 2**20))
+        gpu.set_device(machine.open(uuid, settings.gpu_memory_limit * 2**20))
         return selftest.run()
     except selftest.SelfTestFailed as error:
         raise CannotStart(f"the GPU {uuid} failed its self-test and gets no work: {error}") from error

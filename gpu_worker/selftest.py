@@ -16,7 +16,7 @@ class SelfTestFailed(Exception):
 
 def kinds() -> list[str]:
     """Return the kinds that have a GPU kernel."""
-    return list(registry.computed_on(Device.GPU))
+    return list(registry.kinds_for_device(Device.GPU))
 
 
 def questions(kind: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ def rank(priority: str) -> int:
     return _ORDER.index(Priority(priority) if priority in _ORDER else Priority.NORMAL)
 
 
-class Sharing:
+class GpuSharing:
     """Tracks when a GPU worker last computed. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

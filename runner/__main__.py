@@ -44,7 +44,7 @@ log = logging.getLogger("runner")
 
 LOOPBACK = "127.0.0.1"
 #: Kinds whose jobs are programs.
-KINDS = registry.computed_on(Device.RUNNER)
+KINDS = registry.kinds_for_device(Device.RUNNER)
 #: Time in seconds that programs and last calls get when the runner stops. A job's grace period is at most 60.
 SHUTDOWN_SECONDS = 75.0
 #: Share of the offered memory that a program can use if its job requests no memory.
@@ -147,7 +147,7 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
         sampled=Sampled(spawn=spawn_beside, gone=gone_beside),
     )
     if not settings.replicas():
-        for kind in registry.endless():
+        for kind in registry.endless_kinds():
             worker.refuse(kind, "RUNNER_UIDS contains only user IDs for the slots; add one user ID for each replica")
 
     def start() -> list[RunnerLane]:

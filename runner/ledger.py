@@ -165,11 +165,11 @@ class Ledger:
         return {
             kind: version
             for kind, version in kinds.items()
-            if (has_cpus or kind in registry.endless()) and any(self.suits(lane, kind) for lane in idle)
+            if (has_cpus or kind in registry.endless_kinds()) and any(self.suits(lane, kind) for lane in idle)
         }
 
     def suits(self, lane: Lane, kind: str) -> bool:
-        return lane.name.startswith(REPLICA_LANE) == (kind in registry.endless())
+        return lane.name.startswith(REPLICA_LANE) == (kind in registry.endless_kinds())
 
     def width(self, lanes: Sequence[Lane]) -> int:
         return self.resources.slots
@@ -194,7 +194,7 @@ class Ledger:
         with self._lock:
             if lane.name in self._entries:
                 return True
-            is_endless = facts.kind in registry.endless()
+            is_endless = facts.kind in registry.endless_kinds()
             cpus = float(needs.get("cpus", 0.0 if is_endless else self.resources.cpus_of_a_slot))
             wanted = self._fitting(needs, cpus, facts.tenant)
             if wanted is None or not self._claim(wanted, facts.priority):

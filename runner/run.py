@@ -441,7 +441,7 @@ class Run:
         return Computed(upto=self._unit, partial=partial, seconds=seconds), encode(partial)
 
     def _partial(self) -> Partial:
-        return program.finished(self._first, self.host.worker, self._ms, self._attempts, self._values)
+        return program.finished_partial(self._first, self.host.worker, self._ms, self._attempts, self._values)
 
     def _upload(self, units: list[int]) -> None:
         """Upload the files of some units as one artifact of the job.
@@ -502,13 +502,13 @@ class Run:
         text = report.serialize_failure(
             failed, unit=self._unit, attempt=attempt, worker=self.host.worker, host=self.host.name
         )
-        wait = program.wait_ms(spec, attempt, random.random())
+        wait = program.retry_delay_ms(spec, attempt, random.random())
         self._persist(
             lambda: self.host.store.leases.fail_unit(
                 self._job,
                 self._token,
                 failed.error,
-                most=program.most_errors(spec),
+                most=program.max_retries(spec),
                 wait_ms=wait,
                 row=text,
                 unit=self._unit,

@@ -51,7 +51,7 @@ def wrong_kernels(recompile: Collection[str] = ()) -> dict[str, str]:
     command = [sys.executable, "-m", "tests.kernels", *recompile]
     done = subprocess.run(command, cwd=TOP, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        return dict.fromkeys(registry.computed_on(Device.CPU), f"{' '.join(command)} ended with {done.returncode}")
+        return dict.fromkeys(registry.kinds_for_device(Device.CPU), f"{' '.join(command)} ended with {done.returncode}")
     wrong: dict[str, str] = json.loads(done.stdout)
     return wrong
 
@@ -59,7 +59,7 @@ def wrong_kernels(recompile: Collection[str] = ()) -> dict[str, str]:
 def main(recompile: Collection[str]) -> dict[str, str]:
     """Compile or load the kernels of all kinds. Recompile those in `recompile`. Return why kinds are wrong."""
     wrong = {}
-    for kind in registry.computed_on(Device.CPU):
+    for kind in registry.kinds_for_device(Device.CPU):
         try:
             _prepare(kind, kind in recompile)
         except Exception as error:  # whatever it is, it may be gone after the next compilation
@@ -101,7 +101,7 @@ def _compile_the_rest(kind: str) -> None:
     if kind == "collatz":
         _warm_every_form()
     if Device.GPU in registry.devices(kind) and not MISSING:
-        gpu.use(HostDevice())
+        gpu.set_device(HostDevice())
         registry.kernel(kind, Device.GPU).warm()
     with code_sets.code_set(kind).writing() as may_write:
         if may_write:

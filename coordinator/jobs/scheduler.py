@@ -316,7 +316,7 @@ def _not_beside(kind: str, needed: Requirements, name: str, offer: Offer, place:
     """Return why a job cannot run on a runner while its replicas run; empty if it can."""
     if place.tenant and offer.get("tenant", "") not in ("", place.tenant):
         return f"{name} runs a service of another tenant, and {_ONE_TENANT}"
-    if kind in registry.endless() and not offer.get("replicas", 1):
+    if kind in registry.endless_kinds() and not offer.get("replicas", 1):
         return f"{name} cannot run another replica; with RUNNER_UIDS each needs a user other than those of the slots"
     if short := requirements.shortfalls(needed, offer):
         what, has = (", ".join(words) for words in zip(*((each.needed, each.has) for each in short), strict=True))
@@ -398,7 +398,9 @@ def _more_room(queue: str, kind: str, needed: Requirements) -> str:
     """
     if Device.RUNNER not in devices_of(queue):
         return ""
-    slots = "" if needed or kind in registry.endless() else "for more at once, give a runner more RUNNER_SLOTS, or "
+    slots = (
+        "" if needed or kind in registry.endless_kinds() else "for more at once, give a runner more RUNNER_SLOTS, or "
+    )
     return f"; {slots}{_MORE_RUNNERS}"
 
 
@@ -416,7 +418,7 @@ def _in_turn(queue: str, kind: str, place: Place, before: int, fleet: Fleet, nee
     if place.tenants_before:
         several = "tenant was given less and goes" if place.tenants_before == 1 else "tenants were given less and go"
         return f"{place.tenants_before} other {several} first; {turn}"
-    if before or kind in registry.endless():  # a runner with room takes a replica within seconds
+    if before or kind in registry.endless_kinds():  # a runner with room takes a replica within seconds
         return turn
     mine = devices_of(queue)
     if 0 < _count(fleet.workers, mine) == _count(fleet.starting, mine):

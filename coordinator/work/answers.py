@@ -26,7 +26,7 @@ from jobs.worker.api.rows import Row, offered
 
 def takes_replicas_alone(asked: Any) -> bool:
     """Return True if a runner without a free slot requests work."""
-    return asked.device == "runner" and bool(asked.kinds) and registry.endless().issuperset(asked.kinds)
+    return asked.device == "runner" and bool(asked.kinds) and registry.endless_kinds().issuperset(asked.kinds)
 
 
 class Answers:

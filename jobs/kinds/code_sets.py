@@ -99,11 +99,11 @@ def code_set(kind: str) -> CodeSet:
     This is a published set for CPUs, or an empty one, unless the process has called `compile_once` for the kind.
     """
     if kind not in used_sets:
-        used_sets[kind] = _published(kind, Device.CPU) or _empty()
+        used_sets[kind] = _find_published(kind, Device.CPU) or _empty_set()
     return used_sets[kind]
 
 
-def unkept() -> Mapping[str, str]:
+def unsaved_kinds() -> Mapping[str, str]:
     """Return the kinds whose compiled code this process could not store, mapped to the reason."""
     return {kind: used.unkept for kind, used in used_sets.items() if used.unkept}
 
@@ -120,7 +120,7 @@ def compile_once(
     """
     configure_numba()
     used = None if recompile else _load(kind, device)
-    used = used or _begin(kind, device, wait=wait, recompile=recompile)
+    used = used or _start_set(kind, device, wait=wait, recompile=recompile)
     if used is None:
         yield False
         return
@@ -136,19 +136,19 @@ def compile_once(
 
 def _load(kind: str, device: Device) -> CodeSet | None:
     """Use the published set of a kind if there is one."""
-    found = _published(kind, device)
+    found = _find_published(kind, device)
     if found is not None:
         used_sets[kind] = found
     return found
 
 
-def _published(kind: str, device: Device) -> CodeSet | None:
+def _find_published(kind: str, device: Device) -> CodeSet | None:
     """Return the published set of a kind, or None. The set is kept until this process exits.
 
     A set with a missing file is ignored. Otherwise every process would compile the missing code and store nothing.
     """
     folder = compiled_code.folder(kind)
-    compiled_code.use(folder)
+    compiled_code.use_folder(folder)
     try:
         sets = [CodeSet(path) for path in sorted(folder.glob(f"{device}-*"))]
     except OSError:  # for example a cache that belongs to another user
@@ -156,7 +156,7 @@ def _published(kind: str, device: Device) -> CodeSet | None:
     return next((found for found in sets if found.is_whole), None)
 
 
-def _begin(kind: str, device: Device, *, wait: bool, recompile: bool) -> CodeSet | None:
+def _start_set(kind: str, device: Device, *, wait: bool, recompile: bool) -> CodeSet | None:
     """Create a new set, or use a set that was just published. Return None while another process is compiling."""
     if kind in used_sets:  # numba has already looked up the cache folder of functions that were imported before
         return used_sets[kind]
@@ -172,7 +172,7 @@ def _begin(kind: str, device: Device, *, wait: bool, recompile: bool) -> CodeSet
             used_sets[kind] = CodeSet(_create(folder, device), lock)
             stack.pop_all()
     except OSError as error:
-        used_sets[kind] = _empty(unkept=str(error))
+        used_sets[kind] = _empty_set(unkept=str(error))
     return used_sets[kind]
 
 
@@ -196,7 +196,7 @@ def _create(folder: Path, device: Device) -> Path:
     return path
 
 
-def _empty(unkept: str = "") -> CodeSet:
+def _empty_set(unkept: str = "") -> CodeSet:
     """Return an empty set. Its path is outside the cache, because reads in a broken cache can fail differently."""
     return CodeSet(compiled_code.SHARED / "none", unkept=unkept)
 
@@ -248,7 +248,7 @@ class Locator:
                 kind, *below = path.relative_to(known).parts[:-1] or ("",)
                 if kind:
                     return cls(code_set(kind), ".".join((*below, line)))
-        return cls(_empty(), line)
+        return cls(_empty_set(), line)
 
     def get_cache_path(self) -> str:
         return self._path

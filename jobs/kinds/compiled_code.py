@@ -58,7 +58,7 @@ def target() -> str:
 
 def _sources(kind: str) -> list[tuple[str, Path]]:
     """Return the names and paths of a kind's Python sources, and of the modules that kinds share."""
-    own = _place(kind)
+    own = _kind_folder(kind)
     sources = sorted((path.name, path) for path in SHARED.glob("*.py"))
     return sources + sorted((path.relative_to(own.parent).as_posix(), path) for path in own.rglob("*.py"))
 
@@ -74,7 +74,7 @@ def checksum(kind: str) -> str:
 
 def is_unchanged(kind: str) -> bool:
     """Return True if a kind's sources and the shared modules are unchanged since this process started."""
-    own = _place(kind)
+    own = _kind_folder(kind)
     then = {path: state for path, state in _STATES.items() if path.parent == SHARED or path.is_relative_to(own)}
     try:
         return then == {path: _state(path) for _, path in _sources(kind)}
@@ -82,23 +82,23 @@ def is_unchanged(kind: str) -> bool:
         return False
 
 
-def _place(kind: str) -> Path:
+def _kind_folder(kind: str) -> Path:
     """Return the folder from which Python imports a kind: the first match on the path."""
     places = [Path(folder).resolve() / kind for folder in kinds.__path__]
     return next((place for place in places if place.is_dir()), places[-1])
 
 
-def top() -> Path:
+def cache_root() -> Path:
     """Return the folder that contains all compiled code."""
     return Path(importlib.import_module("numba").config.CACHE_DIR or CACHE_FOLDER)
 
 
 def folder(kind: str) -> Path:
     """Return the folder of a kind's compiled code."""
-    return top() / f"{kind}-{checksum(kind)}-{target()}"
+    return cache_root() / f"{kind}-{checksum(kind)}-{target()}"
 
 
-def use(place: Path) -> None:
+def use_folder(place: Path) -> None:
     """Create a folder of compiled code if needed, and protect it from `remove_unused` until this process exits.
 
     If the cache is not writable, do nothing.
@@ -139,8 +139,8 @@ def remove_unused(kept_seconds: float = KEPT_SECONDS) -> list[str]:
     """
     until = time.time() - kept_seconds
     with contextlib.suppress(OSError):
-        places = [place for place in sorted(top().iterdir()) if _NAMED.fullmatch(place.name)]
-        return [place.name for place in places if _is_older(place, until) and _removed(place, until)]
+        places = [place for place in sorted(cache_root().iterdir()) if _NAMED.fullmatch(place.name)]
+        return [place.name for place in places if _is_older(place, until) and _remove(place, until)]
     return []
 
 
@@ -152,7 +152,7 @@ def _is_older(place: Path, until: float) -> bool:
         return False
 
 
-def _removed(place: Path, until: float) -> bool:
+def _remove(place: Path, until: float) -> bool:
     """Remove a folder that no process uses. Return False if a process uses the folder or it cannot be locked."""
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)

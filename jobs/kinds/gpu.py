@@ -67,13 +67,13 @@ class Device(Protocol):
 _devices: list[Device] = []
 
 
-def use(device: Device | None) -> None:
+def set_device(device: Device | None) -> None:
     """Set the GPU of this process; None if the process has no GPU."""
     _devices[:] = [] if device is None else [device]
     _launchers.cache_clear()
 
 
-def current() -> Device:
+def current_device() -> Device:
     """Return the GPU of this process. Raises DeviceLost if it has none."""
     if not _devices:
         raise DeviceLost("this process has no GPU")
@@ -92,13 +92,13 @@ class Source:
         single text.
         """
         defined = "".join(f"#define {name} {value}\n" for name, value in self.constants)
-        return defined + _included(self.path)
+        return defined + _inline_includes(self.path)
 
 
-def _included(path: Path) -> str:
+def _inline_includes(path: Path) -> str:
     def text(include: re.Match[str]) -> str:
         beside = path.with_name(include[1])
-        return _included(beside if beside.exists() else SHARED / include[1])
+        return _inline_includes(beside if beside.exists() else SHARED / include[1])
 
     return _INCLUDE.sub(text, path.read_text())
 
@@ -108,7 +108,7 @@ _compiling = threading.Lock()
 
 @lru_cache
 def _launchers(source: Source) -> Callable[..., None]:
-    return current().compiled(source.text())
+    return current_device().compiled(source.text())
 
 
 def kernels(source: Source) -> Callable[..., None]:
@@ -146,10 +146,10 @@ class Batch:
                     raise
                 self.fits = units // 2
             else:
-                self._took(taken, units, time.perf_counter() - started)
+                self._adjust(taken, units, time.perf_counter() - started)
                 return taken
 
-    def _took(self, taken: int, units: int, seconds: float) -> None:
+    def _adjust(self, taken: int, units: int, seconds: float) -> None:
         """Adjust the launch size to the duration of a launch. The next launch is at most four times larger."""
         fitting = int(taken * LAUNCH_SECONDS / max(seconds, 1e-6))
         if seconds < WAVE_SECONDS:

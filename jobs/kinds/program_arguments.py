@@ -60,7 +60,7 @@ def unknown_placeholder(command: Sequence[Argument]) -> str:
     return next((match[0] for match in found if match), "")
 
 
-def filled(argument: Argument, values: Mapping[str, str]) -> str:
+def fill(argument: Argument, values: Mapping[str, str]) -> str:
     """Return the argument with each placeholder replaced once; placeholders inside inserted values are not replaced."""
     if not isinstance(argument, str):
         return argument[LITERAL]

@@ -13,7 +13,7 @@ from jobs.encoding.numbers import ExactInt
 from jobs.kinds import program_arguments
 from jobs.kinds import program_texts as texts
 from jobs.kinds.program_arguments import Argument
-from jobs.kinds.program_texts import wrong
+from jobs.kinds.program_texts import validation_error
 from threads_protocol.numbers import short
 
 #: Maximum number of units of a job; the store keeps a record of each unit.
@@ -46,14 +46,14 @@ TEXT = {"type": "string"}
 
 def command(value: Any) -> list[Argument] | str:
     if isinstance(value, str):
-        return texts.checked(value, "the shell command", MAX_COMMAND)
+        return texts.check_text(value, "the shell command", MAX_COMMAND)
     if not isinstance(value, list) or not 1 <= len(value) <= MAX_WORDS:
-        raise wrong(f"must be a shell command or a list of 1..{MAX_WORDS} texts; got {short(value)}")
+        raise validation_error(f"must be a shell command or a list of 1..{MAX_WORDS} texts; got {short(value)}")
     words = [_argument(number, word) for number, word in enumerate(value, 1)]
     plain = [program_arguments.text_of(word) for word in words]
     if not plain[0]:
-        raise wrong("the first argument is the program and must not be empty")
-    texts.check_sum(plain, "the arguments", MAX_COMMAND)
+        raise validation_error("the first argument is the program and must not be empty")
+    texts.check_total_size(plain, "the arguments", MAX_COMMAND)
     return words
 
 
@@ -62,39 +62,41 @@ def _argument(number: int, value: Any) -> Argument:
     is_literal = program_arguments.is_literal(value)
     text = value[program_arguments.LITERAL] if is_literal else value
     if complaint := texts.problem(text):
-        raise wrong(f"argument {number} {complaint}; got {texts.shown(text)}")
+        raise validation_error(f"argument {number} {complaint}; got {texts.shorten(text)}")
     return program_arguments.literal(text) if is_literal else text
 
 
 def environment(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or len(value) > MAX_VARIABLES:
-        raise wrong(f"must be an object with at most {MAX_VARIABLES} variables; got {short(type(value))}")
+        raise validation_error(f"must be an object with at most {MAX_VARIABLES} variables; got {short(type(value))}")
     for name, text in value.items():
         _check_variable(name, _NAME)
         if complaint := texts.problem(text):
-            raise wrong(f"the value of {name} {complaint}; got {type(text).__name__}")
-    texts.check_sum([*value, *value.values()], "names and values", MAX_ENVIRONMENT)
+            raise validation_error(f"the value of {name} {complaint}; got {type(text).__name__}")
+    texts.check_total_size([*value, *value.values()], "names and values", MAX_ENVIRONMENT)
     return dict(value)
 
 
 def _check_variable(name: Any, pattern: re.Pattern[str]) -> None:
     if not isinstance(name, str) or not pattern.fullmatch(name):
-        raise wrong(f"a name must have 1..{MAX_NAME} letters, digits and _, and no digit first; got {short(name)}")
+        raise validation_error(
+            f"a name must have 1..{MAX_NAME} letters, digits and _, and no digit first; got {short(name)}"
+        )
     if _RUNNERS.fullmatch(name):
-        raise wrong(f"the runner sets HOME, CUDA_VISIBLE_DEVICES and CLUSTER_* itself; got {short(name)}")
+        raise validation_error(f"the runner sets HOME, CUDA_VISIBLE_DEVICES and CLUSTER_* itself; got {short(name)}")
 
 
 def secrets(value: Any) -> list[str]:
     names = _list(value, MAX_VARIABLES)
     for name in names:
         _check_variable(name, _SECRET)
-    texts.check_names(names, "secrets")
+    texts.check_unique(names, "secrets")
     return names
 
 
 def outputs(value: Any) -> list[str]:
     patterns = [_pattern(pattern) for pattern in _list(value, MAX_OUTPUTS)]
-    texts.check_names(patterns, "outputs")
+    texts.check_unique(patterns, "outputs")
     return patterns
 
 
@@ -105,15 +107,17 @@ def _pattern(value: Any) -> str:
 
 
 def path(value: Any) -> str:
-    text = texts.checked(value, "a path", MAX_PATH)
+    text = texts.check_text(value, "a path", MAX_PATH)
     if text.startswith("/") or "\\" in text or any(part in ("", ".", "..") for part in text.split("/")):
-        raise wrong(f"a path must be relative and must not contain ., .., // or a backslash; got {short(text)}")
+        raise validation_error(
+            f"a path must be relative and must not contain ., .., // or a backslash; got {short(text)}"
+        )
     return text
 
 
 def _list(value: Any, most: int) -> list[Any]:
     if not isinstance(value, list) or len(value) > most:
-        raise wrong(f"must be a list of at most {most} texts; got {short(value)}")
+        raise validation_error(f"must be a list of at most {most} texts; got {short(value)}")
     return list(value)
 
 
@@ -126,7 +130,7 @@ def _labels(value: Any) -> list[str]:
 
 def _match(value: Any, pattern: re.Pattern[str], rule: str) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise wrong(f"{rule}; got {short(value)}")
+        raise validation_error(f"{rule}; got {short(value)}")
     return value
 
 
@@ -143,7 +147,7 @@ class Matching(GroupedMetadata):
 
 def _number(value: Any, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise wrong(f"must be a number in {low:g}..{high:.15g}; got {short(value)}")
+        raise validation_error(f"must be a number in {low:g}..{high:.15g}; got {short(value)}")
     return value
 
 
@@ -161,7 +165,7 @@ class Between(GroupedMetadata):
 def _cpus(value: Any) -> float:
     number = _number(value, 0.5, 4096)
     if number * 2 != int(number * 2):
-        raise wrong(f"must be a multiple of 0.5, such as 0.5 or 4; got {short(value)}")
+        raise validation_error(f"must be a multiple of 0.5, such as 0.5 or 4; got {short(value)}")
     return int(number) if number == int(number) else number
 
 
@@ -207,7 +211,7 @@ class Requirements(BaseModel):
         return {name: value for name, value in sorted(self.model_dump().items()) if value not in (None, [])}
 
 
-def usual(model: type[BaseModel]) -> dict[str, Any]:
+def default_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON Schema default of a field with a default factory. A factory is ten times faster than copying a
     default.
     """

@@ -13,7 +13,7 @@ from threads_protocol.numbers import short
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
-def wrong(sentence: str) -> PydanticCustomError:
+def validation_error(sentence: str) -> PydanticCustomError:
     """Return a validation error with this message about a parameter."""
     return PydanticCustomError("refused", "{sentence}", {"sentence": sentence})
 
@@ -27,7 +27,7 @@ def problem(value: Any) -> str:
     return "" if is_unicode(value) else "contains a lone surrogate, which UTF-8 cannot encode"
 
 
-def shown(value: Any) -> str:
+def shorten(value: Any) -> str:
     """Shorten a value for an error message, using only characters that every encoding supports."""
     return short(value) if not isinstance(value, str) or is_unicode(value) else short(ascii(value[:1000]))
 
@@ -41,28 +41,28 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def checked(value: Any, what: str, most: int) -> str:
+def check_text(value: Any, what: str, most: int) -> str:
     """Return a text of 1 to `most` bytes in UTF-8. Raises PydanticCustomError, whose message starts with `what`."""
     if complaint := problem(value):
-        raise wrong(f"{what} {complaint}; got {shown(value)}")
+        raise validation_error(f"{what} {complaint}; got {shorten(value)}")
     if not 1 <= len(value.encode()) <= most:
-        raise wrong(f"{what} must have 1 to {most} bytes; got {short(value)}")
+        raise validation_error(f"{what} must have 1 to {most} bytes; got {short(value)}")
     return str(value)
 
 
-def check_sum(texts: Iterable[str], what: str, most: int) -> None:
+def check_total_size(texts: Iterable[str], what: str, most: int) -> None:
     """Raise PydanticCustomError if the texts have more than `most` bytes of UTF-8 in total."""
     total = sum(len(text.encode()) for text in texts)
     if total > most:
-        raise wrong(f"{what} must have at most {most} bytes in total; got {total} bytes")
+        raise validation_error(f"{what} must have at most {most} bytes in total; got {total} bytes")
 
 
-def check_names(names: Iterable[str], what: str) -> None:
+def check_unique(names: Iterable[str], what: str) -> None:
     """Raise PydanticCustomError if a name occurs twice."""
     seen = set()
     for name in names:
         if name in seen:
-            raise wrong(f"{what} must be unique; got {short(name)} twice")
+            raise validation_error(f"{what} must be unique; got {short(name)} twice")
         seen.add(name)
 
 

@@ -28,17 +28,17 @@ def arguments(spec: Spec, unit: int, item: Any = None) -> list[str]:
     if isinstance(command, str):
         return [*SHELL, command]
     filled = {UNIT: str(unit), ITEM: item_text(item)}
-    if complaint := does_not_fit(command, filled):
+    if complaint := fit_error(command, filled):
         raise ValueError(f"unit {unit}: {complaint}")
-    return [program_arguments.filled(word, filled) for word in command]
+    return [program_arguments.fill(word, filled) for word in command]
 
 
-def does_not_fit(command: Sequence[Argument], filled: Mapping[str, str]) -> str:
+def fit_error(command: Sequence[Argument], filled: Mapping[str, str]) -> str:
     """Return why the values cannot be inserted into the command, or an empty string. Runs in time linear in the
     command.
     """
     if complaint := texts.problem(filled[ITEM]) if program_arguments.uses(command, ITEM) else "":
-        return f"the item {texts.shown(filled[ITEM])} {complaint}"
+        return f"the item {texts.shorten(filled[ITEM])} {complaint}"
     total = 0
     for number, word in enumerate(command, 1):
         size = len(program_arguments.text_of(word).encode()) + 1
@@ -60,12 +60,12 @@ def item_text(item: Any) -> str:
     return item if isinstance(item, str) else texts.as_json(item)
 
 
-def most_errors(spec: Spec) -> int:
+def max_retries(spec: Spec) -> int:
     """Return the maximum number of retries of a failed unit."""
     return int(spec["retries"]["max"])
 
 
-def wait_ms(spec: Spec, attempt: int, dice: float) -> int:
+def retry_delay_ms(spec: Spec, attempt: int, dice: float) -> int:
     """Return the delay in milliseconds after attempt 1, 2, ... of a unit failed. `dice` in [0, 1) determines the
     jitter.
     """
@@ -80,7 +80,7 @@ def wait_ms(spec: Spec, attempt: int, dice: float) -> int:
     return round(min(seconds, longest) * share * 1000)
 
 
-def finished(
+def finished_partial(
     lo: int, worker: str, ms: Sequence[int], attempts: Sequence[int], values: Sequence[Any] | None = None
 ) -> Partial:
     """Return the partial of consecutive units that exited with code 0 on one worker. The first unit is `lo`."""

@@ -3,6 +3,7 @@
 Never mix uint64 and int64 in one expression: numba would convert the result to a float.
 """
 
+# mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations

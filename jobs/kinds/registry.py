@@ -54,7 +54,7 @@ def program_kind(kind: str) -> ProgramKind | None:
 
 
 @lru_cache
-def endless() -> frozenset[str]:
+def endless_kinds() -> frozenset[str]:
     """Return the names of kinds whose jobs run until they are stopped and occupy no slot of a runner."""
     return frozenset(kind for kind in names() if definition(kind).is_endless)
 
@@ -69,7 +69,7 @@ def devices(kind: str) -> tuple[Device, ...]:
     return tuple(device for device in (Device.CPU, Device.GPU) if importlib.util.find_spec(_kernel_name(kind, device)))
 
 
-def computed_on(device: Device) -> tuple[str, ...]:
+def kinds_for_device(device: Device) -> tuple[str, ...]:
     """Return the names of the kinds that workers with this device can compute, sorted."""
     return tuple(kind for kind in names() if device in devices(kind))
 

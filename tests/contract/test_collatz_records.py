@@ -84,11 +84,14 @@ def test_they_are_those_of_statistics(start: int) -> None:
     whole = kernel.run({"mode": "statistics", "start": str(start), "count": count, "batch_size": None}, 0, count, go_on)
     records_of = {name: whole[1][name] for name in ("delay", "path")}
     usual = found(start, count)
-    least = {"delay": published.below(published.DELAYS, start), "path": published.below(published.PATHS, start)}
+    least = {
+        "delay": published.maximum_below(published.DELAYS, start),
+        "path": published.maximum_below(published.PATHS, start),
+    }
     assert all(usual[name] == [row for row in records_of[name] if row[1] > least[name]] for name in least)
     for take in (-1, len(records_of["delay"]) // 2):
-        delay = max(records_of["delay"][take][1] - 1, published.below(published.DELAYS, start))
-        peak = max(records_of["path"][min(take, 1)][1] - 1, published.below(published.PATHS, start))
+        delay = max(records_of["delay"][take][1] - 1, published.maximum_below(published.DELAYS, start))
+        peak = max(records_of["path"][min(take, 1)][1] - 1, published.maximum_below(published.PATHS, start))
         partial = found(start, count, known={"delay": delay, "path": str(peak)})
         assert partial["delay"] == [row for row in records_of["delay"] if row[1] > delay]
         assert partial["path"] == [row for row in records_of["path"] if row[1] > peak]

@@ -279,7 +279,7 @@ def test_numbers_given_up_are_named_and_nothing_is_claimed(monkeypatch: pytest.M
 
 def test_long_lists_of_failures_merge_in_any_order() -> None:
     empty = reference.run(spec(1, 1), 0, 1)
-    parts = [empty | {"unresolved": partials.first_few(range(at, 2000, 7))} for at in range(1000, 1007)]
+    parts = [empty | {"unresolved": partials.smallest_numbers(range(at, 2000, 7))} for at in range(1000, 1007)]
     merged = reduce(definition.merge, reversed(parts))
     assert merged["unresolved"] == list(range(1000, 1100)) and merged["count"] == 7
 

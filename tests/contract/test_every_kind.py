@@ -121,9 +121,9 @@ def test_a_kind_has_kernels_or_is_for_runners(kind: str) -> None:
     for device in (Device.CPU, Device.GPU):
         with contextlib.suppress(errors.NoKernel):
             registry.kernel(kind, device)
-            assert device in devices and kind in registry.computed_on(device)
+            assert device in devices and kind in registry.kinds_for_device(device)
             continue
-        assert device not in devices and kind not in registry.computed_on(device)
+        assert device not in devices and kind not in registry.kinds_for_device(device)
 
 
 @pytest.mark.parametrize("kind", OF_RUNNERS)

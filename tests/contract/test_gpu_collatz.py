@@ -39,9 +39,9 @@ STARTS = st.one_of(
 @pytest.fixture(autouse=True, scope="module")
 def device() -> Iterator[None]:
     """Blocks, grids and so on of a shape that no array is a multiple of."""
-    gpu.use(devices.device(most_blocks=3, most_threads=96))
+    gpu.set_device(devices.device(most_blocks=3, most_threads=96))
     yield
-    gpu.use(None)
+    gpu.set_device(None)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_verification_agrees_with_cpus_on_millions_of_numbers(start: int) -> Non
 @pytest.mark.parametrize("start", [BLOCK, 2**42 - BLOCK, 2**64 - BLOCK])
 def test_blocks_taken_by_one_launch_are_those_taken_one_by_one(start: int) -> None:
     tasks = [verify.piece(start + at * BLOCK, start + at * BLOCK + 2 * CELL) for at in range(2)]
-    together, apart = verify_gpu.LaunchedSeen(), verify_gpu.LaunchedSeen()
+    together, apart = verify_gpu.GpuTotals(), verify_gpu.GpuTotals()
     together.take_blocks(tasks[0], 2)
     for task in tasks:
         apart.take_blocks(task, 1)
@@ -114,7 +114,7 @@ def test_whole_blocks_go_to_launches_together(monkeypatch: pytest.MonkeyPatch) -
         taken.append((task.h, count))
         return count
 
-    monkeypatch.setattr(verify_gpu.LaunchedSeen, "take_blocks", take_blocks)
+    monkeypatch.setattr(verify_gpu.GpuTotals, "take_blocks", take_blocks)
     monkeypatch.setattr(verify_gpu, "batch", gpu.Batch(first=5, most=5))
     on_gpu.run(spec("verify", 2 * BLOCK - 7, 7 * BLOCK + 10), 0, 7 * BLOCK + 10, go_on)
     assert taken == [(1, 1), (2, 5), (7, 2), (9, 1)]
@@ -195,7 +195,7 @@ def test_what_passes_two_limbs_is_left_to_integers_of_any_size(monkeypatch: pyte
     """Below 2^96 only few do, so the walk is made to give up as if they had."""
     job = spec("statistics", 2**94, 2**13)
     usual = computed(on_gpu, job)
-    walked, seen = statistics_gpu.LaunchedTally.walk_places, []
+    walked, seen = statistics_gpu.GpuTally.walk_places, []
 
     def giving_up(tally: Any, places: Any) -> Any:
         delays, high, low = walked(tally, places)
@@ -203,7 +203,7 @@ def test_what_passes_two_limbs_is_left_to_integers_of_any_size(monkeypatch: pyte
         seen.append(len(delays))
         return delays, high, low
 
-    monkeypatch.setattr(statistics_gpu.LaunchedTally, "walk_places", giving_up)
+    monkeypatch.setattr(statistics_gpu.GpuTally, "walk_places", giving_up)
     assert computed(on_gpu, job) == usual and seen
 
 
@@ -213,11 +213,11 @@ def test_rising_is_what_exceeds_all_before_it() -> None:
         rows = [(dice.randrange(3), dice.randrange(2**62, 2**62 + 4)) for _ in range(dice.randrange(1, 40))]
         high, low = np.array(rows, np.uint64).T
         expected = [at for at, row in enumerate(rows) if all(row > other for other in rows[:at])]
-        assert statistics_gpu.rising(high, low) == expected
+        assert statistics_gpu.new_maxima(high, low) == expected
 
 
 def test_numbers_that_the_walk_ends_early_are_said() -> None:
-    tally = statistics_gpu.LaunchedTally(2**127)
+    tally = statistics_gpu.GpuTally(2**127)
     delays, *_ = tally.walk_places(np.array([0, 1, 2**62 - 1], np.uint64))
     assert delays[1] == 2**64 - 1
 
@@ -282,7 +282,7 @@ def test_constants_of_the_sources_are_those_of_the_statistics() -> None:
 def test_when_memory_runs_out_launches_shrink_and_the_answer_stays(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     small = mode == "statistics"
     job = spec(mode, 2**40, 2**18 if small else 6 * BLOCK)
-    module, name = (statistics_gpu, "LaunchedTally") if small else (verify_gpu, "LaunchedSeen")
+    module, name = (statistics_gpu, "GpuTally") if small else (verify_gpu, "GpuTotals")
     real, asked = getattr(module, name).take_blocks, []
 
     def full(seen: Any, *arguments: Any) -> Any:

@@ -25,9 +25,9 @@ each = pytest.mark.parametrize(
 @pytest.fixture(autouse=True, scope="module")
 def device() -> Iterator[None]:
     """Blocks and grids of a shape that no array is a multiple of."""
-    gpu.use(devices.device(most_blocks=3, most_threads=96))
+    gpu.set_device(devices.device(most_blocks=3, most_threads=96))
     yield
-    gpu.use(None)
+    gpu.set_device(None)
 
 
 def test_there_are_kinds_with_a_gpu_kernel() -> None:

@@ -62,9 +62,9 @@ MODELS = st.fixed_dictionaries(
 
 @pytest.fixture(autouse=True, scope="module")
 def device() -> Iterator[None]:
-    gpu.use(devices.device(most_blocks=2, most_threads=3))
+    gpu.set_device(devices.device(most_blocks=2, most_threads=3))
     yield
-    gpu.use(None)
+    gpu.set_device(None)
 
 
 @pytest.fixture(autouse=True)
@@ -105,14 +105,14 @@ def sensible(model: dict[str, Any]) -> dict[str, Any]:
 def left(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Replicas that the GPU left to a CPU."""
     seen: list[int] = []
-    real = gpu_simulation.LaunchedCell.compute
+    real = gpu_simulation.GpuCell.compute
 
     def compute(cell: Any, first: int, count: int) -> Any:
         partial, left = real(cell, first, count)
         seen.extend(left)
         return partial, left
 
-    monkeypatch.setattr(gpu_simulation.LaunchedCell, "compute", compute)
+    monkeypatch.setattr(gpu_simulation.GpuCell, "compute", compute)
     return seen
 
 
@@ -191,7 +191,7 @@ def test_a_replica_without_room_is_simulated_on_a_cpu_and_counted_once(
     job = plan(thread_count=30, max_depth=4, scheduler="fifo", cores=3, replicas=50, **more)
     usual, tried = computed(on_cpu, job), []
     rows = 30 if arrival is None else 55
-    real = gpu_simulation.LaunchedCell.compute
+    real = gpu_simulation.GpuCell.compute
 
     def compute(cell: Any, first: int, count: int) -> Any:
         found = real(cell, first, count)
@@ -199,7 +199,7 @@ def test_a_replica_without_room_is_simulated_on_a_cpu_and_counted_once(
         return found
 
     monkeypatch.setattr(gpu_simulation, "families", lambda spec, scheduler: rows)
-    monkeypatch.setattr(gpu_simulation.LaunchedCell, "compute", compute)
+    monkeypatch.setattr(gpu_simulation.GpuCell, "compute", compute)
     assert computed(on_gpu, job) == usual
     assert 0 < sum(small for small, _ in tried) < sum(count for _, count in tried)
 
@@ -226,7 +226,7 @@ def test_told_to_stop_it_keeps_what_it_has() -> None:
 
 def test_when_memory_runs_out_fewer_replicas_are_launched(monkeypatch: pytest.MonkeyPatch) -> None:
     job = plan(thread_count=20, scheduler="fifo", replicas=50)
-    usual, real, asked = computed(on_cpu, job), gpu_simulation.LaunchedCell.compute, []
+    usual, real, asked = computed(on_cpu, job), gpu_simulation.GpuCell.compute, []
 
     def full(cell: Any, first: int, count: int) -> Any:
         asked.append(count)
@@ -234,7 +234,7 @@ def test_when_memory_runs_out_fewer_replicas_are_launched(monkeypatch: pytest.Mo
             raise gpu.OutOfMemory("no room")
         return real(cell, first, count)
 
-    monkeypatch.setattr(gpu_simulation.LaunchedCell, "compute", full)
+    monkeypatch.setattr(gpu_simulation.GpuCell, "compute", full)
     assert computed(on_gpu, job) == usual and max(asked) > 10
 
 

@@ -28,9 +28,9 @@ BLOCK = 2**32
 
 @pytest.fixture(autouse=True, scope="module")
 def real_device() -> Iterator[None]:
-    gpu.use(device())
+    gpu.set_device(device())
     yield
-    gpu.use(None)
+    gpu.set_device(None)
 
 
 def spec(mode: str, start: int, count: int) -> dict[str, Any]:
@@ -82,16 +82,16 @@ def test_launches_are_short_enough_to_be_stopped() -> None:
 
 def test_more_memory_than_there_is_is_said() -> None:
     with pytest.raises(gpu.OutOfMemory):
-        gpu.current().zeros(2**50, np.uint64)
-    assert gpu.current().get(gpu.current().zeros(3, np.uint64)).tolist() == [0, 0, 0]
+        gpu.current_device().zeros(2**50, np.uint64)
+    assert gpu.current_device().get(gpu.current_device().zeros(3, np.uint64)).tolist() == [0, 0, 0]
 
 
 def test_a_wide_argument_arrives_whole(tmp_path: Path) -> None:
     source = 'extern "C" __global__ void keep(unsigned long long x, unsigned long long* to) { to[threadIdx.x] = x; }\n'
     (tmp_path / "keep.cu").write_text(source)
-    kept = gpu.current().zeros(32, np.uint64)
+    kept = gpu.current_device().zeros(32, np.uint64)
     gpu.kernels(gpu.Source(tmp_path / "keep.cu"))("keep", 1, 32, 2**64 - 3, kept)
-    assert set(gpu.current().get(kept).tolist()) == {2**64 - 3}
+    assert set(gpu.current_device().get(kept).tolist()) == {2**64 - 3}
 
 
 SCHEDULES = [

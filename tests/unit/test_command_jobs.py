@@ -35,7 +35,7 @@ class Runner:
 
     def end(self, lease: Any, worker: str = "runner-1", values: Any = None, keep: bool = False) -> Any:
         units = range(lease.lo, lease.hi)
-        part = program.finished(lease.lo, worker, [1500] * len(units), [lease.errors + 1] * len(units), values)
+        part = program.finished_partial(lease.lo, worker, [1500] * len(units), [lease.errors + 1] * len(units), values)
         encoded = execution.encode(part)
         return self.leases.commit(
             self.job, lease.token, lease.hi, encoded, ms=1500, worker=worker, device="runner", keep=keep
@@ -436,7 +436,7 @@ def test_what_is_kept_of_units_is_never_what_they_were(bench: Bench) -> None:
         leases.append(runner.lease(want))
         same()
     first, second, third, fourth = leases
-    part = execution.encode(program.finished(0, "runner-1", [5], [1], ["v"]))
+    part = execution.encode(program.finished_partial(0, "runner-1", [5], [1], ["v"]))
     steps: list[Callable[[], object]] = [
         lambda: runner.leases.commit(
             runner.job, first.token, 1, part, ms=5, worker="runner-1", device="runner", keep=True
@@ -463,7 +463,7 @@ def test_what_is_kept_of_units_is_never_what_they_were(bench: Bench) -> None:
 
 def test_a_hundred_thousand_units_are_shown_at_once(bench: Bench) -> None:
     runner = submitted(bench, count=100_000)
-    part = program.finished(0, "runner-1", [7] * 50_000, [1] * 50_000)
+    part = program.finished_partial(0, "runner-1", [7] * 50_000, [1] * 50_000)
     lease = runner.lease(50_000)
     assert runner.leases.commit(
         runner.job, lease.token, 50_000, execution.encode(part), ms=1, worker="runner-1", device="runner"

@@ -348,11 +348,17 @@ def test_an_item_of_an_artifact_that_does_not_fit_is_refused_when_it_is_filled_i
 
 def test_waits_grow_up_to_their_bound() -> None:
     spec = plan(**TRUE, retries={"jitter": False}).spec
-    assert [program.wait_ms(spec, attempt, 0.9) for attempt in (1, 2, 3, 7, 10**9)] == [1000, 2000, 4000, 60000, 60000]
-    assert program.most_errors(spec) == 3
+    assert [program.retry_delay_ms(spec, attempt, 0.9) for attempt in (1, 2, 3, 7, 10**9)] == [
+        1000,
+        2000,
+        4000,
+        60000,
+        60000,
+    ]
+    assert program.max_retries(spec) == 3
     dice = plan(**TRUE).spec
-    assert [program.wait_ms(dice, 1, number) for number in (0.0, 0.5, 0.999999)] == [500, 750, 1000]
+    assert [program.retry_delay_ms(dice, 1, number) for number in (0.0, 0.5, 0.999999)] == [500, 750, 1000]
     none = plan(**TRUE, retries={"initial_delay_seconds": 0, "factor": 100}).spec
-    assert program.wait_ms(none, 10**6, 0.5) == 0
+    assert program.retry_delay_ms(none, 10**6, 0.5) == 0
     same = plan(**TRUE, retries={"factor": 1, "jitter": False}).spec
-    assert program.wait_ms(same, 10**9, 0.5) == 1000
+    assert program.retry_delay_ms(same, 10**9, 0.5) == 1000

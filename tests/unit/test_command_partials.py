@@ -33,7 +33,7 @@ def leases(draw: st.DrawFn) -> list[Partial]:
     for lo, hi in itertools.pairwise(cuts):
         worker = draw(st.sampled_from(WORKERS))
         ms, attempts, values = zip(*(row(unit, worker) for unit in range(lo, hi)), strict=True)
-        found.append(program.finished(lo, worker, ms, attempts, values))
+        found.append(program.finished_partial(lo, worker, ms, attempts, values))
     return draw(st.permutations(found))
 
 
@@ -68,21 +68,24 @@ def test_every_unit_is_counted_once(parts: list[Partial]) -> None:
 
 
 def test_runs_that_touch_are_one_where_one_worker_ran_them() -> None:
-    first, second = program.finished(0, "a", [5], [1]), program.finished(1, "a", [6, 7], [1, 2], [None, "x"])
+    first, second = (
+        program.finished_partial(0, "a", [5], [1]),
+        program.finished_partial(1, "a", [6, 7], [1, 2], [None, "x"]),
+    )
     assert partials.merge(second, first) == {
         "runs": [{"lo": 0, "worker": "a", "ms": [5, 6, 7], "attempts": [1, 1, 2], "values": [None, None, "x"]}]
     }
-    assert len(partials.merge(first, program.finished(1, "b", [1], [1]))["runs"]) == 2
-    assert len(partials.merge(first, program.finished(2, "a", [1], [1]))["runs"]) == 2
+    assert len(partials.merge(first, program.finished_partial(1, "b", [1], [1]))["runs"]) == 2
+    assert len(partials.merge(first, program.finished_partial(2, "a", [1], [1]))["runs"]) == 2
 
 
 def test_values_of_units_without_any_are_left_out() -> None:
-    assert "values" not in program.finished(0, "a", [1, 2], [1, 1], [None, None])["runs"][0]
+    assert "values" not in program.finished_partial(0, "a", [1, 2], [1, 1], [None, None])["runs"][0]
 
 
 def test_a_unit_that_would_count_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="unit 1 would be counted twice"):
-        partials.merge(program.finished(0, "a", [1, 1], [1, 1]), program.finished(1, "b", [1], [1]))
+        partials.merge(program.finished_partial(0, "a", [1, 1], [1, 1]), program.finished_partial(1, "b", [1], [1]))
 
 
 def test_a_result_of_nothing_has_no_times() -> None:

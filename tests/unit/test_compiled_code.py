@@ -73,7 +73,7 @@ def test_a_change_at_any_depth_compiles_its_own_kind_anew_and_no_other(
     for folder in (two_kinds / "cache").iterdir():
         look_old(folder)
     assert added(two_kinds) == ["2 1", "3 1"]
-    monkeypatch.setattr(compiled_code, "top", lambda: two_kinds / "cache")
+    monkeypatch.setattr(compiled_code, "cache_root", lambda: two_kinds / "cache")
     assert former == set(compiled_code.remove_unused()), "who loads code says that it is used"
 
 
@@ -91,7 +91,7 @@ with code_sets.compile_once("even"):
     from jobs.kinds.even import kernel as even
     even_source.write_text("ADDED = 7\\n")
     print(even.added(1))
-print(*code_sets.unkept().values(), sep="\\n")
+print(*code_sets.unsaved_kinds().values(), sep="\\n")
 """
 
 
@@ -130,7 +130,7 @@ NAME = "odd-0123456789abcdef-01234567"
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache; what a test uses of it is given back."""
-    monkeypatch.setattr(compiled_code, "top", lambda: tmp_path)
+    monkeypatch.setattr(compiled_code, "cache_root", lambda: tmp_path)
     held: dict[Path, int] = {}
     monkeypatch.setattr(compiled_code, "used_folders", held)
     yield tmp_path
@@ -169,10 +169,10 @@ def test_what_nothing_has_used_for_a_month_is_removed_and_nothing_else(cache: Pa
 def test_a_cache_that_is_not_there_or_cannot_be_written_is_no_error(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled_code, "top", lambda: cache / "none")
+    monkeypatch.setattr(compiled_code, "cache_root", lambda: cache / "none")
     assert compiled_code.remove_unused() == []
     (cache / "file").touch()
-    compiled_code.use(cache / "file" / NAME)
+    compiled_code.use_folder(cache / "file" / NAME)
     assert not compiled_code.used_folders
 
 
@@ -180,7 +180,7 @@ USE = """
 import sys
 from pathlib import Path
 from jobs.kinds import compiled_code
-compiled_code.use(Path(sys.argv[1]))
+compiled_code.use_folder(Path(sys.argv[1]))
 print(flush=True)
 sys.stdin.read()
 """
@@ -210,12 +210,12 @@ def test_a_folder_that_is_removed_while_a_process_begins_to_use_it_is_made_again
         lock(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    compiled_code.use(folder)
+    compiled_code.use_folder(folder)
     assert list(folder.iterdir()) == [], "it is a new one"
     look_old(folder)
     assert compiled_code.remove_unused() == []
     shutil.rmtree(folder)  # by hand
-    compiled_code.use(folder)
+    compiled_code.use_folder(folder)
     look_old(folder)
     assert compiled_code.remove_unused() == [] and len(compiled_code.used_folders) == 1
 

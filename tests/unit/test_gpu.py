@@ -71,6 +71,6 @@ def test_a_source_is_one_text_with_its_constants_and_includes(tmp_path: Path) ->
 
 
 def test_a_process_without_a_gpu_says_so() -> None:
-    gpu.use(None)
+    gpu.set_device(None)
     with pytest.raises(gpu.DeviceLost, match="no GPU"):
-        gpu.current()
+        gpu.current_device()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_worker.sharing import Sharing
+from gpu_worker.sharing import GpuSharing
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -27,12 +27,12 @@ TOP = Path(__file__).resolve().parents[2]
     ],
 )
 def test_programs_of_the_same_priority_or_a_higher_one_get_the_gpu(wanted: str, computed: str, way: bool) -> None:
-    assert Sharing().gives_way(wanted, True, computed) is way
+    assert GpuSharing().gives_way(wanted, True, computed) is way
 
 
 def test_a_worker_without_work_gives_way_after_ten_seconds_to_any_program() -> None:
     now = [100.0]
-    sharing = Sharing(lambda: now[0])
+    sharing = GpuSharing(lambda: now[0])
     now[0] = 109.0
     assert not sharing.gives_way("low", False, "")
     assert not sharing.gives_way("low", True, "high")

@@ -18,7 +18,7 @@ from tests.unit import toy_starts
 PREPARE = """
 import json, sys
 from jobs.kinds import registry
-registry.computed_on = lambda device: ("even", "odd")
+registry.kinds_for_device = lambda device: ("even", "odd")
 from tests import kernels
 print(json.dumps(kernels.main(sys.argv[1:])))
 """

@@ -74,7 +74,7 @@ WARM = """
 import json, sys
 from cpu_worker import child
 from jobs.kinds import registry
-registry.computed_on = lambda device: ("sums",)
+registry.kinds_for_device = lambda device: ("sums",)
 if "prototype" in sys.argv:
     from jobs.kinds.sums import constants
     constants.ADDED = 2
@@ -206,7 +206,7 @@ def test_code_that_crashes_its_child_is_compiled_anew(
     monkeypatch.setenv("WRONG_UNTIL", str(tmp_path / "right"))
     monkeypatch.setattr(child, "main", lane_child.crashed_until_anew)
     started.extend(worker_module.start_lanes(worker, 1))
-    assert (tmp_path / "right").read_text() == " ".join(registry.computed_on(Device.CPU))
+    assert (tmp_path / "right").read_text() == " ".join(registry.kinds_for_device(Device.CPU))
     assert started[0].ready and worker.refused == {}
 
 

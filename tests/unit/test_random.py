@@ -41,9 +41,9 @@ def test_compiled_words_are_those_of_python(key: int, number: int) -> None:
 
 @pytest.fixture
 def device() -> Iterator[gpu.Device]:
-    gpu.use(made := devices.device(most_blocks=1, most_threads=7))
+    gpu.set_device(made := devices.device(most_blocks=1, most_threads=7))
     yield made
-    gpu.use(None)
+    gpu.set_device(None)
 
 
 def test_words_of_a_gpu_are_those_of_python(device: gpu.Device, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ KERNEL = """
 import numpy as np
 import numpy
 from numba import njit
-from jobs.kinds import kept_tables
+from jobs.kinds import table_cache
 from jobs.kinds.adders import adder_of
 
 add_first, add_second = adder_of({first}), adder_of({second})
@@ -56,7 +56,8 @@ def _compiled(is_second):
 first, second = _compiled(False), _compiled(True)
 
 def table():
-    return kept_tables.kept("{kind}", "table", lambda: {{"numbers": np.array([{first}, {second}])}})["numbers"]
+    tables = table_cache.load_or_compute("{kind}", "table", lambda: {{"numbers": np.array([{first}, {second}])}})
+    return tables["numbers"]
 
 def warm():
     first(1), second(1), table()
@@ -158,7 +159,7 @@ def _start(
 ) -> dict[str, Any]:
     """Warm these kinds in this process, in this order, and have them compute with arguments of these numpy types."""
     numba_config.CACHE_DIR = cache
-    registry.computed_on = lambda device: tuple(kinds)
+    registry.kinds_for_device = lambda device: tuple(kinds)
     if most_bytes:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
     if kill_at or full_at:

@@ -105,7 +105,7 @@ class Flows(Bench):
     def end(self, job: str, value: Any = None) -> None:
         lease = self.lease_next(job)
         units = lease.hi - lease.lo
-        part = program.finished(lease.lo, "r", [10] * units, [1] * units, [value] * units)
+        part = program.finished_partial(lease.lo, "r", [10] * units, [1] * units, [value] * units)
         self.store.leases.commit(
             job, lease.token, lease.hi, execution.encode(part), ms=10, worker="r", device="runner", keep=False
         )

@@ -1,5 +1,6 @@
 """Bit operations that Python lacks, each compiled to a single instruction."""
 
+# mypy: ignore-errors
 # mypy cannot check functions that emit LLVM instructions
 
 from __future__ import annotations

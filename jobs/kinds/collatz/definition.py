@@ -58,13 +58,13 @@ FIELDS = {
 }
 
 
-def _listed(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     """Join words as in "a, b or c"."""
     *most, last = words
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def _huge(value: Any) -> int:
+def _parse_huge(value: Any) -> int:
     """Parse an integer like ExactInt, with bounds short enough for a message and a schema."""
     digits = value.removeprefix("-") if isinstance(value, str) and len(value) <= MAX_DIGITS else ""
     number = int(value) if digits.isascii() and digits.isdigit() else value
@@ -82,7 +82,7 @@ Delay: TypeAlias = Annotated[int, ExactInt(0, 8000)]
 Path: TypeAlias = Annotated[int, ExactInt(0, 2**400)]
 Huge: TypeAlias = Annotated[
     int,
-    BeforeValidator(_huge),
+    BeforeValidator(_parse_huge),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^[0-9]{1,20000}$"}]}),
 ]
 Points: TypeAlias = Annotated[int, ExactInt(2, 100_000)]
@@ -121,7 +121,7 @@ class Parameters(BaseModel):
     def _known_mode(cls, value: Any) -> Any:
         if value in MODES:
             return value
-        ready = _listed(MODES)
+        ready = _join_words(MODES)
         raise PydanticCustomError("mode", "must be {ready}; got {got}", {"ready": ready, "got": short(value)})
 
     @field_validator(*FIELDS)
@@ -132,7 +132,7 @@ class Parameters(BaseModel):
         if mode in owners and needed and value is None:
             raise PydanticCustomError("missing", "{field} is required in mode {mode}", {"field": field, "mode": mode})
         if mode is not None and mode not in owners and value is not None:
-            words = {"field": field, "owners": _listed(owners), "mode": mode}
+            words = {"field": field, "owners": _join_words(owners), "mode": mode}
             raise PydanticCustomError("mode", "{field} belongs to mode {owners}, not to mode {mode}", words)
         return value
 
@@ -151,7 +151,7 @@ class Parameters(BaseModel):
     @classmethod
     def _at_least_what_is_published(cls, known: Known | None, info: ValidationInfo) -> Known | None:
         start = info.data.get("start_number") or 1
-        delay, path = published.below(published.DELAYS, start), published.below(published.PATHS, start)
+        delay, path = published.maximum_below(published.DELAYS, start), published.maximum_below(published.PATHS, start)
         if known and (known.delay < delay or known.path < path):
             words = {"start": str(start), "delay": delay, "path": str(path)}
             raise PydanticCustomError(
@@ -177,7 +177,7 @@ def _plan_range(parameters: Parameters) -> Plan:
     if parameters.columns:
         more = shown = {"columns": parameters.columns, "density": bool(parameters.density)}
     elif mode == "records":
-        more, shown = _known(start, parameters.known)
+        more, shown = _known_facts(start, parameters.known)
     return Plan(
         total=count,
         grain=GRAINS[mode],
@@ -190,12 +190,12 @@ def _plan_range(parameters: Parameters) -> Plan:
     )
 
 
-def _known(start: int, known: Known | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _known_facts(start: int, known: Known | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the facts known below the start: for the kernel's spec, and for the job's parameters."""
     if known:
         given = {"delay": known.delay, "path": exact(known.path)}
         return {"known": given | {"path": str(known.path), "source": "given", "complete": None}}, {"known": given}
-    delay, path = published.below(published.DELAYS, start), published.below(published.PATHS, start)
+    delay, path = published.maximum_below(published.DELAYS, start), published.maximum_below(published.PATHS, start)
     reach = min(published.DELAYS[-1][0], published.PATHS[-1][0])
     complete, source = None, "published" if start > 1 else "nothing, because no number is smaller"
     if start > reach + 1:

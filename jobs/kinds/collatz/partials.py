@@ -20,7 +20,7 @@ from threads_protocol.numbers import exact
 Record = list[int]
 
 
-def running(candidates: Iterable[Record]) -> list[Record]:
+def running_maxima(candidates: Iterable[Record]) -> list[Record]:
     """Return the candidates whose value exceeds the value of every smaller n, ascending in n.
 
     Each dropped candidate is dominated by a kept one, so `running(running(a) + running(b)) == running(a + b)` for any
@@ -37,7 +37,7 @@ def sorted_pairs(histogram: Counter[int]) -> list[list[int]]:
     return [list(pair) for pair in sorted(histogram.items())]
 
 
-def _summed(left: list[list[int]], right: list[list[int]]) -> list[list[int]]:
+def _add_histograms(left: list[list[int]], right: list[list[int]]) -> list[list[int]]:
     """Add two histograms."""
     counts: Counter[int] = Counter()
     for delay, count in (*left, *right):
@@ -51,12 +51,12 @@ def column_row(column: int, histogram: Counter[int], last: Record) -> list[int]:
     return [column, histogram.total(), total, min(histogram), last[1], last[0]]
 
 
-def _one_column(left: list[int], right: list[int]) -> list[int]:
+def _merge_columns(left: list[int], right: list[int]) -> list[int]:
     most, where = max((left[4], -left[5]), (right[4], -right[5]))
     return [left[0], left[1] + right[1], left[2] + right[2], min(left[3], right[3]), most, -where]
 
 
-def _by_column(left: list[Any], right: list[Any], join: Callable[[Any, Any], Any]) -> list[Any]:
+def _merge_by_column(left: list[Any], right: list[Any], join: Callable[[Any, Any], Any]) -> list[Any]:
     """Merge two lists of rows by their column number; `join` combines two rows of the same column."""
     rows = {row[0]: row for row in left}
     for row in right:
@@ -67,15 +67,15 @@ def _by_column(left: list[Any], right: list[Any], join: Callable[[Any, Any], Any
 def merge(left: Partial, right: Partial) -> Partial:
     """Merge the partials of two ranges without changing the arguments."""
     merged = {
-        "histogram": _summed(left["histogram"], right["histogram"]),
-        "delay": running(left["delay"] + right["delay"]),
-        "path": running(left["path"] + right["path"]),
+        "histogram": _add_histograms(left["histogram"], right["histogram"]),
+        "delay": running_maxima(left["delay"] + right["delay"]),
+        "path": running_maxima(left["path"] + right["path"]),
     }
     if "columns" in left:
-        merged["columns"] = _by_column(left["columns"], right["columns"], _one_column)
+        merged["columns"] = _merge_by_column(left["columns"], right["columns"], _merge_columns)
     if "density" in left:
-        join = lambda one, other: [one[0], _summed(one[1], other[1])]  # noqa: E731
-        merged["density"] = _by_column(left["density"], right["density"], join)
+        join = lambda one, other: [one[0], _add_histograms(one[1], other[1])]  # noqa: E731
+        merged["density"] = _merge_by_column(left["density"], right["density"], join)
     return merged
 
 
@@ -122,7 +122,7 @@ def result(partial: Partial) -> dict[str, Any]:
 NAMED = 100
 
 
-def first_few(numbers: Iterable[int]) -> list[int]:
+def smallest_numbers(numbers: Iterable[int]) -> list[int]:
     """Return the smallest numbers in ascending order. The result does not depend on how partials are merged."""
     return sorted(set(numbers))[:NAMED]
 
@@ -130,7 +130,7 @@ def first_few(numbers: Iterable[int]) -> list[int]:
 def merge_verified(left: Partial, right: Partial) -> Partial:
     """Merge two partials of verification without changing the arguments."""
     summed = {key: left[key] + right[key] for key in ("count", "candidates", "blocks", "checksum")}
-    unresolved = first_few(left["unresolved"] + right["unresolved"])
+    unresolved = smallest_numbers(left["unresolved"] + right["unresolved"])
     return summed | {"bits": max(left["bits"], right["bits"]), "unresolved": unresolved}
 
 
@@ -138,8 +138,8 @@ def merge_records(left: Partial, right: Partial) -> Partial:
     """Merge two partials of records. Candidates dominated by a smaller n of the other range are dropped."""
     return {
         "count": left["count"] + right["count"],
-        "delay": running(left["delay"] + right["delay"]),
-        "path": running(left["path"] + right["path"]),
+        "delay": running_maxima(left["delay"] + right["delay"]),
+        "path": running_maxima(left["path"] + right["path"]),
     }
 
 

@@ -3,6 +3,7 @@
 Eight steps map x to p (x >> 8) + d, where p = 3^c and d depend on x modulo 2^8; both are below 3^8.
 """
 
+# mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ A comparison returns lanes of all ones or all zeros. Callers must check `availab
 process on CPUs without AVX2.
 """
 
+# mypy: ignore-errors
 # mypy cannot check numba's typing rules and functions that emit LLVM instructions
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import numpy as np
 
 from jobs.kinds.collatz import records_published as published
 from jobs.kinds.collatz import tables
-from jobs.kinds.collatz.partials import running
+from jobs.kinds.collatz.partials import running_maxima
 from jobs.kinds.collatz.statistics import (
     NARROW_END,
     TICK_SECONDS,
@@ -113,16 +113,16 @@ class Records(Tally):
         paths = [[self.origin + place, (high << 64) + low] for place, high, low in by_path]
         return {
             "count": count,
-            "delay": [row for row in running(delays + self.wide_delays) if row[1] > self.known[0]],
-            "path": [row for row in running(paths + self.wide_peaks) if row[1] > self.known[1]],
+            "delay": [row for row in running_maxima(delays + self.wide_delays) if row[1] > self.known[0]],
+            "path": [row for row in running_maxima(paths + self.wide_peaks) if row[1] > self.known[1]],
         }
 
 
 def known_before(spec: Spec, n: int) -> tuple[int, int]:
     """Return the maximum delay and path known below n, from the job's parameters and the published records."""
     start, known = int(spec["start"]), spec["known"]
-    delay = published.below(published.DELAYS, n, start)
-    return max(known["delay"], delay), max(int(known["path"]), published.below(published.PATHS, n, start))
+    delay = published.maximum_below(published.DELAYS, n, start)
+    return max(known["delay"], delay), max(int(known["path"]), published.maximum_below(published.PATHS, n, start))
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:

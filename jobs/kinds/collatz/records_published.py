@@ -139,6 +139,6 @@ PATHS = (
 )
 
 
-def below(records: tuple[tuple[int, int], ...], end: int, start: int = 1) -> int:
+def maximum_below(records: tuple[tuple[int, int], ...], end: int, start: int = 1) -> int:
     """Return the maximum value of the records with start <= n < end, or -1 if there are none."""
     return max((value for n, value in records if start <= n < end), default=-1)

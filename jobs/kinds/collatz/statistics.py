@@ -14,7 +14,7 @@ import numpy as np
 from jobs.kinds.collatz import quads, tables, vectors
 from jobs.kinds.collatz import statistics_blocks as blocks
 from jobs.kinds.collatz import statistics_tails_portable as tails_portable
-from jobs.kinds.collatz.partials import Record, column_row, running, sorted_pairs
+from jobs.kinds.collatz.partials import Record, column_row, running_maxima, sorted_pairs
 from jobs.kinds.collatz.statistics_columns import layout
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
@@ -91,9 +91,9 @@ class Tally:
         counts = zip(occurring.tolist(), self.notes.histogram[occurring].tolist(), strict=True)
         histogram = Counter(dict(counts)) + self.wide_histogram
         records = self.notes.by_delay[: self.notes.sizes[0]].tolist()
-        delays = running([[self.origin + place, delay] for place, delay in records] + self.wide_delays)
+        delays = running_maxima([[self.origin + place, delay] for place, delay in records] + self.wide_delays)
         self.histogram += histogram
-        self.delays = running(self.delays + delays)
+        self.delays = running_maxima(self.delays + delays)
         if column is not None:
             self.columns.append(column_row(column, histogram, delays[-1]))
         if self.with_density:
@@ -107,7 +107,7 @@ class Tally:
         partial: Partial = {
             "histogram": sorted_pairs(self.histogram),
             "delay": self.delays,
-            "path": running(peaks + self.wide_peaks),
+            "path": running_maxima(peaks + self.wide_peaks),
         }
         if self.columns:
             partial["columns"] = self.columns

@@ -5,6 +5,7 @@ has become 3^c h + d, the same number for all r of a class, so each class needs 
 smallest residue, so the first class that exceeds all before it contains a record at that residue.
 """
 
+# mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ _UNCOUNTED, _NO_DELAY, _WORD = 1 << UNCOUNTED_BIT, 2**64 - 1, 2**64
 batch = gpu.Batch(first=4, most=(MOST_NUMBERS >> max(LEVELS)) - 1)
 
 
-def rising(high: np.ndarray, low: np.ndarray) -> list[int]:
+def new_maxima(high: np.ndarray, low: np.ndarray) -> list[int]:
     """Return the indexes at which (high, low) exceeds all earlier values."""
     order = np.lexsort((low, high))
     sorted_high, sorted_low = high[order], low[order]
@@ -64,7 +64,7 @@ def rising(high: np.ndarray, low: np.ndarray) -> list[int]:
     return np.flatnonzero(rank > before).tolist()
 
 
-class LaunchedTally(Tally):
+class GpuTally(Tally):
     """Tally of a lease whose blocks are processed by GPU launches. Numbers must be added in ascending order."""
 
     def take_blocks(self, start: int, bits: int, count: int) -> int:
@@ -100,7 +100,7 @@ class LaunchedTally(Tally):
         """Process blocks by one launch. Return False if more classes were listed than fit, so that fewer blocks must be
         tried.
         """
-        device, classes = gpu.current(), tables.groups(bits)
+        device, classes = gpu.current_device(), tables.groups(bits)
         room = min(ROOM, count * len(classes.packed))
         descent = descent_on(device, bits)
         if not self.notes.sizes[0]:
@@ -154,10 +154,10 @@ class LaunchedTally(Tally):
         for at in np.flatnonzero(delays == np.uint64(_NO_DELAY)).tolist():
             self._note_wide(int(places[at]), weights[at])
             delays[at] = high[at] = low[at] = 0
-        for at in rising(np.zeros_like(delays), delays):
+        for at in new_maxima(np.zeros_like(delays), delays):
             if int(delays[at]) > self._greatest()[0]:
                 self._append(self.notes.by_delay, 0, (places[at], delays[at]))
-        for at in rising(high, low):
+        for at in new_maxima(high, low):
             if (int(high[at]) << 64) + int(low[at]) > self._greatest()[1]:
                 self._append(self.notes.by_path, 1, (places[at], high[at], low[at]))
 
@@ -179,7 +179,7 @@ class LaunchedTally(Tally):
 
     def walk_places(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the delays of numbers, and their peaks in two limbs."""
-        device, (high, low) = gpu.current(), divmod(self.origin, _WORD)
+        device, (high, low) = gpu.current_device(), divmod(self.origin, _WORD)
         lows = places + np.uint64(low)
         numbers = np.stack((np.uint64(high) + (lows < places), lows), axis=1).ravel()
         walks = device.zeros(3 * len(places), np.uint64)
@@ -191,7 +191,7 @@ class LaunchedTally(Tally):
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     """Return (upto, partial of units lo..upto-1). Stops between two launches if `tick` returns False."""
     start, ticked = int(spec["start"]), monotonic()
-    tally, at, end = LaunchedTally(start + lo), start + lo, start + hi
+    tally, at, end = GpuTally(start + lo), start + lo, start + hi
     most = spec["batch_size"] or hi - lo
     while at < end:
         at = _step(tally, at, end, most)
@@ -203,7 +203,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     return at - start, tally.partial() if lo < hi else {}
 
 
-def _step(tally: LaunchedTally, at: int, end: int, most: int) -> int:
+def _step(tally: GpuTally, at: int, end: int, most: int) -> int:
     """Process the next blocks or numbers, and return the first number not processed."""
     for bits in LEVELS:
         whole = min(end - at, most) >> bits
@@ -219,4 +219,4 @@ def warm() -> None:
     """Compile all functions and copy the tables to the GPU."""
     statistics.warm()
     for bits in LEVELS:
-        LaunchedTally(LEAST_BLOCK << bits).take_blocks(LEAST_BLOCK << bits, bits, 1)
+        GpuTally(LEAST_BLOCK << bits).take_blocks(LEAST_BLOCK << bits, bits, 1)

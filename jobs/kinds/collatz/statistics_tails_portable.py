@@ -1,5 +1,6 @@
 """Tails of a block's classes on any CPU: one lookup performs 16 steps, and no branch depends on a lane."""
 
+# mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Tails of a block's classes on CPUs with AVX2: four lanes at once, and one lookup performs eight steps."""
 
+# mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Tails of a block's classes on CPUs with AVX-512: eight lanes at once, and one register lookup performs four steps."""
 
+# mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from jobs.kinds import kept_tables
+from jobs.kinds import table_cache
 
 #: Number of shortcut steps per lookup.
 STEP_BITS = 16
@@ -159,16 +159,16 @@ def lookup() -> Lookup:
 @lru_cache
 def groups(bits: int) -> Groups:
     """Return the classes modulo 2^bits for bits <= 24, which takes about a second once, and 39 MB."""
-    tables = kept_tables.kept("collatz", f"groups-{bits}", lambda: _padded_groups(bits))
+    tables = table_cache.load_or_compute("collatz", f"groups-{bits}", lambda: _padded_groups(bits))
     return Groups(packed=tables["packed"][:-PADDING], first=tables["first"])
 
 
-def _padded_groups(bits: int) -> kept_tables.Tables:
+def _padded_groups(bits: int) -> table_cache.Tables:
     packed, first = _groups(bits, lookup().steps)
-    return {"packed": _padded(packed), "first": first}
+    return {"packed": _pad(packed), "first": first}
 
 
-def _padded(packed: np.ndarray) -> np.ndarray:
+def _pad(packed: np.ndarray) -> np.ndarray:
     return np.concatenate([packed, np.zeros(PADDING, np.uint64)])
 
 
@@ -177,4 +177,4 @@ def groups_from(bits: int, least: int) -> Groups:
     """Return the classes with at least `least` odd steps among their first `bits` steps."""
     every = groups(bits)
     enough = (every.packed & np.uint64(2**D_SHIFT - 1)) >= np.uint64(least)
-    return Groups(packed=_padded(every.packed[enough])[:-PADDING], first=every.first[enough])
+    return Groups(packed=_pad(every.packed[enough])[:-PADDING], first=every.first[enough])

@@ -94,12 +94,12 @@ class Walk:
             "peak": str(self.peak),
             "peak_step": self.peak_step,
             "shortcut_steps": len(self.parities),
-            "parity": packed(self.parities).hex(),
+            "parity": pack_bits(self.parities).hex(),
             "curve": self.curve.points(),
         }
 
 
-def packed(bits: bytearray) -> bytes:
+def pack_bits(bits: bytearray) -> bytes:
     """Pack eight bits per byte, the first bit lowest."""
     padded = bits + bytes(-len(bits) % 8)
     return bytes(sum(padded[at + place] << place for place in range(8)) for at in range(0, len(padded), 8))

@@ -1,5 +1,6 @@
 """Shortcut steps on eight numbers at once, with tables of four steps in registers."""
 
+# mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ operation below takes one or two instructions. Callers must check `available()` 
 other CPUs.
 """
 
+# mypy: ignore-errors
 # mypy cannot check numba's typing rules and functions that emit LLVM instructions
 
 from __future__ import annotations

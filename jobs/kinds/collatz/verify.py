@@ -95,7 +95,7 @@ def piece(low: int, high: int) -> Piece:
     return Piece(h, s, s + max(1, cells), first, end, floor_of(low))
 
 
-class Seen:
+class SweepTotals:
     """Sums over the candidates that the sweeps of a lease have processed."""
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class Seen:
             "blocks": self.blocks,
             "checksum": self.checksum,
             "bits": self.bits,
-            "unresolved": partials.first_few(self.unresolved),
+            "unresolved": partials.smallest_numbers(self.unresolved),
         }
 
 
@@ -205,7 +205,7 @@ def _sweep(task: Piece, tally: np.ndarray) -> bool:
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     """Return (upto, partial of units lo..upto-1). Stops between two pieces if `tick` returns False."""
-    start, seen, ticked = int(spec["start"]), Seen(), monotonic()
+    start, seen, ticked = int(spec["start"]), SweepTotals(), monotonic()
     most = spec["batch_size"] or 2**BLOCK_BITS
     for low, high in ranges(start + lo, start + hi, most):
         seen.take(piece(low, high))
@@ -219,4 +219,4 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 def warm() -> None:
     """Compile both sweeps and build the tables."""
     for h in {1, NARROW_BLOCKS, min(sweeps().END, 2**95) >> BLOCK_BITS}:
-        Seen().take(piece(h << BLOCK_BITS, (h << BLOCK_BITS) + 1000))
+        SweepTotals().take(piece(h << BLOCK_BITS, (h << BLOCK_BITS) + 1000))

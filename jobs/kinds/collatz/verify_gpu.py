@@ -10,7 +10,7 @@ import numpy as np
 from jobs.kinds import gpu
 from jobs.kinds.collatz import verify
 from jobs.kinds.collatz.gpu_tables import sieve_on
-from jobs.kinds.collatz.verify import Piece, Seen
+from jobs.kinds.collatz.verify import Piece, SweepTotals
 from jobs.kinds.collatz.verify_sieve import BLOCK_BITS, C_SHIFT, CELLS, RHO_SHIFT, THREES, sieve
 from jobs.kinds.collatz.verify_sweep import PASSES
 from jobs.kinds.collatz.wide import LIMB
@@ -48,12 +48,12 @@ _BLOCK = 2**BLOCK_BITS
 batch = gpu.Batch(first=1, most=2**16)
 
 
-class LaunchedSeen(Seen):
+class GpuTotals(SweepTotals):
     """Sums over the candidates that the launches of a lease have processed."""
 
     def take_blocks(self, task: Piece, count: int) -> int:
         """Sweep a piece in its block and the following blocks, `count` blocks in total; return `count`."""
-        device, (tally, left) = gpu.current(), _launch(task, count)
+        device, (tally, left) = gpu.current_device(), _launch(task, count)
         waiting = int(device.get(left[:1])[0])
         if waiting > ROOM:
             self._halve(task, count)
@@ -65,7 +65,7 @@ class LaunchedSeen(Seen):
         self.candidates += parts[CANDIDATES]
         self.blocks += parts[BLOCKS]
         for entry in device.get(left[1 : 1 + waiting]).tolist():
-            self._alone(_named(task, entry))
+            self._alone(_single_piece(task, entry))
         return count
 
     def _halve(self, task: Piece, count: int) -> None:
@@ -78,7 +78,7 @@ class LaunchedSeen(Seen):
                 self.take_blocks(part, 1)
 
 
-def _named(task: Piece, entry: int) -> Piece:
+def _single_piece(task: Piece, entry: int) -> Piece:
     """Return the candidate that a launch left to the host, as a piece."""
     item, cell = divmod(entry, CELLS)
     block, at = divmod(item, task.end - task.first)
@@ -88,7 +88,7 @@ def _named(task: Piece, entry: int) -> Piece:
 
 def _launch(task: Piece, count: int) -> tuple[gpu.Array, gpu.Array]:
     """Launch a sweep. Return its tally, and the number and list of candidates left to the host."""
-    device, tables = gpu.current(), sieve_on(gpu.current())
+    device, tables = gpu.current_device(), sieve_on(gpu.current_device())
     tally, left = device.zeros(WORDS, np.uint64), device.zeros(1 + ROOM, np.uint64)
     cells = device.put(task.task().cells)
     own = 0 if task.h else task.floor
@@ -116,7 +116,7 @@ def _launch(task: Piece, count: int) -> tuple[gpu.Array, gpu.Array]:
     return tally, left
 
 
-def _step(seen: LaunchedSeen, start: int, end: int, most: int) -> int:
+def _step(seen: GpuTotals, start: int, end: int, most: int) -> int:
     """Process several whole blocks, or a part cut by `verify.ranges`. Return the first number not processed."""
     whole = min(end - start, most) // _BLOCK
     if not start or start % _BLOCK or not whole:
@@ -129,7 +129,7 @@ def _step(seen: LaunchedSeen, start: int, end: int, most: int) -> int:
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     """Return (upto, partial of units lo..upto-1). Stops between two launches if `tick` returns False."""
-    start, seen, ticked = int(spec["start"]), LaunchedSeen(), monotonic()
+    start, seen, ticked = int(spec["start"]), GpuTotals(), monotonic()
     at, end, most = start + lo, start + hi, spec["batch_size"] or 2**63
     while at < end:
         at = _step(seen, at, end, most)
@@ -143,4 +143,4 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 def warm() -> None:
     """Compile the kernels and copy the tables to the GPU."""
     for h in (1, verify.NARROW_BLOCKS):
-        LaunchedSeen().take_blocks(verify.piece(h << BLOCK_BITS, (h << BLOCK_BITS) + 1000), 1)
+        GpuTotals().take_blocks(verify.piece(h << BLOCK_BITS, (h << BLOCK_BITS) + 1000), 1)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from jobs.kinds import kept_tables
+from jobs.kinds import table_cache
 
 #: Residues are modulo 2^RESIDUE_BITS. CELLS of these cells form a block of 2^BLOCK_BITS numbers.
 RESIDUE_BITS, BLOCK_BITS = 24, 32
@@ -156,7 +156,7 @@ def _threes() -> np.ndarray:
 @lru_cache
 def sieve() -> Sieve:
     """Return the sieve, which takes about half a second to build once, and 11 MB."""
-    return Sieve(**kept_tables.kept("collatz", "sieve", lambda: _sieve()._asdict()))
+    return Sieve(**table_cache.load_or_compute("collatz", "sieve", lambda: _sieve()._asdict()))
 
 
 def _sieve() -> Sieve:

@@ -7,6 +7,7 @@ which can mix numbers that have made different numbers of steps.
 Limbs: a number in a pool is 2^54 high + low, elsewhere 2^64 high + low.
 """
 
+# mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Sweeps of verification for any CPU: one lookup performs 16 steps, and no branch depends on a number."""
 
+# mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Sweeps of verification for CPUs with AVX-512: eight numbers at once, and one register lookup performs four steps."""
 
+# mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Exact walks in two 64-bit limbs, for single numbers and for numbers that the block kernel cannot process."""
 
+# mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def _check_items(parameters: Parameters) -> None:
     longest = max(written, key=len, default="")
     with_nul = (text for text in written if "\0" in text)
     for text in (longest, next(with_nul, "")):
-        if complaint := program.does_not_fit(command, {program.UNIT: "0" * 6, program.ITEM: text}):
+        if complaint := program.fit_error(command, {program.UNIT: "0" * 6, program.ITEM: text}):
             _refuse("items", complaint)
 
 

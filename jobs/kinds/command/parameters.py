@@ -25,7 +25,7 @@ from jobs.kinds.program_fields import (
     Seconds,
     Workspace,
 )
-from jobs.kinds.program_texts import wrong
+from jobs.kinds.program_texts import validation_error
 from threads_protocol.numbers import short
 
 
@@ -33,19 +33,21 @@ def _items(value: Any) -> list[Any] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not 1 <= len(value) <= fields.MAX_UNITS:
-        raise wrong(f"must be a list of 1..{fields.MAX_UNITS} values; got {short(value)}")
+        raise validation_error(f"must be a list of 1..{fields.MAX_UNITS} values; got {short(value)}")
     try:
         size = len(texts.as_json(value))
     except (TypeError, ValueError, RecursionError):
-        raise wrong(f"must be a list of JSON values; got {type(value).__name__} of {len(value)}") from None
+        raise validation_error(f"must be a list of JSON values; got {type(value).__name__} of {len(value)}") from None
     if size > fields.MAX_ITEMS:
-        raise wrong(
+        raise validation_error(
             f"must have at most {fields.MAX_ITEMS} bytes as JSON; got {size}. Put larger lists into an artifact with "
             "one value per line, and use items_artifact with count"
         )
     for number, item in enumerate(value, 1):
         if not _is_unicode(item):
-            raise wrong(f"item {number} contains a lone surrogate, which UTF-8 cannot encode; got {short(ascii(item))}")
+            raise validation_error(
+                f"item {number} contains a lone surrogate, which UTF-8 cannot encode; got {short(ascii(item))}"
+            )
     return value
 
 
@@ -132,13 +134,13 @@ class Parameters(BaseModel):
     grace_seconds: Grace = Field(10.0, description="Time between SIGTERM and SIGKILL on cancellation.")
     retries: Retries = Field(
         default_factory=lambda: Retries.model_validate({}),
-        json_schema_extra=fields.usual(Retries),
+        json_schema_extra=fields.default_schema(Retries),
         description="Retries after an exit code other than 0.",
     )
     batch: Batch | None = Field(None, description="Maximum number of units per lease; null: chosen by measured speed.")
     requirements: Requirements = Field(
         default_factory=lambda: Requirements.model_validate({}),
-        json_schema_extra=fields.usual(Requirements),
+        json_schema_extra=fields.default_schema(Requirements),
         description="Resources that each unit needs.",
     )
     workspace: Workspace | None = Field(None, description="Name of a folder that is kept between attempts and jobs.")

@@ -13,4 +13,4 @@ def arguments(spec: Spec, filled: Mapping[str, str]) -> list[str]:
     once.
     """
     values = {f"{{{name}}}": filled[name] for name in ("port", "address", "python")}
-    return [program_arguments.filled(word, values) for word in spec["command"]]
+    return [program_arguments.fill(word, values) for word in spec["command"]]

@@ -24,18 +24,20 @@ MAX_START = 7200.0
 def _words(value: Any) -> list[Argument]:
     command = fields.command(value)
     if isinstance(command, str):
-        raise texts.wrong("must be a list: a program and its arguments")
+        raise texts.validation_error("must be a list: a program and its arguments")
     return command
 
 
 def _packages(value: Any) -> str | None:
-    return None if value is None else texts.checked(value, "the list of packages", MAX_PACKAGES)
+    return None if value is None else texts.check_text(value, "the list of packages", MAX_PACKAGES)
 
 
 def _health(value: Any) -> str:
-    path = texts.checked(value, "the health path", MAX_PATH)
+    path = texts.check_text(value, "the health path", MAX_PATH)
     if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
-        raise texts.wrong(f"must start with / and contain no spaces, such as /health; got {texts.shown(path)}")
+        raise texts.validation_error(
+            f"must start with / and contain no spaces, such as /health; got {texts.shorten(path)}"
+        )
     return path
 
 
@@ -83,6 +85,6 @@ class Parameters(BaseModel):
     grace_seconds: Grace = Field(10.0, description="Time between SIGTERM and SIGKILL.")
     requirements: Requirements = Field(
         default_factory=lambda: Requirements.model_validate({}),
-        json_schema_extra=fields.usual(Requirements),
+        json_schema_extra=fields.default_schema(Requirements),
         description="Resources that a replica needs.",
     )

@@ -30,7 +30,7 @@ _GUESS_NS = 100
 _ATTEMPTS_PER_THREAD, _ATTEMPTS = 4096, 10_000_000
 
 
-def _compiled(stealing: bool) -> Any:
+def _compile_chunk(stealing: bool) -> Any:
     """Compile the function that simulates a chunk with one of the two simulators.
 
     Only this function is cached. numba distinguishes the two versions by the values that their closures capture.
@@ -69,7 +69,7 @@ def _compiled(stealing: bool) -> Any:
     return chunk
 
 
-_chunk_queue, _chunk_stealing = (_compiled(stealing) for stealing in (False, True))
+_chunk_queue, _chunk_stealing = (_compile_chunk(stealing) for stealing in (False, True))
 
 
 @dataclass
@@ -166,7 +166,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     Calls `tick` between chunks of about 0.1 s.
     """
     if spec["trace"] is not None:
-        return hi, {"trace": _traced(spec)} if lo < hi else {}
+        return hi, {"trace": _trace(spec)} if lo < hi else {}
     most = min(spec["batch_size"] or reduction.MOST_ROWS, reduction.MOST_ROWS)
     size = _first_chunk(spec)
     partial: Partial = {}
@@ -187,7 +187,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     return unit, partial
 
 
-def _traced(spec: Spec) -> dict[str, Any]:
+def _trace(spec: Spec) -> dict[str, Any]:
     """Return the trace of the requested replica. Its digest must equal the kernel's digest."""
     cell, replica = spec["trace"]["cell"], spec["trace"]["replica"]
     return trace_recorder.trace(spec, _Cell(spec, cell).compute(replica, 1)["digest"])

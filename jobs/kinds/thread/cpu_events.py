@@ -20,7 +20,7 @@ _WORD = ir.IntType(64)
 
 
 @intrinsic
-def _decided(_context, _event):
+def _keep_branch(_context, _event):
     """Return the event unchanged. The empty assembly keeps LLVM from replacing the surrounding branch by a conditional
     move.
     """
@@ -32,7 +32,7 @@ def _decided(_context, _event):
 
 
 @intrinsic
-def _lesser(_context, _left, _right):
+def _minimum(_context, _left, _right):
     """Return the lesser of two events without a branch. LLVM would turn a plain comparison into a branch here."""
 
     def generate(_target, builder, _signature, arguments):
@@ -47,7 +47,7 @@ def _lesser(_context, _left, _right):
 @njit(**INTERNAL_INLINE)
 def _put(replica, events, core, event):
     if replica.stealing:
-        _put_behind(events, np.uint64(events.shape[0] // 2 + core), event)
+        _put_speculatively(events, np.uint64(events.shape[0] // 2 + core), event)
     else:
         _put_at(events, np.uint64(events.shape[0] // 2 + core), event)
 
@@ -62,7 +62,7 @@ def _put_at(events, node, event):
 
 
 @njit(**INTERNAL_INLINE)
-def _put_behind(events, node, event):
+def _put_speculatively(events, node, event):
     """Do the same as `_put_at`, optimized for events that are rarely the earliest.
 
     The CPU continues with the earliest other event before this event is known, because it depends on a random draw.
@@ -72,9 +72,9 @@ def _put_behind(events, node, event):
     while node > _1:
         others = min(others, events[node ^ _1])
         node >>= _1
-        events[node] = _lesser(event, others)
+        events[node] = _minimum(event, others)
     if event < others:
-        events[_1] = _decided(event)
+        events[_1] = _keep_branch(event)
     else:
         events[_1] = others
 

@@ -14,7 +14,7 @@ from jobs.kinds.thread import cpu_layout as layout
 from jobs.kinds.thread.cpu_draws import INTERNAL, INTERNAL_INLINE, at, interarrival, trailing_zeros
 from jobs.kinds.thread.cpu_events import advance, bit, next_time, replace_last
 from jobs.kinds.thread.cpu_queues import enqueue, take
-from jobs.kinds.thread.cpu_stealing import attempts, begin_attempts, end_attempt, park_or_wake
+from jobs.kinds.thread.cpu_stealing import begin_attempts, end_attempt, park_or_wake, total_attempts
 from jobs.kinds.thread.cpu_threads import add_family, dispatch, draw_ahead, end_segment, end_slice
 
 _0 = np.uint64(0)
@@ -163,7 +163,7 @@ def _fill(replica, machine, measured):
     row[layout.PEAK_READY] = replica.peak_ready
     row[layout.BUSY] = replica.busy
     if replica.stealing:
-        row[layout.ATTEMPTS] = attempts(replica, machine)
+        row[layout.ATTEMPTS] = total_attempts(replica, machine)
     row[layout.STEALING] = row[layout.ATTEMPTS] * replica.steal_ns
     row[layout.IDLE] = replica.p * replica.now - row[layout.BUSY] - row[layout.STEALING]
     row[layout.SWITCHES] = replica.started + replica.again + replica.joined

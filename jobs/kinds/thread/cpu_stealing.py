@@ -57,14 +57,14 @@ def park_or_wake(replica, machine):
 
 @njit(**INTERNAL_INLINE)
 def _wake(replica, machine, thief):
-    missed = _passed(replica, machine, thief)
+    missed = _finished_attempts(replica, machine, thief)
     machine.steals[at(thief)].ends += missed * replica.steal_ns
     machine.steals[at(thief)].tries += missed
     schedule(replica, machine, thief, machine.steals[at(thief)].ends)
 
 
 @njit(**INTERNAL_INLINE)
-def _passed(replica, machine, thief):
+def _finished_attempts(replica, machine, thief):
     """Return the number of a parked core's attempts that finish before the current event, in event order."""
     ends, now = machine.steals[at(thief)].ends, replica.now
     if ends > now or (ends == now and thief > replica.core):
@@ -76,11 +76,11 @@ def _passed(replica, machine, thief):
 
 
 @njit(**INTERNAL_INLINE)
-def attempts(replica, machine):
+def total_attempts(replica, machine):
     """Return the number of finished attempts of all cores."""
     ended = np.int64(0)
     for core in range(replica.p):
         ended += machine.steals[at(core)].tries
         if replica.thieves & bit(core) != _0:
-            ended += _passed(replica, machine, core)
+            ended += _finished_attempts(replica, machine, core)
     return ended

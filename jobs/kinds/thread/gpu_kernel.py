@@ -13,7 +13,7 @@ from jobs.kinds.contract import Tick
 from jobs.kinds.thread import cpu_cells
 from jobs.kinds.thread.cpu_reduction import MOST_ROWS
 from jobs.kinds.thread.definition import KIND
-from jobs.kinds.thread.gpu_simulation import SOURCES, LaunchedCell
+from jobs.kinds.thread.gpu_simulation import SOURCES, GpuCell
 from jobs.kinds.thread.partials import merge
 from jobs.models import Partial, Spec
 
@@ -36,7 +36,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     while unit < hi:
         number, first = divmod(unit, spec["replicas"])
         if cell is None or cell.cell != number:
-            cell = LaunchedCell(spec, number)
+            cell = GpuCell(spec, number)
             batch = _batch(spec, cell)
         part: list[Partial] = []
         unit += batch.take(min(hi - unit, spec["replicas"] - first), _launch(spec, cell, first, part))
@@ -47,7 +47,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     return unit, partial
 
 
-def _batch(spec: Spec, cell: LaunchedCell) -> gpu.Batch:
+def _batch(spec: Spec, cell: GpuCell) -> gpu.Batch:
     """Return the launch size for a cell."""
     most = min(spec["batch_size"] or MOST_ROWS, MOST_ROWS)
     threads = measured_cells.get((cell.scheduler, cell.cores), _FIRST * spec["expected_threads"])
@@ -55,7 +55,7 @@ def _batch(spec: Spec, cell: LaunchedCell) -> gpu.Batch:
     return gpu.Batch(first=max(1, min(first, most)), most=most, wave=min(cell.wave, most))
 
 
-def _launch(spec: Spec, cell: LaunchedCell, first: int, part: list[Partial]) -> Any:
+def _launch(spec: Spec, cell: GpuCell, first: int, part: list[Partial]) -> Any:
     """Return a launch function for `Batch.take`, which appends the launch's partial to `part`."""
 
     def launch(count: int) -> int:

@@ -108,7 +108,7 @@ SOURCES = QUEUES, BLOCKING, SLICING, STEALING = (
 
 
 @njit(cache=True, **JIT)
-def _reduced(first, count, cell, greedy, cores, measured, left, columns, limbs, totals):
+def _reduce(first, count, cell, greedy, cores, measured, left, columns, limbs, totals):
     """Sum the measured replicas and return (sum of digests, number of replicas to simulate on a CPU).
 
     `left` receives the numbers of those replicas.
@@ -127,7 +127,7 @@ def _reduced(first, count, cell, greedy, cores, measured, left, columns, limbs, 
     return hashes, many
 
 
-class LaunchedCell:
+class GpuCell:
     """One cell of a spec on this process's GPU."""
 
     def __init__(self, spec: Spec, cell: int) -> None:
@@ -144,7 +144,7 @@ class LaunchedCell:
         self._slots = 0
 
     def _put_tables(self) -> None:
-        spec, offspring, device = self.spec, self.spec["offspring"], gpu.current()
+        spec, offspring, device = self.spec, self.spec["offspring"], gpu.current_device()
         thresholds = offspring["thresholds"]
         laws, logs, values, flat = (
             device.put(np.array(each, np.int64).ravel())
@@ -184,7 +184,7 @@ class LaunchedCell:
 
     def compute(self, first: int, count: int) -> tuple[dict[str, Any], list[int]]:
         """Return the partial of replicas first..first+count-1, and the list of replicas to simulate on a CPU."""
-        device = gpu.current()
+        device = gpu.current_device()
         blocks, threads = self._place(count)
         words = len(rows.ROW) + layout.ASIDE + self.depths
         measured, waits, sojourns = (device.zeros(size, np.int64) for size in (count * words, rows.BINS, rows.BINS))
@@ -208,7 +208,7 @@ class LaunchedCell:
         table = device.get(measured).reshape(count, words)
         totals, left = reduction.empty(self.depths), np.zeros(count, np.int64)
         columns, limbs = np.empty(len(rows.COLUMNS), np.int64), np.empty(reduction.LIMBS, np.int64)
-        hashes, many = _reduced(first, count, self.cell, self.greedy, self.cores, table, left, columns, limbs, totals)
+        hashes, many = _reduce(first, count, self.cell, self.greedy, self.cores, table, left, columns, limbs, totals)
         counts = device.get(waits), device.get(sojourns)
         return reduction.partial(totals, count - many, int(hashes) & random.MASK, *counts), left[:many].tolist()
 
@@ -216,7 +216,7 @@ class LaunchedCell:
     def wave(self) -> int:
         """Return the number of replicas that fit into GPU memory at once, one thread each."""
         room = MOST_BYTES // (self.room * FAMILY_BYTES + self.machine_bytes)
-        return max(self._block_threads, min(PROCESSOR_THREADS * gpu.current().processors, room))
+        return max(self._block_threads, min(PROCESSOR_THREADS * gpu.current_device().processors, room))
 
     @property
     def _block_threads(self) -> int:
@@ -229,8 +229,8 @@ class LaunchedCell:
         slots = blocks * threads
         if slots > self._slots:
             self._families = self._machines = None  # free the old arrays before allocating larger ones
-            self._families = gpu.current().zeros(slots * self.room * FAMILY_BYTES // 8, np.int64)
-            self._machines = gpu.current().zeros(slots * self.machine_bytes // 8, np.int64)
+            self._families = gpu.current_device().zeros(slots * self.room * FAMILY_BYTES // 8, np.int64)
+            self._machines = gpu.current_device().zeros(slots * self.machine_bytes // 8, np.int64)
             self._slots = slots
         return blocks, threads
 

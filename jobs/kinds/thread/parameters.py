@@ -288,12 +288,12 @@ class Parameters(Strict):
     @property
     def cells(self) -> list[tuple[int, str]]:
         """Return (cores, scheduler) of every cell in unit order: all schedulers for the first core count come first."""
-        return [(cores, scheduler) for cores in _listed(self.cores) for scheduler in _listed(self.scheduler)]
+        return [(cores, scheduler) for cores in _as_list(self.cores) for scheduler in _as_list(self.scheduler)]
 
     @field_validator("scheduler")
     @classmethod
     def _few_cells(cls, value: Any, info: ValidationInfo) -> Any:
-        cells = len(_listed(value)) * len(_listed(info.data.get("cores", 1)))
+        cells = len(_as_list(value)) * len(_as_list(info.data.get("cores", 1)))
         if cells > MAX_CELLS:
             values = {"cells": cells, "most": MAX_CELLS}
             raise PydanticCustomError(
@@ -304,7 +304,7 @@ class Parameters(Strict):
     @field_validator("join")
     @classmethod
     def _block_needs_a_plain_queue(cls, value: str, info: ValidationInfo) -> str:
-        others = sorted(set(_listed(info.data.get("scheduler", "fifo"))) - {"fifo", "lifo"})
+        others = sorted(set(_as_list(info.data.get("scheduler", "fifo"))) - {"fifo", "lifo"})
         if value == "block" and others:
             raise PydanticCustomError(
                 "rule", "block requires scheduler fifo or lifo; got {others}", {"others": ", ".join(others)}
@@ -321,7 +321,7 @@ class Parameters(Strict):
     @field_validator("quantum_us")
     @classmethod
     def _only_with_round_robin(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if value is not None and "round_robin" not in _listed(info.data.get("scheduler", "round_robin")):
+        if value is not None and "round_robin" not in _as_list(info.data.get("scheduler", "round_robin")):
             raise PydanticCustomError("rule", "is allowed only for scheduler round_robin", {})
         return value
 
@@ -346,12 +346,12 @@ class Parameters(Strict):
     @field_validator("trace")
     @classmethod
     def _traces_what_exists(cls, value: Trace | None, info: ValidationInfo) -> Trace | None:
-        cells = len(_listed(info.data.get("scheduler", "fifo"))) * len(_listed(info.data.get("cores", 1)))
+        cells = len(_as_list(info.data.get("scheduler", "fifo"))) * len(_as_list(info.data.get("cores", 1)))
         if value is not None and (value.replica >= info.data.get("replicas", 2**24) or value.cell >= cells):
             values = {"replicas": info.data.get("replicas", 2**24), "cells": cells}
             raise PydanticCustomError("rule", "must name a replica below {replicas} and a cell below {cells}", values)
         return value
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]

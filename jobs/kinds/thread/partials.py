@@ -26,7 +26,7 @@ def merge(left: Partial, right: Partial) -> Partial:
 
 def merge_cells(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {
-        name: _added(left[name], right[name])
+        name: _add_lists(left[name], right[name])
         for name in ("outcomes", "sum", "sumsq", "products", "depth_sum", "depth_sumsq", "violations", "stuck")
     }
     merged["replicas"] = left["replicas"] + right["replicas"]
@@ -51,7 +51,7 @@ def _examples(left: Examples, right: Examples) -> Examples:
     return {name: min(both[name], key=order[name]) for name in sorted(both)}
 
 
-def _added(left: Sequence[int], right: Sequence[int]) -> list[int]:
+def _add_lists(left: Sequence[int], right: Sequence[int]) -> list[int]:
     return [a + b for a, b in zip(left, right, strict=True)]
 
 
@@ -59,12 +59,12 @@ def add_histograms(left: Histogram, right: Histogram) -> Histogram:
     counts = dict(pairs(left))
     for index, count in pairs(right):
         counts[index] = counts.get(index, 0) + count
-    return flat(counts)
+    return flatten(counts)
 
 
 def pairs(histogram: Histogram) -> list[tuple[int, int]]:
     return list(zip(histogram[::2], histogram[1::2], strict=True))
 
 
-def flat(counts: Mapping[int, int]) -> Histogram:
+def flatten(counts: Mapping[int, int]) -> Histogram:
     return [number for index in sorted(counts) for number in (index, counts[index])]

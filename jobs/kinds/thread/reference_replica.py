@@ -12,7 +12,7 @@ from typing import Any
 
 from jobs.kinds.random import MASK, mix, sub
 from jobs.kinds.thread import draws, rows
-from jobs.kinds.thread.partials import flat
+from jobs.kinds.thread.partials import flatten
 from jobs.kinds.thread.reference_draws import draw_work, negative_log
 from jobs.models import Spec
 
@@ -356,6 +356,6 @@ class Replica:
         """Return the replica as a cell's partial."""
         cell = rows.cell_partial(len(self.cores), self.cell, self.replica, self.measured())
         if not self.deadlocked:
-            cell["wait"] = flat(Counter(map(rows.bin_of, self.waits)))
-            cell["sojourn"] = flat(Counter(map(rows.bin_of, self.sojourns)))
+            cell["wait"] = flatten(Counter(map(rows.bin_of, self.waits)))
+            cell["sojourn"] = flatten(Counter(map(rows.bin_of, self.sojourns)))
         return cell

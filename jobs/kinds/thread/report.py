@@ -10,7 +10,7 @@ from jobs.kinds import random
 from jobs.kinds.thread import report_estimates as estimates
 from jobs.kinds.thread import rows, theory
 from jobs.kinds.thread.partials import Histogram, pairs
-from jobs.kinds.thread.report_estimates import figure
+from jobs.kinds.thread.report_estimates import round_digits
 from jobs.models import Partial, Spec
 from threads_protocol.numbers import exact
 
@@ -110,7 +110,7 @@ class _Cell:
             "theory": self.theory() if ended else [],
             "deadlock": self.deadlock() if self.spec["join"] == "block" else None,
             "examples": {
-                name: {"replica": replica, "makespan_us": figure(time * _MICRO)}
+                name: {"replica": replica, "makespan_us": round_digits(time * _MICRO)}
                 for name, (time, replica) in self.part["examples"].items()
             },
             "invariants": dict(zip(rows.INVARIANTS, self.part["violations"], strict=True)),
@@ -130,14 +130,14 @@ class _Cell:
         least, most = self.least(column), self.most(column)
         stdev = None
         if self.ended > 1:
-            stdev = figure(estimates.root(estimates.variance(self.ended, total, squares)) * float(scale))
+            stdev = round_digits(estimates.root(estimates.variance(self.ended, total, squares)) * float(scale))
         return {
-            "mean": figure(Fraction(total, self.ended) * scale),
+            "mean": round_digits(Fraction(total, self.ended) * scale),
             "ci": estimates.mean_interval(self.ended, total, squares, self.level, scale),
             "stdev": stdev,
-            "min": figure(least * scale),
+            "min": round_digits(least * scale),
             **_percentiles(self.spread(column), _METRIC_SHARES, least, most, scale),
-            "max": figure(most * scale),
+            "max": round_digits(most * scale),
         }
 
     def latency(self) -> dict[str, Any]:
@@ -153,14 +153,14 @@ class _Cell:
             "count": exact(sum(count for _, count in pairs(histogram))),
             **self._quotient(product, _MICRO),
             **_percentiles(histogram, _LATENCY_SHARES, 0, most, _MICRO),
-            "max": figure(most * _MICRO),
+            "max": round_digits(most * _MICRO),
         }
 
     def _quotient(self, product: int, scale: Fraction) -> dict[str, Any]:
         over, under = rows.PRODUCTS[product]
         sums = self.sums(over), self.sums(under)
         interval = estimates.quotient_interval(self.ended, *sums, self.part["products"][product], self.level, scale)
-        mean = figure(Fraction(self.sum(over), self.sum(under)) * scale)
+        mean = round_digits(Fraction(self.sum(over), self.sum(under)) * scale)
         return {"mean": mean, "ci": interval}
 
     def histograms(self) -> dict[str, Any]:
@@ -177,9 +177,9 @@ class _Cell:
         return [
             {
                 "depth": depth,
-                "mean": figure(Fraction(total, self.ended)),
+                "mean": round_digits(Fraction(total, self.ended)),
                 "ci": estimates.mean_interval(self.ended, total, squares, self.level, Fraction(1)),
-                "expected": figure(each),
+                "expected": round_digits(each),
             }
             for depth, (total, squares, each) in enumerate(sums)
         ]
@@ -188,12 +188,14 @@ class _Cell:
         """Return the probability of a deadlock and the distribution of deadlock times."""
         total, squares = self.part["stuck"]
         interval = estimates.share_interval(self.deadlocked, self.replicas, self.level)
-        answer: dict[str, Any] = {"probability": {"mean": figure(self.deadlocked / self.replicas), "ci": interval}}
+        answer: dict[str, Any] = {
+            "probability": {"mean": round_digits(self.deadlocked / self.replicas), "ci": interval}
+        }
         if self.deadlocked:
             histogram = self.part["stuck_at"]
             most = rows.bin_edges(histogram[-2])[1]
             answer["time_us"] = {
-                "mean": figure(Fraction(total, self.deadlocked) * _MICRO),
+                "mean": round_digits(Fraction(total, self.deadlocked) * _MICRO),
                 "ci": estimates.mean_interval(self.deadlocked, total, squares, self.level, _MICRO),
                 **_percentiles(histogram, _METRIC_SHARES, 0, most, _MICRO),
             }
@@ -259,9 +261,9 @@ class _Cell:
     ) -> dict[str, Any]:
         return {
             "name": name,
-            "expected": None if expected is None else figure(expected),
-            "observed": figure(observed),
-            "z": figure((float(observed) - float(expected)) / error) if expected is not None and error else None,
+            "expected": None if expected is None else round_digits(expected),
+            "observed": round_digits(observed),
+            "z": round_digits((float(observed) - float(expected)) / error) if expected is not None and error else None,
             "applies": applies,
         }
 
@@ -286,4 +288,7 @@ def _in_us(time: Fraction | None) -> Fraction | None:
 def _percentiles(
     histogram: Histogram, wanted: dict[str, Fraction], least: int, most: int, scale: Fraction
 ) -> dict[str, float]:
-    return {name: figure(estimates.percentile(histogram, share, least, most) * scale) for name, share in wanted.items()}
+    return {
+        name: round_digits(estimates.percentile(histogram, share, least, most) * scale)
+        for name, share in wanted.items()
+    }

@@ -22,7 +22,7 @@ _MANY = 60
 Interval = tuple[float, float] | None
 
 
-def figure(value: Fraction | float) -> float:
+def round_digits(value: Fraction | float) -> float:
     """Round a number to ten significant digits."""
     return float(f"{float(value):.10g}")
 
@@ -43,16 +43,16 @@ def student(level: float, freedom: int) -> float:
     """Return t with P(-t < T < t) = level for Student's T with `freedom` degrees of freedom."""
     if freedom >= _MANY:
         return _cornish_fisher(normal(level), freedom)
-    return _bisected(lambda t: _student_within(t, freedom), level, 1e5)
+    return _bisect(lambda t: _student_within(t, freedom), level, 1e5)
 
 
 @lru_cache
 def normal(level: float) -> float:
     """Return z with P(-z < Z < z) = level for a standard normal Z."""
-    return _bisected(_normal_within, level, 8.0)
+    return _bisect(_normal_within, level, 8.0)
 
 
-def _bisected(within: Callable[[float], float], level: float, high: float) -> float:
+def _bisect(within: Callable[[float], float], level: float, high: float) -> float:
     """Return the argument at which an increasing function reaches the level, by bisection."""
     low = 0.0
     for _ in range(200):
@@ -125,7 +125,7 @@ def mean_interval(count: int, total: int, squares: int, level: float, scale: Fra
         return None
     mean = Fraction(total, count) * scale
     half = student(level, count - 1) * root(variance(count, total, squares) / count) * float(scale)
-    return figure(float(mean) - half), figure(float(mean) + half)
+    return round_digits(float(mean) - half), round_digits(float(mean) + half)
 
 
 def quotient_interval(
@@ -141,7 +141,7 @@ def quotient_interval(
     quotient = Fraction(over[0], under[0])
     error = quotient_error(count, over, under, product)
     half = student(level, count - 1) * error * float(scale)
-    return figure(float(quotient * scale) - half), figure(float(quotient * scale) + half)
+    return round_digits(float(quotient * scale) - half), round_digits(float(quotient * scale) + half)
 
 
 def quotient_error(count: int, over: tuple[int, int], under: tuple[int, int], product: int) -> float:
@@ -158,7 +158,7 @@ def share_interval(hits: int, count: int, level: float) -> Interval:
     z, share = normal(level), hits / count
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count)
-    return figure(max(0.0, middle - half)), figure(min(1.0, middle + half))
+    return round_digits(max(0.0, middle - half)), round_digits(min(1.0, middle + half))
 
 
 def percentile(histogram: Histogram, share: Fraction, least: int, most: int) -> Fraction:

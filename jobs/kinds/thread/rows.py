@@ -152,7 +152,7 @@ def cell_partial(cores: int, cell: int, replica: int, measured: Measured) -> dic
     """Return a partial of one replica of one cell, without histograms of waits and sojourns."""
     row, by_depth = measured.row, measured.by_depth
     part = {
-        **nothing(len(by_depth)),
+        **empty_partial(len(by_depth)),
         "replicas": 1,
         "outcomes": [int(row["outcome"] == outcome) for outcome in range(len(OUTCOMES))],
         "digest": digest(cell, replica, row, by_depth),
@@ -179,7 +179,7 @@ def cell_partial(cores: int, cell: int, replica: int, measured: Measured) -> dic
     }
 
 
-def nothing(depths: int) -> dict[str, Any]:
+def empty_partial(depths: int) -> dict[str, Any]:
     """Return a cell's partial without replicas."""
     return {
         "replicas": 0,

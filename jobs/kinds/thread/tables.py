@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
-from jobs.kinds.thread import parameters as given
+from jobs.kinds.thread import parameters as laws
 from jobs.kinds.thread import tables_pareto
 
 #: Maximum number of children of a thread; larger draws count as this many.
@@ -44,28 +44,28 @@ def nanoseconds(microseconds: float) -> int:
     return round(Fraction(repr(microseconds)) * 1000)
 
 
-def work(law: given.Work) -> dict[str, Any]:
+def work(law: laws.Work) -> dict[str, Any]:
     """Return {"law", "numbers"}, from which work in ns is drawn; see "Random numbers" in README.md."""
     match law:
-        case given.FixedWork():
+        case laws.FixedWork():
             numbers = [nanoseconds(law.mean_us)]
-        case given.UniformWork():
+        case laws.UniformWork():
             low, high = nanoseconds(law.min_us), nanoseconds(law.max_us)
             numbers = [low, high - low + 1]
-        case given.ExponentialWork():
+        case laws.ExponentialWork():
             numbers = [nanoseconds(law.mean_us)]
-        case given.HyperexponentialWork():
+        case laws.HyperexponentialWork():
             numbers = _branches(law.mean_us, law.scv)
-        case given.ParetoWork():
+        case laws.ParetoWork():
             numbers = list(tables_pareto.points(law.mean_us, law.alpha, law.max_ratio))
-        case given.EmpiricalWork():
+        case laws.EmpiricalWork():
             numbers = [nanoseconds(quantile) for quantile in law.quantiles_us]
     return {"law": law.distribution, "numbers": numbers}
 
 
-def arrival(law: given.Arrival) -> dict[str, Any] | None:
+def arrival(law: laws.Arrival) -> dict[str, Any] | None:
     """Return {"mean", "bits", "warmup"}: the mean time between roots in units of 2^-bits ns; None for a batch."""
-    if isinstance(law, given.BatchArrival):
+    if isinstance(law, laws.BatchArrival):
         return None
     mean = 10**6 / Fraction(repr(law.rate_per_ms))
     bits = max(bits for bits in range(21) if bits == 0 or round(mean * 2**bits) <= _MOST_MEAN)
@@ -146,7 +146,7 @@ def longest_work(table: dict[str, Any]) -> int:
     return int(max(1, longest))
 
 
-def offspring(law: given.Spawn, max_depth: int) -> dict[str, Any]:
+def offspring(law: laws.Spawn, max_depth: int) -> dict[str, Any]:
     """Return {"values", "thresholds"}: a 32-bit draw u has values[i] children, where i is the number of thresholds <=
     u.
 
@@ -160,20 +160,20 @@ def offspring(law: given.Spawn, max_depth: int) -> dict[str, Any]:
     return {"values": values[:width], "thresholds": [each + [ONE] * (width - len(each)) for each in rows]}
 
 
-def _offspring_at(law: given.Spawn, scale: Fraction) -> tuple[list[int], list[int]]:
+def _offspring_at(law: laws.Spawn, scale: Fraction) -> tuple[list[int], list[int]]:
     match law:
-        case given.FixedSpawn():
+        case laws.FixedSpawn():
             return [law.children], [ONE]
-        case given.BinomialSpawn():
+        case laws.BinomialSpawn():
             childless = 1 - Fraction(repr(law.probability)) * scale
             return [0, law.children], [round(childless * ONE), ONE]
-        case given.GeometricSpawn():
+        case laws.GeometricSpawn():
             mean = Fraction(repr(law.mean)) * scale
             thresholds = geometric_table(mean) if mean > _CHILDLESS else []
-        case given.PoissonSpawn():
+        case laws.PoissonSpawn():
             mean = Fraction(repr(law.mean)) * scale
             thresholds = poisson_table(mean) if mean > _CHILDLESS else []
-        case given.PmfSpawn():
+        case laws.PmfSpawn():
             exact = [Fraction(repr(each)) for each in law.probabilities]
             thresholds = [round(each / sum(exact) * ONE) for each in accumulate(exact[:MAX_CHILDREN])]
         case _:

@@ -11,12 +11,12 @@ _LISTED_CORES, _LISTED_SCHEDULERS = 5, 2
 
 def title(parameters: Mapping[str, Any]) -> str:
     """Return a short description of the simulated machine."""
-    machine = f"{_cores(_several(parameters['cores']))}, {_schedulers(_several(parameters['scheduler']))}"
+    machine = f"{_cores(_as_list(parameters['cores']))}, {_schedulers(_as_list(parameters['scheduler']))}"
     trace = parameters.get("trace")
     return f"Threads: {machine}" if trace is None else f"Threads: trace of replica {int(trace['replica'])}, {machine}"
 
 
-def _several(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 

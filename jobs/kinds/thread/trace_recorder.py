@@ -20,7 +20,7 @@ _STEPS_PER_EVENT, _STEPS = 20, 500_000
 Event = dict[str, Any]
 
 
-class Full(Exception):
+class LimitReached(Exception):
     """The limit of events or steps is reached."""
 
 
@@ -83,7 +83,7 @@ class Recorder(Replica):
         try:
             super()._run()
             self._close_all()
-        except Full:
+        except LimitReached:
             self.truncated = True
             self._close_all()
 
@@ -93,7 +93,7 @@ class Recorder(Replica):
 
     def _write(self, event: Event, at: int) -> None:
         if len(self.written) >= self.spec["trace"]["max_events"] and not self.truncated:
-            raise Full
+            raise LimitReached
         self.written.append({"pid": 1, **event, "ts": at / 1000})
 
     def _begin(self, core: Core, name: str, kind: str, **facts: Any) -> None:
@@ -113,7 +113,7 @@ class Recorder(Replica):
         super()._pass(time)
         self.steps -= 1
         if self.steps < 0:
-            raise Full
+            raise LimitReached
 
     def _count(self) -> None:
         """Write a counter event if the number of ready threads, live threads or busy cores has changed."""
@@ -193,7 +193,7 @@ class Recorder(Replica):
         if self.ready:
             super()._steal(core)
             return
-        steps, cost = self._futile(core), self.spec["steal_ns"]
+        steps, cost = self._count_futile_attempts(core), self.spec["steal_ns"]
         core.attempts += steps
         self.count["attempts"] += steps
         self.count["steal"] += steps * cost
@@ -201,7 +201,7 @@ class Recorder(Replica):
         core.since = self.now + (steps - 1) * cost
         heapq.heappush(self.events, (core.since + cost, core.number))
 
-    def _futile(self, core: Core) -> int:
+    def _count_futile_attempts(self, core: Core) -> int:
         """Return the number of the core's attempts that finish before any other event, including the current one."""
         time, number = min(event for event in self.events if event[1] < 0 or not self.cores[event[1]].stealing)
         steps, rest = divmod(time - self.now, self.spec["steal_ns"])

@@ -83,12 +83,12 @@ class _Lane:
 
     def finish(self) -> None:
         for share, kinds in SHARES.items():
-            self.sums[share] = self._summed([float(kind in kinds) for kind in self.kind])
+            self.sums[share] = self._cumulative([float(kind in kinds) for kind in self.kind])
         busy = SHARES["busy"]
         weights = [float(depth) if kind in busy else 0.0 for kind, depth in zip(self.kind, self.depth, strict=True)]
-        self.sums["depth"] = self._summed(weights)
+        self.sums["depth"] = self._cumulative(weights)
 
-    def _summed(self, weights: Sequence[float]) -> array[float]:
+    def _cumulative(self, weights: Sequence[float]) -> array[float]:
         total, sums = 0.0, array("d", [0.0])
         for start, end, weight in zip(self.start, self.end, weights, strict=True):
             total += (end - start) * weight

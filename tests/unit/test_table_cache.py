@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.kinds import code_sets, kept_tables
+from jobs.kinds import code_sets, table_cache
 
 TABLES: dict[str, Any] = {
     "odd": np.arange(1, 100_000, 2, dtype=np.uint64),
@@ -22,7 +22,7 @@ class Maker:
 
     made = 0
 
-    def __call__(self) -> kept_tables.Tables:
+    def __call__(self) -> table_cache.Tables:
         self.made += 1
         return TABLES
 
@@ -37,8 +37,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield folder
 
 
-def get(make: Maker) -> kept_tables.Tables:
-    tables = kept_tables.kept("even", "tables", make)
+def get(make: Maker) -> table_cache.Tables:
+    tables = table_cache.load_or_compute("even", "tables", make)
     for name, array in TABLES.items():
         assert tables[name].dtype == array.dtype and np.array_equal(tables[name], array)
     return tables
@@ -93,4 +93,4 @@ def test_a_set_whose_table_cannot_be_kept_is_abandoned(folder: Path) -> None:
     get(make)
     get(make)
     assert make.made == 2
-    assert code_sets.used_sets["even"].lock is None and "No such file" in code_sets.unkept()["even"]
+    assert code_sets.used_sets["even"].lock is None and "No such file" in code_sets.unsaved_kinds()["even"]

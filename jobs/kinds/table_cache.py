@@ -15,7 +15,7 @@ from jobs.kinds import code_sets
 Tables = Mapping[str, Any]
 
 
-def kept(kind: str, name: str, make: Callable[[], Tables]) -> Tables:
+def load_or_compute(kind: str, name: str, make: Callable[[], Tables]) -> Tables:
     """Load the kind's arrays from its code set, or compute them with `make` and store them.
 
     Only the process that compiles the set stores arrays. The file contains a checksum of each array, and a damaged file
