@@ -171,7 +171,7 @@ class Devices:
         """Say what a worker says each second: its lease, its slot and itself live."""
         worker = self._whose_turn()
         job, granted = self._leases[worker]
-        assert self.store.leases.beat(job, granted.token, granted.lo) == 1 and self.store.slots.hold(worker)
+        assert self.store.leases.heartbeat(job, granted.token, granted.lo) == 1 and self.store.slots.hold(worker)
         self._say(worker)
 
     def go_on(self) -> None:

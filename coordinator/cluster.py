@@ -228,7 +228,7 @@ class Cluster:
         gathered = self.store.results.gather(job_id, limit=10_000)
         if gathered.spec is None or (gathered.done and gathered.accumulator is None and not gathered.parts):
             return None
-        return {"units": gathered.done, "result": execution.so_far(kind, json.loads(gathered.spec), gathered)}
+        return {"units": gathered.done, "result": execution.partial_result(kind, json.loads(gathered.spec), gathered)}
 
     @staticmethod
     @lru_cache

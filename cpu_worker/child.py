@@ -119,7 +119,7 @@ def compute_small(shared: Any, jobs: list[tuple[str, Spec, int]]) -> list[Any]:
 
 def _compute_whole(kind: str, spec: Spec, total: int) -> Any:
     try:
-        return execution.whole(kind, Device.CPU, spec, total)
+        return execution.compute_small_job(kind, Device.CPU, spec, total)
     except errors.KernelFailed as failure:
         return failure
 

@@ -20,8 +20,8 @@ from jobs import errors
 from jobs.gathered import Gathered
 from jobs.kinds import registry
 from jobs.models import Device, Spec
-from jobs.store.work.slots import Facts
-from jobs.worker.execution import Computed, Derived, Whole
+from jobs.store.work.slots import JobFacts
+from jobs.worker.execution import Computed, Derived, SmallJobResult
 from jobs.worker.lanes import LONG_SECONDS, LaneDied, Task
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ CRASHES = (signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.S
 #: Timeout in seconds for a child to exit after its pipe has closed.
 END_SECONDS = 10.0
 #: Interval in seconds at which the parent checks a task's stop flag.
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 spawn_context = multiprocessing.get_context("spawn")
 
@@ -109,7 +109,7 @@ class ChildLane:
                 raise
             return WarmUpResult(wrong=dict.fromkeys(registry.kinds_for_device(Device.CPU), str(died)))
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Make the lane ready again: wait for a late child, or replace it. Raises LaneDied."""
         if not self._has_come_late():
             self.replace()
@@ -145,11 +145,11 @@ class ChildLane:
         return Computed(upto=upto, partial={}, seconds=seconds), partial
 
     def compute_small(
-        self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False
-    ) -> list[Whole | errors.KernelFailed]:
+        self, facts: Sequence[JobFacts], dropped: Callable[[], bool] = lambda: False
+    ) -> list[SmallJobResult | errors.KernelFailed]:
         self._check_fit(facts)
         message = ("small", [(fact.kind, fact.spec, fact.total) for fact in facts])
-        answer: list[Whole | errors.KernelFailed] = self._ask(message, patience=SMALL_SECONDS, dropped=dropped)
+        answer: list[SmallJobResult | errors.KernelFailed] = self._ask(message, patience=SMALL_SECONDS, dropped=dropped)
         return answer
 
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
@@ -158,7 +158,7 @@ class ChildLane:
             raise answer
         return answer
 
-    def _check_fit(self, several: Sequence[Facts]) -> None:
+    def _check_fit(self, several: Sequence[JobFacts]) -> None:
         if unfit := self._refused.keys() & {facts.kind for facts in several}:
             raise LaneDied(f"lane {self.name}: its worker refuses {', '.join(sorted(unfit))}", touched=False)
 
@@ -212,7 +212,7 @@ class ChildLane:
         """
         deadline = time.monotonic() + patience
         while True:
-            wait([self._pipe, self.child_process.sentinel], timeout=LOOK_SECONDS)
+            wait([self._pipe, self.child_process.sentinel], timeout=POLL_SECONDS)
             if self._pipe.poll():
                 return self._read()
             if not self.child_process.is_alive():

@@ -82,7 +82,7 @@ def short(count: int) -> str:
     return f"{value:.0f} {_UNITS[unit]}" if unit == 0 or value >= 100 else f"{value:.1f} {_UNITS[unit]}"
 
 
-def of_gguf(known: Mapping[str, Any]) -> Cache | None:
+def cache_from_gguf(known: Mapping[str, Any]) -> Cache | None:
     """Return the cache size from the metadata of a GGUF file, or None if it is unknown."""
     kind = known.get("general.architecture")
     layers, width = _count(known.get(f"{kind}.block_count")), _count(known.get(f"{kind}.embedding_length"))
@@ -95,18 +95,18 @@ def of_gguf(known: Mapping[str, Any]) -> Cache | None:
     return Cache(layers=layers, heads=heads, width=key + value) if layers and heads and key and value else None
 
 
-def context_of_gguf(known: Mapping[str, Any]) -> int:
+def context_from_gguf(known: Mapping[str, Any]) -> int:
     """Return the maximum context in tokens from the metadata of a GGUF file, or 0 if it is unknown."""
     return _tokens(known.get(f"{known.get('general.architecture')}.context_length"))
 
 
-def context_of_config(known: Mapping[str, Any]) -> int:
+def context_from_config(known: Mapping[str, Any]) -> int:
     """Return the maximum context in tokens from a folder's config.json, or 0 if it is unknown."""
     inner = known.get("text_config")
     return _tokens((inner if isinstance(inner, Mapping) else known).get("max_position_embeddings"))
 
 
-def of_config(known: Mapping[str, Any]) -> Cache | None:
+def cache_from_config(known: Mapping[str, Any]) -> Cache | None:
     """Return the cache size from a folder's config.json, or None if it is unknown."""
     inner = known.get("text_config")
     known = inner if isinstance(inner, Mapping) else known

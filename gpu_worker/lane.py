@@ -12,9 +12,9 @@ from jobs import errors
 from jobs.gathered import Gathered
 from jobs.kinds import gpu
 from jobs.models import Device, Spec
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from jobs.worker import execution
-from jobs.worker.execution import Computed, Derived, Whole
+from jobs.worker.execution import Computed, Derived, SmallJobResult
 from jobs.worker.lanes import LONG_SECONDS, LaneDied, Task
 from jobs.worker.serving import Server
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 #: Seconds after which a launch counts as hung and the process exits.
 HANG_SECONDS = 15.0
 #: Interval in seconds between checks whether a faulty GPU can be used again.
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 Answer = TypeVar("Answer")
 
@@ -54,9 +54,9 @@ class StreamLane:
         """Whether the device has no known fault. A device failure ends the worker instead."""
         return not self._known()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Wait before the next check, because only an operator can repair a faulty device."""
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
         facts, grant = task.facts, task.grant
@@ -74,8 +74,8 @@ class StreamLane:
         return Computed(upto=done.upto, partial={}, seconds=done.seconds), encoded
 
     def compute_small(
-        self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False
-    ) -> list[Whole | errors.KernelFailed]:
+        self, facts: Sequence[JobFacts], dropped: Callable[[], bool] = lambda: False
+    ) -> list[SmallJobResult | errors.KernelFailed]:
         answers = []
         for self.at, fact in enumerate(facts):
             answers.append(self._compute_whole(fact))
@@ -90,9 +90,11 @@ class StreamLane:
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
         return execution.derive(kind, spec, gathered)
 
-    def _compute_whole(self, fact: Facts) -> Whole | errors.KernelFailed:
+    def _compute_whole(self, fact: JobFacts) -> SmallJobResult | errors.KernelFailed:
         try:
-            return self._run(lambda: execution.whole(fact.kind, Device.GPU, self._limit_launch(fact.spec), fact.total))
+            return self._run(
+                lambda: execution.compute_small_job(fact.kind, Device.GPU, self._limit_launch(fact.spec), fact.total)
+            )
         except errors.KernelFailed as failure:
             return failure
 

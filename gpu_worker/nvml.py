@@ -88,8 +88,8 @@ class Nvml:
             self._events[uuid] = self._call(self._register, handle)
         xids = self._xids(self._events[uuid])
         if found := next(filter(gpu_faults.is_fault, xids), None):
-            return gpu_faults.of_xid(found)
-        return gpu_faults.of_memory(gpu_faults.uncorrectable(self._nvml, handle))
+            return gpu_faults.describe_xid(found)
+        return gpu_faults.describe_memory_errors(gpu_faults.uncorrectable(self._nvml, handle))
 
     def _register(self, handle: Any) -> Any:
         events = self._nvml.nvmlEventSetCreate()

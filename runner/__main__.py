@@ -35,9 +35,9 @@ from runner.files.workplace import Workplace
 from runner.host import Host
 from runner.lane import GuardLane, ReplicaLane, RunnerLane
 from runner.ledger import REPLICA_LANE, Ledger, Resources
-from runner.programs import leftovers, processes
+from runner.programs import cleanup, processes
 from runner.programs.shells import Shells
-from runner.programs.slot import Slot, adopt_orphans, gone_beside, spawn_beside
+from runner.programs.slot import Slot, adopt_orphans, forget_helper, spawn_helper
 from runner.replicas.tunnels import Tunnels
 
 log = logging.getLogger("runner")
@@ -76,17 +76,17 @@ def folder(settings: Settings) -> Iterator[Places]:
     places = Places(top)
     try:
         places.make()
-        lock = leftovers.lock(places)
-    except leftovers.InUse as error:
+        lock = cleanup.lock(places)
+    except cleanup.InUse as error:
         raise CannotStart(f"{error}; set a different RUNNER_DIR for each runner") from None
     except OSError as error:
         raise CannotStart(
             f"cannot use RUNNER_DIR {top}: {error}; set it to a folder that this user can write"
         ) from None
     try:
-        leftovers.end_guards()
-        leftovers.end(places)
-        leftovers.remove(places)
+        cleanup.end_guards()
+        cleanup.end(places)
+        cleanup.remove(places)
         yield places
     finally:
         lock.close()
@@ -108,12 +108,12 @@ def tunnels(settings: Settings, api: Api) -> Tunnels | None:
 def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, Callable[[], list[RunnerLane]]]:
     """Create the worker, and a function that starts its lanes."""
     api = link.store.api
-    ledger = Ledger(resources(settings), link.store.fleet, link.worker, freed=link.ask_anew, foreign=gpus.foreign)
+    ledger = Ledger(resources(settings), link.store.fleet, link.worker, freed=link.repeat_request, foreign=gpus.foreign)
 
     def files(job: str, lease: str, stopped: Callable[[], bool]) -> Files:
         return JobFiles(api, job, lease, stopped=stopped)
 
-    shells = Shells(ApiAttachments(api.for_beats(TIMEOUT_SECONDS)), allowed=bool(settings.runner_attach))
+    shells = Shells(ApiAttachments(api.for_heartbeats(TIMEOUT_SECONDS)), allowed=bool(settings.runner_attach))
     host = Host(
         shells=shells,
         worker=link.worker,
@@ -144,7 +144,7 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
         room=ledger,
         shutdown_seconds=SHUTDOWN_SECONDS,
         asked=host.asked,
-        sampled=Sampled(spawn=spawn_beside, gone=gone_beside),
+        sampled=Sampled(spawn=spawn_helper, gone=forget_helper),
     )
     if not settings.replicas():
         for kind in registry.endless_kinds():
@@ -189,7 +189,7 @@ def serve(settings: Settings, link: ApiLink, places: Places) -> int:
     return worker.run(link, start_lanes, close)
 
 
-def why_not(settings: Settings) -> str:
+def startup_error(settings: Settings) -> str:
     """Return the reason why this process cannot be a runner, or an empty string."""
     if not settings.worker_api:
         return (
@@ -206,7 +206,7 @@ def main() -> int:
     # Without WORKER_ID, the coordinator reports the worker's name, which is the name of its token.
     named = {"worker": chosen.worker_id} if chosen.worker_id else {}
     logs.configure(chosen.log_level, "runner", host=chosen.host_name(), **named)
-    if why := why_not(chosen):
+    if why := startup_error(chosen):
         log.error("%s", why)
         return exposure.REFUSED
     if os.geteuid() == 0 and not chosen.program_uids():

@@ -79,7 +79,7 @@ _PLAIN = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class ProgramContext:
     """Environment of the programs of one lease, in addition to the job's specification."""
 
     job: str
@@ -99,7 +99,9 @@ class Surroundings:
     path: str = field(default_factory=search_path)
 
 
-def environment(command: Command, around: Surroundings, *, unit: int, attempt: int, item: str | None) -> dict[str, str]:
+def environment(
+    command: Command, around: ProgramContext, *, unit: int, attempt: int, item: str | None
+) -> dict[str, str]:
     """Return the environment variables of a unit's program. `item` is the unit's item as JSON."""
     path = command.env.get("PATH", around.path)
     traced = {"TRACEPARENT": around.traceparent, "TRACESTATE": around.tracestate}

@@ -81,7 +81,7 @@ class Cordon:
         """Record that a program started."""
         self._failed.clear()
 
-    def did_not_start(self, job: str, why: str, can_start: Callable[[], bool]) -> bool:
+    def record_failed_start(self, job: str, why: str, can_start: Callable[[], bool]) -> bool:
         """Record that a program could not be started. Return True if the host is considered the cause.
 
         `can_start` starts a program that exists on every host. If that works, the commands of the jobs are wrong.

@@ -56,7 +56,7 @@ def foreign(gpu: Gpu) -> str:
         return ""
     try:
         handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
-        if fault := gpu_faults.of_memory(gpu_faults.uncorrectable(nvml, handle)):
+        if fault := gpu_faults.describe_memory_errors(gpu_faults.uncorrectable(nvml, handle)):
             return f"{fault}; {gpu_faults.ADVICE}"
         if processes := _processes(nvml, handle):
             return f"processes outside the cluster are using it: {', '.join(processes)}"

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _FIRST = 1
 
 
-def complaint() -> str:
+def token_exposure() -> str:
     """Return the reason why programs could read the token, or an empty string if they cannot."""
     if os.getpid() != _FIRST:
         return (
@@ -49,7 +49,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _end)
     settings = load()
     logs.configure(settings.log_level, "runner", host=settings.host_name())
-    if why := complaint():
+    if why := token_exposure():
         log.error("%s", why)
         return exposure.REFUSED
     give_worker_token(token_keeper.fetch())

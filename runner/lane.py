@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from jobs import errors
 from jobs.gathered import Gathered
 from jobs.models import Spec
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from jobs.worker import execution
-from jobs.worker.execution import Computed, Derived, Whole
+from jobs.worker.execution import Computed, Derived, SmallJobResult
 from jobs.worker.lanes import LaneDied, Task
 from runner.files.workplace import Workplace
 from runner.host import Host
@@ -24,7 +24,7 @@ from runner.run import Run
 log = logging.getLogger(__name__)
 
 #: Poll interval in seconds of a runner that takes no work and waits for its host to recover.
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
 class RunnerLane(ABC):
@@ -40,9 +40,9 @@ class RunnerLane(ABC):
     def ready(self) -> bool:
         return not self._host.cordon.why()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Wait, so that the host can recover."""
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
     @abstractmethod
     def compute(self, task: Task) -> tuple[Computed, bytes]:
@@ -53,8 +53,8 @@ class RunnerLane(ABC):
         """Kill the running programs and stop the guard."""
 
     def compute_small(
-        self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False
-    ) -> list[Whole | errors.KernelFailed]:
+        self, facts: Sequence[JobFacts], dropped: Callable[[], bool] = lambda: False
+    ) -> list[SmallJobResult | errors.KernelFailed]:
         return [errors.KernelFailed(f"a runner cannot run small jobs of kind {fact.kind}") for fact in facts]
 
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
@@ -68,12 +68,12 @@ class GuardLane(RunnerLane):
         super().__init__(host, place.slot.name)
         self._place = place
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Free disk space if the disk is full, then wait. The next program replaces a dead guard."""
         if self._host.cordon.is_disk_full():
             self._place.discard()
             self._host.free_disk()
-        super().mend()
+        super().repair()
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
         return Run(self._host, self._place, task).go()

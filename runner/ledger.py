@@ -15,7 +15,7 @@ from jobs.kinds import registry
 from jobs.models import MAX_UNITS
 from jobs.store.server.connection import RedisError
 from jobs.store.work.lease_store import Claimed
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from jobs.worker.lanes import Lane
 from jobs.worker.pace import Pace
 from runner.gpus import Gpu
@@ -181,14 +181,14 @@ class Ledger:
 
     # -- setting aside ----------------------------------------------------------------------------------------------
 
-    def first_rate(self, facts: Facts) -> float:
+    def first_rate(self, facts: JobFacts) -> float:
         """Return the kind's estimate, because the durations of other jobs' programs do not predict this job's."""
         return facts.nominal_rate
 
-    def want(self, facts: Facts, pace: Pace) -> int:
+    def want(self, facts: JobFacts, pace: Pace) -> int:
         return min(pace.want(LEASE_SECONDS), int(facts.spec.get("batch") or MAX_UNITS))
 
-    def take(self, lane: Lane, facts: Facts) -> bool:
+    def take(self, lane: Lane, facts: JobFacts) -> bool:
         """Reserve the resources that a job requires. GPUs are reserved all or none, in the order of their UUIDs."""
         needs = facts.spec.get("requirements") or {}
         with self._lock:

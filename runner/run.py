@@ -24,9 +24,9 @@ from jobs.worker.lanes import LaneDied, LeaseEnded, Task
 from runner import commands
 from runner.faults import DISK_FULL, MOST_FAULTS, HostFault, is_of_host
 from runner.files.cache import DamagedFile
-from runner.files.environments import BuildStopped, NotBuilt, is_here
+from runner.files.environments import BuildStopped, InstallationFailed, has_module
 from runner.files.folders import BadValue
-from runner.files.inputs import Files, NoItem
+from runner.files.inputs import Files, MissingItem
 from runner.files.workplace import Workplace
 from runner.host import MOST_PROCESSES, Host
 from runner.live import Line
@@ -53,7 +53,7 @@ RETRY_SECONDS = 0.5
 #: Command that works on every host, and its timeout in seconds.
 PROBE, _PROBE_SECONDS = (*program.SHELL, ":"), 5.0
 #: Errors of the job, not of the host, that prevent the start of a unit.
-_JOBS_FAULTS = (CoordinatorRejects, errors.ClusterError, NotBuilt, NoItem, ValueError, RecursionError)
+_JOBS_FAULTS = (CoordinatorRejects, errors.ClusterError, InstallationFailed, MissingItem, ValueError, RecursionError)
 
 Answer = TypeVar("Answer")
 
@@ -69,7 +69,7 @@ class Run:
         self.host, self.place, self._task = host, place, task
         self._job, self._token = task.facts.job_id, task.grant.token
         self._command = commands.parse(task.facts.spec)
-        self._around = commands.Surroundings(job=self._job, folder="")
+        self._around = commands.ProgramContext(job=self._job, folder="")
         #: Current unit, and first unit that is not committed.
         self._unit = self._first = task.grant.lo
         self._errors = task.grant.errors
@@ -171,7 +171,7 @@ class Run:
         try:
             self._prepare_folder()
             workspace = self._take_workspace() if command.workspace else ""
-            self._around = commands.Surroundings(
+            self._around = commands.ProgramContext(
                 job=self._job,
                 folder=str(self.place.folder.path),
                 workspace=workspace,
@@ -180,7 +180,7 @@ class Run:
                 gpus=",".join(gpu.uuid for gpu in self.host.ledger.gpus(self.place.slot.name)),
                 secrets=self._persist(self.files.secrets) if command.secrets else {},
             )
-            if command.python and is_here(command.module):
+            if command.python and has_module(command.module):
                 self._around = replace(self._around, python_bin=str(Path(sys.executable).parent))
             elif command.python:
                 return self._make_environment()
@@ -223,7 +223,7 @@ class Run:
             )
         except BuildStopped as stopped:
             raise LeaseLost("the job was stopped") from stopped
-        except NotBuilt as error:
+        except InstallationFailed as error:
             self.place.keep(self._unit, recorder, ())
             last = next(iter(recorder.tail().strip().splitlines()[-1:]), "")
             words = f"cannot install the Python environment, {error}{last and ': '}{last}"
@@ -331,7 +331,7 @@ class Run:
         return report.disk_full(ended, recorder.tail(), workspace if is_full else "")
 
     def _blames_host(self, ended: ProgramEnd) -> bool:
-        return self.host.cordon.did_not_start(self._job, ended.error, self._can_start)
+        return self.host.cordon.record_failed_start(self._job, ended.error, self._can_start)
 
     def _can_start(self) -> bool:
         """Return True if this host can start a command that works on every host."""

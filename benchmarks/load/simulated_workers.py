@@ -31,8 +31,8 @@ from jobs.store import Store, keys
 from jobs.store.server.connection import LibraryMissing, connect
 from jobs.store.server.functions import LEASE_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS
 from jobs.store.work import lease_tokens
-from jobs.store.work.leases import BEAT_SECONDS
-from jobs.worker.execution import FOLD_AT, GATHERED
+from jobs.store.work.leases import HEARTBEAT_SECONDS
+from jobs.worker.execution import FOLD_AT, GATHER_LIMIT
 from jobs.worker.turns import LINGER_SECONDS
 
 #: Leases that make a job.
@@ -40,7 +40,7 @@ LEASES_A_JOB = 10
 #: Seconds that a worker without work waits, as one that no bell wakes.
 _IDLE_SECONDS = 2.0
 _PARTIAL = b"x" * 200
-FUNCTIONS = ("worker", "hold", "beat", "next", "lease", "commit", "read", "fold", "finish")
+FUNCTIONS = ("worker", "hold", "heartbeat", "next", "lease", "commit", "read", "fold", "finish")
 _LISTENED = queues.for_worker(Device.CPU)
 
 
@@ -144,15 +144,15 @@ class SimulatedWorker:
     # -- beats ------------------------------------------------------------------------------------------------------
 
     async def _beats(self) -> None:
-        await asyncio.sleep(random.random() * BEAT_SECONDS)
+        await asyncio.sleep(random.random() * HEARTBEAT_SECONDS)
         while True:
             with contextlib.suppress(hiredis.ReplyError):
                 if self._lease:
-                    await self._call("beat", *self._lease, LEASE_TTL_MS)
+                    await self._call("heartbeat", *self._lease, LEASE_TTL_MS)
                 if self._job:
                     await self._call("hold", self.name, SLOT_TTL_MS)
                 await self._heartbeat()
-            await self._fleet.sleep(BEAT_SECONDS)
+            await self._fleet.sleep(HEARTBEAT_SECONDS)
 
     async def _heartbeat(self) -> None:
         row = {
@@ -226,7 +226,10 @@ class SimulatedWorker:
     # -- results ----------------------------------------------------------------------------------------------------
 
     async def _gather(self) -> Gathered:
-        read = [("GET", keys.job_accumulator(self._job)), ("LRANGE", keys.job_parts(self._job), "0", str(GATHERED - 1))]
+        read = [
+            ("GET", keys.job_accumulator(self._job)),
+            ("LRANGE", keys.job_parts(self._job), "0", str(GATHER_LIMIT - 1)),
+        ]
         accumulator, parts = await self._call("read", json.dumps(read))
         return Gathered(accumulator=accumulator, parts=tuple(parts), done=0, spec=None)
 

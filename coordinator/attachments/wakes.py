@@ -16,7 +16,7 @@ from jobs import errors
 from jobs.store import Store
 
 #: Seconds after which a waiting call checks its attachment anyway, because Redis can lose a wake-up in a crash.
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 #: Maximum number of waiting calls per replica. Both sides of an attachment wait for input and for output.
 MOST_WAITING = 2000
 #: Maximum number of waiting calls per attachment, so that one client cannot use up the limit of the replica.
@@ -66,7 +66,7 @@ class Wakes:
                 if enough(found) or left <= 0 or await request.is_disconnected():
                     return found
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), min(left, LOOK_SECONDS))
+                    await asyncio.wait_for(woken.wait(), min(left, POLL_SECONDS))
 
     @contextlib.contextmanager
     def _listening(self, attachment: str) -> Iterator[asyncio.Event]:

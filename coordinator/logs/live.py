@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 #: Maximum number of followers per replica, and maximum number of bytes buffered for each follower.
 MOST_FOLLOWERS, WAITING_BYTES = 2000, 128 << 10
 #: Interval in seconds between two checks whether a unit has ended. The end of its job triggers a check at once.
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 #: Minimum pause between two checks in seconds, and as a multiple of the duration of a check.
 _SOONEST_SECONDS, _REST = 0.02, 20.0
 #: Overhead of an entry in bytes, in addition to its lines.
@@ -198,7 +198,7 @@ class Live:
         began = time.monotonic()
         while (end := await self._read_end(job, unit)) is None:
             # If 100,000 units of a job have failed, Redis needs about 100 ms for a check.
-            rest = max(LOOK_SECONDS, _REST * (time.monotonic() - began))
+            rest = max(POLL_SECONDS, _REST * (time.monotonic() - began))
             await asyncio.sleep(_SOONEST_SECONDS)
             await self._hub.ends.wait([job], lambda: [None], rest, just_seen=True)
             began = time.monotonic()

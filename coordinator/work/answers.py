@@ -52,7 +52,9 @@ class Answers:
     def register(self) -> Registered:
         return Registered(worker=self._worker, born=self._store.fleet.birth())
 
-    def beat(self, born: str, row: Row, leases: Sequence[tuple[str, str, int]], slot: bool, leaving: bool) -> Heard:
+    def heartbeat(
+        self, born: str, row: Row, leases: Sequence[tuple[str, str, int]], slot: bool, leaving: bool
+    ) -> Heard:
         """Keep what the worker has. A runner learns who follows a unit of its leases or wants a shell in one."""
         said = row.labelled(self._labels)
         if leaving:
@@ -144,4 +146,4 @@ class Answers:
         results = self._store.results
         if not results.is_seen(job, digest):
             return False
-        return results.abort(job, error) if token is None else results.stumble(job, token, error)
+        return results.abort(job, error) if token is None else results.count_derive_crash(job, token, error)

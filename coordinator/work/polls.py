@@ -24,7 +24,7 @@ from jobs.store.work import wakeups
 #: Seconds for which Redis holds back a read of bells; a queue that nobody waited for before is heard after it.
 BLOCK_SECONDS = 0.5
 #: Seconds after which whoever waits looks for work without a bell, as an idle worker at Redis does.
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 #: One read says for all of them whether there is anything to look for; it counts for this long.
 _FRESH_SECONDS = 1.0
 
@@ -67,7 +67,7 @@ class Polls:
         self._heed()
         try:
             while not bell.done() and (left := until - time.monotonic()) > 0:
-                await asyncio.wait([bell], timeout=min(left, LOOK_SECONDS))
+                await asyncio.wait([bell], timeout=min(left, POLL_SECONDS))
                 if not bell.done() and await self._is_anything():
                     break
             return bell.result() if bell.done() else NO_WAKEUP

@@ -24,7 +24,7 @@ from coordinator.services.gateway.tunnels import Tunnels
 from coordinator.state import shared_state
 from coordinator.work.identity import named
 from jobs import errors
-from jobs.network.tunnel import BEAT_SECONDS, PATH, SILENT_SECONDS, Garbled, Tunnel
+from jobs.network.tunnel import HEARTBEAT_SECONDS, PATH, SILENT_SECONDS, Garbled, Tunnel
 from jobs.store.server import connection
 
 log = logging.getLogger(__name__)
@@ -143,4 +143,4 @@ async def _watch(socket: WebSocket, cluster: Cluster, principal: Principal, work
             return
         except connection.Unreachable as error:  # what goes through it goes on
             log.info("other coordinators are not told of the tunnel of %s: %s", worker, error)
-        await asyncio.sleep(BEAT_SECONDS)
+        await asyncio.sleep(HEARTBEAT_SECONDS)

@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 #: Maximum number of jobs, and of bytes of their parameters, submitted in one round trip; and maximum seconds of one
 #: look.
-_TOGETHER, _TOGETHER_BYTES, LOOK_SECONDS = 64, 4 << 20, 1.0
+_TOGETHER, _TOGETHER_BYTES, POLL_SECONDS = 64, 4 << 20, 1.0
 #: Maximum size in bytes, as JSON, of all foreach items of a workflow, and of the result of an action that is not a job.
 MAX_ITEMS, _MAX_RESULT = 2 << 20, 64 << 10
 #: Maximum length of an error message in characters; its length once a workflow has MANY errors; and that number.
@@ -238,7 +238,7 @@ class _Look:
         self._known = known
         self._maker = Maker(tenant=stored.tenant, token=stored.token, runs_programs=stored.run)
         self._results = Results(whole, known, f"{stored.id} {stored.created}", engine.ended_jobs)
-        self._until = time.monotonic() + LOOK_SECONDS
+        self._until = time.monotonic() + POLL_SECONDS
         self._batch: list[tuple[Submit, JobRequest]] = []
         self._batch_bytes = 0
         self._stopped = False

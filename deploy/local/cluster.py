@@ -28,7 +28,7 @@ MAX_EXITS = 3
 #: Interval in seconds for repeating an unchanged status message.
 REPEAT_SECONDS = 15.0
 #: Interval in seconds for checking which programs have exited.
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 #: File names of the web pages; the empty name is the index.
 PAGES = ("", "collatz.html", "kinds.html", "cluster.html")
 #: File in which clients find the URL of the running cluster.
@@ -158,7 +158,7 @@ Logs: .cluster/logs    Stop: Ctrl-C here, or ./deploy-cluster.sh stop""")
         assert self._supervisor is not None
         while (code := self._supervisor.poll()) is None:
             self._say_exits()
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
         tail = program_logs.read_tail(program_logs.SUPERVISOR)
         raise CommandError(FAILED, f"supervisord exited unexpectedly with code {code}.\n{tail}")
 

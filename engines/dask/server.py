@@ -18,7 +18,7 @@ from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
 #: Interval in seconds between checks of the leader, and number of consecutive failures after which a worker exits.
-LOOK_SECONDS, LOOKS = 2.0, 4
+POLL_SECONDS, LOOKS = 2.0, 4
 #: Dask's modules for read-only dashboard pages without plots.
 _SHOWN = ["distributed.http.scheduler.info", "distributed.http.scheduler.json", "distributed.http.statics"]
 
@@ -123,7 +123,7 @@ class Replica:
         """Wait until the leader is unreachable. In the leader itself, wait forever."""
         failed = 0
         while self.leads or failed < LOOKS:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             try:
                 await self._fetch("/address")
                 failed = 0
@@ -134,7 +134,7 @@ class Replica:
         opener = build_opener(ProxyHandler({}))
 
         def ask() -> bytes:
-            with opener.open(f"{self._lead}{path}", timeout=LOOK_SECONDS) as answer:
+            with opener.open(f"{self._lead}{path}", timeout=POLL_SECONDS) as answer:
                 return bytes(answer.read(1000))
 
         return await asyncio.to_thread(ask)

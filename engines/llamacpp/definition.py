@@ -58,7 +58,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
 def abilities(parameters: Any, model: Model) -> Abilities:
     """Return the abilities of a server of one GGUF file. Its context is limited by the model's."""
     known = gguf_metadata.parse_metadata(model.head(_file(parameters.file, model), gguf_metadata.MOST_BYTES))
-    longest = memory.context_of_gguf(known) or parameters.context
+    longest = memory.context_from_gguf(known) or parameters.context
     context = min(parameters.context, longest)
     if parameters.reranking:
         return Abilities(context_length=context, capabilities=("rerank",), calls=(calls.RERANK,))
@@ -70,7 +70,7 @@ def abilities(parameters: Any, model: Model) -> Abilities:
 def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
     """Return the memory for the weights and for the maximum number of concurrent requests."""
     path = _file(parameters.file, model)
-    cache = memory.of_gguf(gguf_metadata.parse_metadata(model.head(path, gguf_metadata.MOST_BYTES)))
+    cache = memory.cache_from_gguf(gguf_metadata.parse_metadata(model.head(path, gguf_metadata.MOST_BYTES)))
     where: memory.Where = "both" if gpus and parameters.gpu_layers else "host"
     tokens = parameters.context * parameters.parallel
     return memory.Need(weights=model.files[path], cache=cache, tokens=tokens, where=where)

@@ -63,7 +63,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
 def abilities(parameters: Any, model: Model) -> Abilities:
     """Return the abilities of a server of one folder of weights. It supports only calls of OpenAI's API."""
     known = safetensors.config(safetensors.folder("transformers", parameters.folder, model), model)
-    context = min(parameters.context, memory.context_of_config(known) or parameters.context)
+    context = min(parameters.context, memory.context_from_config(known) or parameters.context)
     return Abilities(context_length=context, capabilities=("completion",), calls=(calls.CHAT, calls.COMPLETIONS))
 
 
@@ -74,7 +74,7 @@ def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
     stored = safetensors.weights(place, model)
     weights = stored if parameters.dtype == "auto" else safetensors.computed_bytes(stored, known, parameters.dtype)
     tokens, where = parameters.context * parameters.parallel, device_kind(gpus)
-    return memory.Need(weights=weights, cache=memory.of_config(known), tokens=tokens, where=where)
+    return memory.Need(weights=weights, cache=memory.cache_from_config(known), tokens=tokens, where=where)
 
 
 def device_kind(gpus: int) -> memory.Where:

@@ -27,7 +27,7 @@ from transformers import (
 MOST_BODY, MOST_STOPS, DEFAULT_TOKENS = 8 << 20, 16, 256
 CALLS = {"/v1/chat/completions": "messages", "/v1/completions": "prompt"}
 #: Unsupported parameters with their default values. Other values are rejected because they would change the answer.
-LACKING = {
+UNSUPPORTED_DEFAULTS = {
     "n": 1,
     "best_of": 1,
     "logprobs": 0,
@@ -43,7 +43,7 @@ LACKING = {
 }
 
 
-class Wrong(Exception):
+class BadRequest(Exception):
     """The request is invalid; the message contains the reason."""
 
 
@@ -62,7 +62,7 @@ def number(body: dict[str, Any], name: str, default: float, least: float, most: 
     value = default if body.get(name) is None else body[name]
     fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool) and least <= value <= most
     if not fits:
-        raise Wrong(f"{name}: must be {'a whole number' if whole else 'a number'} of {least:g} to {most:g}")
+        raise BadRequest(f"{name}: must be {'a whole number' if whole else 'a number'} of {least:g} to {most:g}")
     return value
 
 
@@ -123,11 +123,11 @@ class ServedModel:
             else:
                 found = [each for each in given if type(each) is int and 0 <= each < self.model.config.vocab_size]
         except Exception as error:
-            raise Wrong(f"{CALLS[path]}: is invalid: {str(error) or type(error).__name__}"[:500]) from None
+            raise BadRequest(f"{CALLS[path]}: is invalid: {str(error) or type(error).__name__}"[:500]) from None
         if not found or (isinstance(given, list) and "prompt" in CALLS[path] and len(found) != len(given)):
-            raise Wrong(f"{CALLS[path]}: must be a non-empty text or tokens of this model")
+            raise BadRequest(f"{CALLS[path]}: must be a non-empty text or tokens of this model")
         if len(found) >= self.context:
-            raise Wrong(
+            raise BadRequest(
                 f"{CALLS[path]}: has {len(found)} tokens, which exceeds the available context of {self.context}"
             )
         return torch.tensor([found], device=self.model.device)
@@ -158,9 +158,9 @@ class ServedModel:
 
 def choices(body: dict[str, Any], left: int) -> tuple[dict[str, Any], list[str]]:
     """Return the generation options and the stop texts. Raises Wrong with the invalid parameter."""
-    for name, usual in LACKING.items():
+    for name, usual in UNSUPPORTED_DEFAULTS.items():
         if body.get(name) not in (None, usual, False if usual == 0 else usual):
-            raise Wrong(f"{name}: is not supported by this engine; omit it")
+            raise BadRequest(f"{name}: is not supported by this engine; omit it")
     asked = body.get("max_completion_tokens", body.get("max_tokens"))
     most = number({"max_tokens": asked}, "max_tokens", min(DEFAULT_TOKENS, left), 1, 1 << 22, whole=True)
     heat = number(body, "temperature", 1.0, 0, 100)
@@ -174,7 +174,7 @@ def choices(body: dict[str, Any], left: int) -> tuple[dict[str, Any], list[str]]
     if not (
         isinstance(stops, list) and len(stops) <= MOST_STOPS and all(isinstance(one, str) and one for one in stops)
     ):
-        raise Wrong(f"stop: must be a text, or a list of at most {MOST_STOPS} texts")
+        raise BadRequest(f"stop: must be a text, or a list of at most {MOST_STOPS} texts")
     return how, stops
 
 
@@ -209,7 +209,7 @@ class Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/health":
             self.send_whole(200, {"status": "ok"})
-        elif self.let_in() and self.path == "/v1/models":
+        elif self.check_key() and self.path == "/v1/models":
             self.send_whole(200, {"object": "list", "data": [{"id": self.served.name, "object": "model"}]})
 
     def do_POST(self) -> None:
@@ -219,7 +219,7 @@ class Answer(BaseHTTPRequestHandler):
             self.fault(413, f"the body must have a Content-Length of at most {MOST_BODY} bytes")
             return
         text = self.rfile.read(int(length))
-        if not self.let_in():
+        if not self.check_key():
             return
         if self.path not in CALLS:
             self.fault(404, "this path does not exist")
@@ -227,14 +227,14 @@ class Answer(BaseHTTPRequestHandler):
         try:
             body = json.loads(text)
             if not isinstance(body, dict):
-                raise Wrong("the body must be an object")
+                raise BadRequest("the body must be an object")
             self.generate(body)
         except (ValueError, RecursionError):
             self.fault(400, "the body is not JSON")
-        except Wrong as wrong:
+        except BadRequest as wrong:
             self.fault(400, str(wrong))
 
-    def let_in(self) -> bool:
+    def check_key(self) -> bool:
         given = self.headers.get("Authorization", "").encode()
         if hmac.compare_digest(given, f"Bearer {self.key}".encode()):
             return True

@@ -78,7 +78,7 @@ def abilities(parameters: Any, model: Model) -> Abilities:
     """Return the abilities of a server of one folder of weights. The supported calls depend on the model."""
     known = safetensors.config(safetensors.folder("vllm", parameters.folder, model), model)
     return Abilities(
-        context_length=parameters.context or memory.context_of_config(known) or None,
+        context_length=parameters.context or memory.context_from_config(known) or None,
         capabilities=("completion",) if _generates(known) else None,
     )
 
@@ -96,10 +96,10 @@ def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
     """
     place = safetensors.folder("vllm", parameters.folder, model)
     known = safetensors.config(place, model)
-    tokens = parameters.context or memory.context_of_config(known)
+    tokens = parameters.context or memory.context_from_config(known)
     weights = safetensors.computed_bytes(safetensors.weights(place, model), known, parameters.dtype)
     share = parameters.gpu_memory_utilization
-    return memory.Need(weights=weights, cache=memory.of_config(known), tokens=tokens, where="gpus", share=share)
+    return memory.Need(weights=weights, cache=memory.cache_from_config(known), tokens=tokens, where="gpus", share=share)
 
 
 def _tensor_parallel(parameters: Any, gpus: int) -> int:

@@ -18,7 +18,7 @@ ADDRESS = "0.0.0.0"
 #: Path below /api/worker/ at which coordinators accept tunnels.
 PATH = "tunnel"
 #: Heartbeat interval of the opening end in seconds, and silence in seconds after which the other end gives up.
-BEAT_SECONDS, SILENT_SECONDS = 5.0, 20.0
+HEARTBEAT_SECONDS, SILENT_SECONDS = 5.0, 20.0
 _HEAD = struct.Struct(">BI")
 _COUNT = struct.Struct(">I")
 #: Flow-control window per stream direction, and maximum content of one message, both in bytes.
@@ -85,7 +85,7 @@ class Tunnel:
         with suppress(Exception):  # the reader of the tunnel reports the failure
             while True:
                 await self.beat()
-                await asyncio.sleep(BEAT_SECONDS)
+                await asyncio.sleep(HEARTBEAT_SECONDS)
 
     async def send(self, kind: Kind, number: int, content: bytes = b"") -> None:
         """Send one message. Raises ConnectionError if the tunnel is closed or the other end has stopped reading."""

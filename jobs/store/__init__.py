@@ -106,7 +106,7 @@ class Store:
 
     def pulse(self, pulse: Pulse) -> Heard:
         """Extend a worker's leases and its slot, and record its heartbeat."""
-        leases = tuple(self.leases.beat(job, token, upto) for job, token, upto in pulse.leases)
+        leases = tuple(self.leases.heartbeat(job, token, upto) for job, token, upto in pulse.leases)
         if pulse.slot:
             self.slots.hold(pulse.worker)
         word = self.fleet.heartbeat(pulse.worker, pulse.born, pulse.row())

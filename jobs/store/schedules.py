@@ -97,11 +97,11 @@ class Schedules(Part):
 
     def pause(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Pause a schedule until it is resumed. Return False if it does not exist."""
-        return bool(self._functions.run_acknowledged("turn_schedule", tenant, name, 0, *actor))
+        return bool(self._functions.run_acknowledged("advance_schedule", tenant, name, 0, *actor))
 
     def resume(self, tenant: str, name: str, following: int, actor: Actor = ANONYMOUS) -> bool:
         """Resume a schedule, with its next run at `following`. Return False if it does not exist."""
-        return bool(self._functions.run_acknowledged("turn_schedule", tenant, name, following, *actor))
+        return bool(self._functions.run_acknowledged("advance_schedule", tenant, name, following, *actor))
 
     def due(self, most: int, without: int = 0) -> tuple[int, list[Schedule]]:
         """Return Redis time in seconds and at most `most` due schedules, skipping the first `without`."""

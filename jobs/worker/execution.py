@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # This import is only for types: at run time, each CPU lane w
 #: Number of waiting partials at which a worker merges them, so that finishing a job stays fast.
 FOLD_AT = 32
 #: Maximum number of partials that one read returns.
-GATHERED = 256
+GATHER_LIMIT = 256
 
 
 def wake_up() -> None:
@@ -39,7 +39,7 @@ class Computed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whole:
+class SmallJobResult:
     """Result of a small job that one lane computed completely."""
 
     #: Result of the job, encoded for the store.
@@ -74,12 +74,12 @@ def compute(kind: str, device: Device, spec: Spec, lo: int, hi: int, tick: Tick)
     return Computed(upto=upto, partial=partial, seconds=time.perf_counter() - started)
 
 
-def whole(kind: str, device: Device, spec: Spec, total: int) -> Whole:
+def compute_small_job(kind: str, device: Device, spec: Spec, total: int) -> SmallJobResult:
     """Compute a small job and derive its result. Raises KernelFailed."""
     done = compute(kind, device, spec, 0, total, lambda upto: True)
     try:
         result = registry.definition(kind).result(spec, done.partial)
-        return Whole(result=encode(result), marks=marks.left_by(kind, spec, result), seconds=done.seconds)
+        return SmallJobResult(result=encode(result), marks=marks.left_by(kind, spec, result), seconds=done.seconds)
     except Exception as error:
         detail = f"{kind}: cannot derive the result: {type(error).__name__}: {error}"
         raise errors.KernelFailed(detail) from error
@@ -154,8 +154,8 @@ def finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive = 
 def _finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive) -> bool:
     derived: Derived | None = None
     while True:
-        gathered = store.results.gather(job, GATHERED)
-        if len(gathered.parts) == GATHERED:  # A full read means that more partials can be waiting.
+        gathered = store.results.gather(job, GATHER_LIMIT)
+        if len(gathered.parts) == GATHER_LIMIT:  # A full read means that more partials can be waiting.
             fold(store, job, kind)
             continue
         if derived and not gathered.parts and gathered.accumulator == derived.folded:
@@ -170,7 +170,7 @@ def _finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive) 
                 return True
 
 
-def so_far(kind: str, spec: Spec, gathered: Gathered) -> Partial | None:
+def partial_result(kind: str, spec: Spec, gathered: Gathered) -> Partial | None:
     """Return the result of the units that are committed so far, or None if there are none."""
     total = _merged(kind, gathered)
     return None if total is None else registry.definition(kind).result(spec, total)

@@ -12,18 +12,18 @@ from jobs import errors
 from jobs.gathered import Gathered
 from jobs.models import Spec
 from jobs.store.work.leases import Grant
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from jobs.worker import pace
-from jobs.worker.execution import Computed, Derived, Whole
+from jobs.worker.execution import Computed, Derived, SmallJobResult
 
 log = logging.getLogger(__name__)
 
 #: Time in seconds after which a running lease commits the units that it has computed.
 LONG_SECONDS = 2 * pace.TARGET_SECONDS
 #: Delay in seconds between two attempts to repair a lane.
-MEND_SECONDS = 0.5
+REPAIR_RETRY_SECONDS = 0.5
 #: Poll interval in seconds for the stop flag, because a signal handler cannot notify a condition.
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
 class LaneDied(Exception):
@@ -49,7 +49,7 @@ class LeaseEnded(Exception):
 class Task:
     """A lease that a lane is computing. Other threads set `stop`."""
 
-    def __init__(self, facts: Facts, grant: Grant, asked: float | None = None) -> None:
+    def __init__(self, facts: JobFacts, grant: Grant, asked: float | None = None) -> None:
         self.facts = facts
         #: Units that remain to be computed. A lane that commits and continues replaces this grant.
         self.grant = grant
@@ -83,7 +83,7 @@ class Lane(Protocol):
     def at(self) -> int:
         """Return the index of the current small job, or of the last one, among the jobs of the last call."""
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Block for seconds until the lane is ready again. Raises LaneDied if the repair fails."""
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
@@ -93,8 +93,8 @@ class Lane(Protocol):
         """
 
     def compute_small(
-        self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False
-    ) -> list[Whole | errors.KernelFailed]:
+        self, facts: Sequence[JobFacts], dropped: Callable[[], bool] = lambda: False
+    ) -> list[SmallJobResult | errors.KernelFailed]:
         """Compute small jobs, and return the result or the failure of each. Raises LaneDied.
 
         While it computes, the lane may call `dropped`. If the call returns True, all of the jobs were cancelled.
@@ -115,17 +115,17 @@ class LanePool:
         self._announce = announce
         self.idle: list[Lane] = list(lanes)
         #: Lanes under repair, each by its own thread. They receive no work.
-        self.mending: list[Lane] = []
+        self.repairing: list[Lane] = []
         #: True when the worker stops. Then threads do not wait for lanes, and lanes are not repaired.
         self.stopping = False
         self._changed = threading.Condition()
 
     def busy(self) -> int:
         """Return the number of lanes that are computing."""
-        return len(self.lanes) - len(self.idle) - len(self.mending)
+        return len(self.lanes) - len(self.idle) - len(self.repairing)
 
-    def all_mending(self) -> bool:
-        return len(self.mending) == len(self.lanes)
+    def all_repairing(self) -> bool:
+        return len(self.repairing) == len(self.lanes)
 
     def borrow(self, suits: Callable[[Lane], bool] = lambda lane: True) -> Lane | None:
         """Take an idle lane that is ready and for which `suits` returns True, or return None."""
@@ -149,7 +149,7 @@ class LanePool:
         """Wait for an idle lane that is ready. Return False if the worker stops."""
         with self._changed:
             while not self.stopping:
-                if self._changed.wait_for(self._any_ready, LOOK_SECONDS):
+                if self._changed.wait_for(self._any_ready, POLL_SECONDS):
                     break
             return not self.stopping
 
@@ -158,7 +158,7 @@ class LanePool:
         deadline = time.monotonic() + seconds
         with self._changed:
             while not self.stopping and (left := deadline - time.monotonic()) > 0:
-                if self._changed.wait_for(true, min(left, LOOK_SECONDS)):
+                if self._changed.wait_for(true, min(left, POLL_SECONDS)):
                     break
 
     def wait_for_change(self, seconds: float) -> None:
@@ -175,22 +175,22 @@ class LanePool:
     def _any_ready(self) -> bool:
         """Start repairs of idle lanes that are not ready. Return True if ready ones remain. Requires the lock."""
         for lane in [lane for lane in self.idle if not lane.ready]:
-            mending = threading.Thread(target=self.mend, args=(lane,), name=f"mend-{lane.name}", daemon=True)
-            mending.start()  # If no thread can be created, the lane stays idle and is retried
+            repairing = threading.Thread(target=self.repair, args=(lane,), name=f"mend-{lane.name}", daemon=True)
+            repairing.start()  # If no thread can be created, the lane stays idle and is retried
             self.idle.remove(lane)
-            self.mending.append(lane)
+            self.repairing.append(lane)
         return bool(self.idle)
 
-    def mend(self, lane: Lane) -> None:
+    def repair(self, lane: Lane) -> None:
         """Repair a lane until it is ready or the worker stops, then return it to the idle lanes."""
         while not (self.stopping or lane.ready):
             try:
-                lane.mend()
+                lane.repair()
             except Exception as error:  # Catch every error, because an uncaught one would lose the lane.
                 log.warning("cannot repair a lane: %r", error, extra={"lane": lane.name})
-                time.sleep(MEND_SECONDS)
+                time.sleep(REPAIR_RETRY_SECONDS)
         with self._changed:
-            self.mending.remove(lane)
+            self.repairing.remove(lane)
             self.idle.append(lane)
             self._changed.notify_all()
         self._announce()

@@ -19,11 +19,11 @@ from jobs.network import exposure, redis_address
 from jobs.settings import Settings
 from jobs.store.server.connection import RedisError
 from jobs.store.work.lease_store import Heard, LeaseStore, Row
-from jobs.store.work.leases import BEAT_SECONDS
-from jobs.worker import beats
+from jobs.store.work.leases import HEARTBEAT_SECONDS
+from jobs.worker import heartbeats
 from jobs.worker.api import api_calls, links
 from jobs.worker.api.links import CannotStart, Link
-from jobs.worker.beats import Beats
+from jobs.worker.heartbeats import HeartbeatThread
 from jobs.worker.lanes import Lane
 from jobs.worker.room import Room
 from jobs.worker.serving import SHUTDOWN_SECONDS, Server
@@ -35,7 +35,7 @@ from jobs.worker.telemetry.profiler import Profiler, Sampled
 log = logging.getLogger(__name__)
 
 
-class Dismissed(BaseException):
+class StoppedBeforeReady(BaseException):
     """A signal stopped the worker before it was ready. Derives from BaseException, so that device code does not catch
     it.
     """
@@ -128,11 +128,11 @@ class Worker:
 
         `start` creates the lanes and prepares them for work; `close` shuts them down.
         """
-        self.name, self.born = link.worker, links.wait_for_birth(link.store)
+        self.name, self.born = link.worker, links.wait_for_identity(link.store)
         with links.on_signals(self._stop):
             try:
                 self.server = self._start(link.store, start, meter)
-            except (CannotStart, Dismissed) as error:
+            except (CannotStart, StoppedBeforeReady) as error:
                 close()
                 return self._end_unready(link.store, error)
             return self._run(self.server, link, close)
@@ -143,19 +143,19 @@ class Worker:
             self.server.stop()
         elif not self._is_dismissed:
             self._is_dismissed = True
-            raise Dismissed
+            raise StoppedBeforeReady
 
     def _start(self, store: LeaseStore, start: Callable[[], Sequence[Lane]], meter: Meter | None) -> Server:
         with self._starting(store):
             lanes = start()
         return Server(store, self.name, self.device, lanes, meter, self.kinds, self.room, self.shutdown_seconds)
 
-    def _end_unready(self, store: LeaseStore, error: CannotStart | Dismissed) -> int:
+    def _end_unready(self, store: LeaseStore, error: CannotStart | StoppedBeforeReady) -> int:
         """Report that the worker leaves, so that the cluster does not report it as lost. Return the exit code."""
         if isinstance(error, CannotStart):
             log.error("%s", error)
             self.retired = str(error)
-        beats.say_goodbye(store, self.name, self.born, self.row("stopped"))
+        heartbeats.report_departure(store, self.name, self.born, self.row("stopped"))
         log.info("stopped before it was ready")
         return 1 if self.retired else 0
 
@@ -177,7 +177,7 @@ class Worker:
                 store.fleet.heartbeat(self.name, self.born, self.row(self.phase))
 
         def go_on() -> None:
-            while not ready.wait(BEAT_SECONDS):
+            while not ready.wait(HEARTBEAT_SECONDS):
                 say()
 
         say()
@@ -190,7 +190,7 @@ class Worker:
             saying.join()
 
     def _serve(self, server: Server, link: Link) -> None:
-        settings, touch = self.settings, sign_of_life(self.settings.heartbeat_file)
+        settings, touch = self.settings, heartbeat_file(self.settings.heartbeat_file)
 
         def heard() -> None:
             self.host.clock.answered()
@@ -202,9 +202,9 @@ class Worker:
             self.asked(answer)
             profiler.hear(answer)
 
-        beating = Beats(link.for_beats(), server, self.born, self.row, self._name_taken, heard, asked)
+        beating = HeartbeatThread(link.for_heartbeats(), server, self.born, self.row, self._name_taken, heard, asked)
         beating.start()
-        link.hear_stops(beating.hurry, lambda: server.stopping)
+        link.listen_for_stops(beating.request_heartbeat, lambda: server.stopping)
         profiler.start()
         stop_metrics = exporter.serve(settings)
         log.info("ready", extra={"lanes": self.lanes})
@@ -222,7 +222,7 @@ class Worker:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def sign_of_life(file: str) -> Callable[[], None]:
+def heartbeat_file(file: str) -> Callable[[], None]:
     """Return a function that touches the file which a health check reads."""
     return Path(file).touch if file else lambda: None
 

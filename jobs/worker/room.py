@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from jobs.hosts.requirements import Offer
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from jobs.worker.lanes import Lane
 from jobs.worker.pace import Pace
 
@@ -26,13 +26,13 @@ class Room(Protocol):
     def width(self, lanes: Sequence[Lane]) -> int:
         """Return the maximum number of these lanes in which one job can run at the same time."""
 
-    def first_rate(self, facts: Facts) -> float:
+    def first_rate(self, facts: JobFacts) -> float:
         """Return the initial rate, in units per second, of a lane that has not yet computed the job."""
 
-    def want(self, facts: Facts, pace: Pace) -> int:
+    def want(self, facts: JobFacts, pace: Pace) -> int:
         """Return the number of units of a lane's next lease of a job."""
 
-    def take(self, lane: Lane, facts: Facts) -> bool:
+    def take(self, lane: Lane, facts: JobFacts) -> bool:
         """Reserve the resources that the job requires for a lane. Return False if they are not free."""
 
     def give_back(self, lane: Lane) -> None:
@@ -57,13 +57,13 @@ class LanesOnly:
     def width(self, lanes: Sequence[Lane]) -> int:
         return len(lanes)
 
-    def first_rate(self, facts: Facts) -> float:
+    def first_rate(self, facts: JobFacts) -> float:
         return facts.expected_rate
 
-    def want(self, facts: Facts, pace: Pace) -> int:
+    def want(self, facts: JobFacts, pace: Pace) -> int:
         return pace.want()
 
-    def take(self, lane: Lane, facts: Facts) -> bool:
+    def take(self, lane: Lane, facts: JobFacts) -> bool:
         return True
 
     def give_back(self, lane: Lane) -> None:

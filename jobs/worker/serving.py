@@ -24,11 +24,11 @@ from jobs.worker.telemetry.meter import Meter
 from jobs.worker.turns import Slot, Turns
 
 #: Maximum time in seconds that a worker waits for its lanes after it closed a slot.
-LET_GO_SECONDS = 60.0
+CLOSE_SLOT_SECONDS = 60.0
 #: Maximum time in seconds that a stopping worker waits for its lanes.
 SHUTDOWN_SECONDS = 10.0
 #: Poll intervals in seconds for an open slot: while a lane is idle, and while all lanes are busy.
-LOOK_IDLE_SECONDS, LOOK_BUSY_SECONDS = 0.05, 0.5
+POLL_IDLE_SECONDS, POLL_BUSY_SECONDS = 0.05, 0.5
 #: Poll interval in seconds of a drained worker that waits to be resumed.
 DRAINED_SECONDS = 0.1
 
@@ -108,7 +108,7 @@ class Server:
                 return
             kinds = self._room.startable(self.kinds, self.pool.idle)
             if not kinds:
-                self.pool.wait_for_change(LOOK_BUSY_SECONDS)
+                self.pool.wait_for_change(POLL_BUSY_SECONDS)
                 continue
             work = self._next(popped, kinds)
             popped = ""
@@ -151,16 +151,16 @@ class Server:
             while slot.open and not self.stopping:
                 self._start_idle_lanes(slot)
                 changes_soon = self._wants_lane(slot) or slot.granted < slot.lanes
-                self.pool.wait_for_change(LOOK_IDLE_SECONDS if changes_soon else LOOK_BUSY_SECONDS)
+                self.pool.wait_for_change(POLL_IDLE_SECONDS if changes_soon else POLL_BUSY_SECONDS)
                 if slot.over():
                     slot.close("quantum")
                 elif slot.granted >= slot.facts.total:
                     slot.close("all units are leased")
-                elif slot.cramped and not slot.lanes:
+                elif slot.lacks_resources and not slot.lanes:
                     slot.close("the job's requirements do not fit now")
-                elif self.pool.all_mending() or not (slot.lanes or self._wants_lane(slot)):
+                elif self.pool.all_repairing() or not (slot.lanes or self._wants_lane(slot)):
                     slot.close("no lane is ready")
-            self._let_go(slot)
+            self._wait_for_lanes(slot)
         finally:
             self.slot = None
 
@@ -174,22 +174,22 @@ class Server:
             if lane is None:
                 return
             if not self._room.take(lane, slot.facts):
-                slot.cramped = True
+                slot.lacks_resources = True
                 self.pool.give_back(lane)
                 return
             slot.lanes += 1
             self._threads.submit(self._turns.take, lane, slot)
 
-    def _let_go(self, slot: Slot) -> None:
+    def _wait_for_lanes(self, slot: Slot) -> None:
         """Wait until a lane is free and no result is being derived, because NEXT would otherwise derive it twice.
 
         If no lane started the job, or no lane can continue it, the job is returned at once.
         """
         if slot.lanes:
             self.pool.wait_until(
-                lambda: not slot.finishing and (bool(self.pool.idle) or self.pool.all_mending()), LET_GO_SECONDS
+                lambda: not slot.finishing and (bool(self.pool.idle) or self.pool.all_repairing()), CLOSE_SLOT_SECONDS
             )
-        if not slot.lanes or self.pool.all_mending():
+        if not slot.lanes or self.pool.all_repairing():
             self._leave()
 
     def _leave(self) -> None:

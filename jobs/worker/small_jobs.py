@@ -10,8 +10,8 @@ from functools import partial
 from jobs import errors
 from jobs.models import Device
 from jobs.store.work.leases import Finished, Grant
-from jobs.store.work.slots import Facts, Taken
-from jobs.worker.execution import Whole
+from jobs.store.work.slots import JobFacts, Taken
+from jobs.worker.execution import SmallJobResult
 from jobs.worker.lanes import Lane, LaneDied, Task
 from jobs.worker.state import WorkerState
 from jobs.worker.telemetry.meter import Share
@@ -19,7 +19,7 @@ from jobs.worker.telemetry.meter import Share
 log = logging.getLogger(__name__)
 
 #: Description of a job, and the token of its lease.
-Claimed = tuple[Facts, str]
+Claimed = tuple[JobFacts, str]
 
 
 def serve(state: WorkerState, taken: Taken, threads: ThreadPoolExecutor) -> None:
@@ -44,20 +44,22 @@ def _take(state: WorkerState, lane: Lane, work: list[Claimed]) -> None:
     state.tasks.update(tasks)
     try:
         with state.meter.lease() as share:
-            results = lane.compute_small([fact for fact, _ in work], lambda: _let_go(state, lane, wanted, places))
+            results = lane.compute_small(
+                [fact for fact, _ in work], lambda: _return_dropped(state, lane, wanted, places)
+            )
         finish(state, work, results, share)
     except LaneDied as died:
         log.warning("%s", died, extra={"lane": lane.name, "jobs": len(work)})
         for fact, token in (claimed for claimed in work if claimed[1] in wanted):
             blamed = died.touched and places[token] == lane.at
-            _hand_back(state, [(fact, token)], _way_back(state, blamed=blamed))
+            _hand_back(state, [(fact, token)], _return_call(state, blamed=blamed))
     finally:
         for token in tasks:
             state.tasks.pop(token, None)
         state.pool.give_back(lane)
 
 
-def _let_go(state: WorkerState, lane: Lane, wanted: dict[str, Task], places: Mapping[str, int]) -> bool:
+def _return_dropped(state: WorkerState, lane: Lane, wanted: dict[str, Task], places: Mapping[str, int]) -> bool:
     """Return the leases of dropped jobs early. Return True if all jobs of the lane were dropped.
 
     `wanted` maps tokens to tasks; returned leases are removed from it. The job that the lane is computing counts as a
@@ -65,11 +67,11 @@ def _let_go(state: WorkerState, lane: Lane, wanted: dict[str, Task], places: Map
     """
     for token in [token for token, task in wanted.items() if task.stop == 2]:
         job, blamed = wanted.pop(token).facts.job_id, places[token] == lane.at
-        state.tolerate(partial(_way_back(state, blamed=blamed), job, token), False)
+        state.tolerate(partial(_return_call(state, blamed=blamed), job, token), False)
     return not wanted
 
 
-def _way_back(state: WorkerState, *, blamed: bool) -> Callable[[str, str], bool]:
+def _return_call(state: WorkerState, *, blamed: bool) -> Callable[[str, str], bool]:
     """Return the store call that gives back a lease. `blamed` is True if the lane crashed while computing the job."""
     return state.store.leases.crash if blamed else state.store.leases.release
 
@@ -79,10 +81,12 @@ def _hand_back(state: WorkerState, work: list[Claimed], how: Callable[[str, str]
         state.persist(partial(how, fact.job_id, token))
 
 
-def finish(state: WorkerState, work: list[Claimed], results: list[Whole | errors.KernelFailed], share: Share) -> None:
+def finish(
+    state: WorkerState, work: list[Claimed], results: list[SmallJobResult | errors.KernelFailed], share: Share
+) -> None:
     """Finish small jobs, and charge each for its share of the GPU time."""
     finished, computed, charged = [], 0.0, 0
-    seconds = sum(result.seconds for result in results if isinstance(result, Whole))
+    seconds = sum(result.seconds for result in results if isinstance(result, SmallJobResult))
     busy_ms = share.seconds * 1000 / seconds if state.device is Device.GPU and seconds else 0.0
     for (fact, token), result in zip(work, results, strict=True):
         if isinstance(result, errors.KernelFailed):

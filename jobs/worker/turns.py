@@ -10,7 +10,7 @@ from jobs import errors
 from jobs.models import QUANTUM_SECONDS, Device
 from jobs.store.work import lease_tokens
 from jobs.store.work.leases import Grant, Merge
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from jobs.worker import execution, pace
 from jobs.worker.execution import Computed
 from jobs.worker.lanes import Lane, LaneDied, LeaseEnded, Task
@@ -31,7 +31,7 @@ MOST_PACES = 4096
 class Slot:
     """Time slice of a worker for one job."""
 
-    def __init__(self, facts: Facts, higher: tuple[str, ...]) -> None:
+    def __init__(self, facts: JobFacts, higher: tuple[str, ...]) -> None:
         self.facts = facts
         #: Queues of higher priority. While a job waits in them, the slot gets no more leases.
         self.higher = higher
@@ -43,7 +43,7 @@ class Slot:
         #: Number of lanes that have started to work on the job.
         self.lanes = 0
         #: True if an idle lane could not reserve the resources that the job requires.
-        self.cramped = False
+        self.lacks_resources = False
         self.opened = time.monotonic()
 
     def close(self, why: str) -> None:
@@ -51,7 +51,7 @@ class Slot:
             self.open = False
             log.debug("slot closed: %s", why, extra={"job_id": self.facts.job_id})
 
-    def takes_result(self) -> bool:
+    def claim_result(self) -> bool:
         """Return True to the first lane that calls this method. Only one lane derives, to keep a single copy of all
         partials.
         """
@@ -61,7 +61,7 @@ class Slot:
         return time.monotonic() - self.opened > QUANTUM_SECONDS
 
 
-class _Patience:
+class _Backoff:
     """Exponential backoff of a lane that waits for a lease."""
 
     def __init__(self) -> None:
@@ -84,13 +84,13 @@ class Turns:
 
     def take(self, lane: Lane, slot: Slot) -> None:
         """Lease and compute until the slot closes, then return the lane to the pool."""
-        patience = _Patience()
+        patience = _Backoff()
         try:
             while slot.open and lane.ready and not self._state.stopping:
                 if self._take_lease(lane, slot) == "wait":
                     self._linger(slot, patience.seconds())
                 else:
-                    patience = _Patience()
+                    patience = _Backoff()
         except Exception:
             log.exception("a lane stopped working on a job", extra={"job_id": slot.facts.job_id, "lane": lane.name})
             slot.close("error")
@@ -196,7 +196,7 @@ class Turns:
         elif committed.parts >= execution.FOLD_AT:
             self._fold(slot.facts)
 
-    def _fold(self, facts: Facts) -> None:
+    def _fold(self, facts: JobFacts) -> None:
         try:
             execution.fold(self._store, facts.job_id, facts.kind)
         except errors.KernelFailed as failure:  # The job will fail with this error when it finishes.
@@ -204,7 +204,7 @@ class Turns:
 
     def _finish(self, lane: Lane, slot: Slot) -> None:
         facts = slot.facts
-        if not slot.takes_result():
+        if not slot.claim_result():
             return
         slot.finishing = True
         slot.close("finishing")
@@ -214,17 +214,17 @@ class Turns:
             ):
                 log.info("job done", extra={"job_id": facts.job_id, "kind": facts.kind, "status": "done"})
         except LaneDied as died:  # Another worker retries, a limited number of times
-            self._stumble(facts, lane, died)
+            self._count_derive_crash(facts, lane, died)
         finally:
             slot.finishing = False
 
-    def _stumble(self, facts: Facts, lane: Lane, died: LaneDied) -> None:
+    def _count_derive_crash(self, facts: JobFacts, lane: Lane, died: LaneDied) -> None:
         log.warning("%s", died, extra={"job_id": facts.job_id, "lane": lane.name})
         if died.touched and not self._state.stopping:
             token, reason = lease_tokens.new(), f"cannot derive the result: {died}"
-            self._state.persist(lambda: self._store.results.stumble(facts.job_id, token, reason))
+            self._state.persist(lambda: self._store.results.count_derive_crash(facts.job_id, token, reason))
 
-    def _pace(self, lane: Lane, facts: Facts) -> pace.Pace:
+    def _pace(self, lane: Lane, facts: JobFacts) -> pace.Pace:
         known = self._paces.get((lane.name, facts.job_id))
         if known is None:
             if len(self._paces) > MOST_PACES:

@@ -24,13 +24,13 @@ BUILD_SECONDS = 1800.0
 LONGEST_LIST = 1 << 20
 
 #: Poll interval in seconds for the stop flag while another installation is running.
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 #: Function that runs a program in a slot, and returns None if the program was stopped.
 Runs = Callable[[Order], ProgramEnd | None]
 
 
-class NotBuilt(Exception):
+class InstallationFailed(Exception):
     """The environment of a job could not be installed; the message contains the reason."""
 
 
@@ -71,7 +71,7 @@ class Environments:
         text = _text(requirements)
         place = self._folder / self._key(text, tenant)
         while not self.take_place(place):
-            if not self._building.acquire(timeout=_LOOK_SECONDS):
+            if not self._building.acquire(timeout=_POLL_SECONDS):
                 if stopped():
                     raise BuildStopped
                 continue
@@ -80,7 +80,7 @@ class Environments:
                     self._build(
                         place, requirements, Order(argv=[], folder=str(home), environment=environment, uid=uid), run
                     )
-                    _ready(place).write_text(str(size_of(place)))
+                    _ready(place).write_text(str(total_size(place)))
                     self._shrink(keep=place)
             finally:
                 self._building.release()
@@ -168,7 +168,7 @@ class Environments:
             if ended.code or ended.reason:
                 clear(place)
                 how = ended.error or ended.reason or f"exit code {ended.code}"
-                raise NotBuilt(f"{argv[2]} failed with {how}")
+                raise InstallationFailed(f"{argv[2]} failed with {how}")
         if like.uid is not None:
             give(place, 0)
 
@@ -179,9 +179,9 @@ def _text(requirements: Path) -> bytes:
         with requirements.open("rb") as opened:
             text = opened.read(LONGEST_LIST + 1)
     except OSError as error:
-        raise NotBuilt(f"cannot read the list of packages: {error.strerror}") from error
+        raise InstallationFailed(f"cannot read the list of packages: {error.strerror}") from error
     if len(text) > LONGEST_LIST:
-        raise NotBuilt(f"the list of packages exceeds {LONGEST_LIST} bytes")
+        raise InstallationFailed(f"the list of packages exceeds {LONGEST_LIST} bytes")
     return text
 
 
@@ -203,10 +203,10 @@ def _size_of_ready(ready: Path) -> int:
     try:
         return int(ready.read_text())
     except ValueError:  # The runner died while writing the file
-        return size_of(ready.with_suffix(""))
+        return total_size(ready.with_suffix(""))
 
 
-def size_of(folder: Path) -> int:
+def total_size(folder: Path) -> int:
     """Return the total size in bytes of the files in a folder."""
     return sum(
         os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size
@@ -215,6 +215,6 @@ def size_of(folder: Path) -> int:
     )
 
 
-def is_here(module: object) -> bool:
+def has_module(module: object) -> bool:
     """Return True if the runner's own Python has a module."""
     return isinstance(module, str) and bool(module) and importlib.util.find_spec(module) is not None

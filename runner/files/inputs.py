@@ -43,7 +43,7 @@ class Files(Protocol):
     def lead(self) -> dict[str, Any]: ...
 
 
-class NoItem(Exception):
+class MissingItem(Exception):
     """A unit has no valid item; the message contains the reason."""
 
 
@@ -65,10 +65,10 @@ class Items:
     def line(self, unit: int) -> str:
         """Return a unit's item as JSON. Raises NoItem."""
         if unit >= len(self.offsets) - 1:
-            raise NoItem(f"the file of items has {len(self.offsets) - 1} lines, so unit {unit} has no item")
+            raise MissingItem(f"the file of items has {len(self.offsets) - 1} lines, so unit {unit} has no item")
         start, end = self.offsets[unit : unit + 2]
         if end - start > LONGEST_ITEM:
-            raise NoItem(f"the item of unit {unit} has {end - start} bytes; the maximum is {LONGEST_ITEM}")
+            raise MissingItem(f"the item of unit {unit} has {end - start} bytes; the maximum is {LONGEST_ITEM}")
         return os.pread(self._stream.fileno(), end - start, start).decode(errors="replace").strip()
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class Inputs:
                 return self._items[job]
         of = [entry for entry in manifest.entries(files.manifest("items")) if entry.is_file]
         if len(of) != 1:
-            raise NoItem(f"the artifact of items contains {len(of)} files, but must contain one")
+            raise MissingItem(f"the artifact of items contains {len(of)} files, but must contain one")
         self._fetch(of, files)
         with self._lock:
             return _remember(self._items, job, Items(self.cache.path(of[0].sha)))

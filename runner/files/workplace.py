@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from runner.commands import Command
 from runner.files.cache import DamagedFile, FileCache
 from runner.files.folders import Folder, TooDeep, clear
@@ -38,7 +38,7 @@ class Workplace:
 
     # -- before a unit ----------------------------------------------------------------------------------------------
 
-    def prepare(self, facts: Facts, command: Command, files: Callable[[], Files]) -> None:
+    def prepare(self, facts: JobFacts, command: Command, files: Callable[[], Files]) -> None:
         """Ensure that the working directory contains exactly the job's files. Raises OSError and errors of `files`."""
         if self._job == facts.job_id and self.dirty:
             self.restore()

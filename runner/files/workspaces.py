@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 #: Poll interval in seconds for the stop flag of a waiting lease.
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 #: Tenant and name of a workspace.
 Key = tuple[str, str]
@@ -25,7 +25,7 @@ class Workspaces:
             while any(each != user for each in self._users.get(key, ())):
                 if stopped():
                     return False
-                self._changed.wait(_LOOK_SECONDS)
+                self._changed.wait(_POLL_SECONDS)
             self._users.setdefault(key, []).append(user)
             return True
 

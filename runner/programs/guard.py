@@ -36,9 +36,9 @@ LEFTOVER_SECONDS = 1.0
 #: Interval in seconds between two rounds of SIGKILL. Each round kills processes that started during the one before.
 KILL_AGAIN_SECONDS = 0.02
 #: Interval in seconds between two checks of a program's limits.
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 #: Timeout in seconds for suspending a program, after which it is killed, and interval between later checks.
-SUSPEND_SECONDS, SUSPENDED_LOOK_SECONDS = 1.0, 1.0
+SUSPEND_SECONDS, SUSPENDED_POLL_SECONDS = 1.0, 1.0
 #: Time in seconds after its start during which a program that is still setpriv is not suspended.
 START_SECONDS = 0.5
 #: Maximum duration of a suspension in seconds. The program is then killed, because it may hold locks of others.
@@ -73,7 +73,7 @@ class Watch:
         #: True after the program was asked to exit, or has exited. Signals are then sent even during a suspension.
         self._ending = False
         limited = order.memory_bytes or order.processes
-        self._look_at = self._started + LOOK_SECONDS if limited else math.inf
+        self._look_at = self._started + POLL_SECONDS if limited else math.inf
         self._status: int | None = None
         self._reason = ""
         self._left_behind = False
@@ -118,7 +118,7 @@ class Watch:
         """Do everything that is due: check limits, suspend or resume the program, and send signals."""
         now = time.monotonic()
         if now >= self._look_at:
-            self._look_at = now + LOOK_SECONDS
+            self._look_at = now + POLL_SECONDS
             self._look()
         if now >= self._until:
             self._suspend(now)
@@ -137,7 +137,7 @@ class Watch:
             self._hold_at = now + KILL_AGAIN_SECONDS
             return
         since, held = now - self._suspended_at, self._suspension.hold()
-        self._hold_at = now + (SUSPENDED_LOOK_SECONDS if held else KILL_AGAIN_SECONDS)
+        self._hold_at = now + (SUSPENDED_POLL_SECONDS if held else KILL_AGAIN_SECONDS)
         if since > LONGEST_SUSPENSION or (since > SUSPEND_SECONDS and not held):
             self.stop("stopped", 0.0)
 
@@ -352,9 +352,9 @@ def _not_started(order: Order, error: Exception) -> ProgramEnd:
 def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the runner's terminal is handled by the runner
     processes.adopt_orphans()
-    processes.go_on_without_parent()
+    processes.continue_without_parent()
     processes.hide()
-    processes.gain_nothing()
+    processes.forbid_privilege_gain()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with socket.socket(fileno=int(arguments[0])) as channel:
         channel.set_inheritable(False)

@@ -46,12 +46,12 @@ def die_with_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def go_on_without_parent() -> None:
+def continue_without_parent() -> None:
     """Make the kernel send SIGCONT when the parent exits, so that a stopped process continues."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
-def gain_nothing() -> None:
+def forbid_privilege_gain() -> None:
     """Prevent this process and its descendants from changing their user by executing a program: they could not be
     killed.
     """

@@ -21,8 +21,8 @@ from jobs.store.attachments import OF_A_UNIT
 from jobs.store.server.connection import RedisError, Unreachable, pause
 from jobs.worker.api.api_attachments import MAX_BYTES, ApiAttachments
 from runner.programs.orders import Order
-from runner.programs.plumbing import HungUp, Plumbing, Terminal, pipes
 from runner.programs.slot import GuardDied, Slot
+from runner.programs.streams import HungUp, Streams, Terminal, pipes
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ GRACE_SECONDS = 1.0
 #: more from its program, so a fork bomb in a shell does not keep programs from starting.
 MOST_PROCESSES = 768
 #: Timeout of a long poll, time for reporting the last output and the end, and poll interval of a terminal, in seconds.
-WAIT_SECONDS, LAST_SECONDS, LOOK_SECONDS = 10.0, 5.0, 0.2
+WAIT_SECONDS, LAST_SECONDS, POLL_SECONDS = 10.0, 5.0, 0.2
 #: Delay in seconds between two attempts of a call.
 _RETRY_SECONDS = 0.3
 _SHELLS = ("/bin/bash", "/bin/sh")
@@ -166,10 +166,10 @@ class Shell(threading.Thread):
         log.info("a user attached a shell to unit %d", self._program.unit, extra={"job_id": self._program.job})
         terminal = about.get("terminal")
         size = (terminal["rows"], terminal["columns"]) if terminal else None
-        with closing(Terminal(*size, self._program.order.uid) if size else pipes()) as plumbing:
-            reading, feeding = self._thread(self._pass_on, plumbing), self._thread(self._feed, plumbing)
+        with closing(Terminal(*size, self._program.order.uid) if size else pipes()) as streams:
+            reading, feeding = self._thread(self._pass_on, streams), self._thread(self._feed, streams)
             try:
-                code, reason = self._run(_order(self._program.order, about), plumbing, (reading, feeding))
+                code, reason = self._run(_order(self._program.order, about), streams, (reading, feeding))
             finally:
                 self._dead.set()
             if reading.ident is not None:
@@ -178,23 +178,23 @@ class Shell(threading.Thread):
             if feeding.ident is not None:
                 feeding.join()
 
-    def _run(self, order: Order, plumbing: Plumbing, threads: Sequence[threading.Thread]) -> tuple[int | None, str]:
+    def _run(self, order: Order, streams: Streams, threads: Sequence[threading.Thread]) -> tuple[int | None, str]:
         """Run the shell until all of its processes have exited. Return the exit code, or None, and the reason of its
         end.
         """
         with self._lock:
             if self._why:
-                plumbing.close_theirs()
+                streams.close_theirs()
                 return None, self._why
             try:
                 slot = self.shell_slot = Slot(self.name)
             except OSError as error:
-                plumbing.close_theirs()
+                streams.close_theirs()
                 return None, f"not started: {error}"
         try:
             for thread in threads:
                 thread.start()
-            ended = slot.run_attached(order, plumbing.theirs, self._look, self._program.until)
+            ended = slot.run_attached(order, streams.theirs, self._look, self._program.until)
         except (OSError, GuardDied) as error:
             return None, f"the shell was lost: {error}"
         finally:
@@ -208,12 +208,12 @@ class Shell(threading.Thread):
 
     # -- its other threads ------------------------------------------------------------------------------------------
 
-    def _thread(self, work: Callable[[Plumbing], None], plumbing: Plumbing) -> threading.Thread:
-        return threading.Thread(target=self._run_guarded, args=(work, plumbing), name=self.name, daemon=True)
+    def _thread(self, work: Callable[[Streams], None], streams: Streams) -> threading.Thread:
+        return threading.Thread(target=self._run_guarded, args=(work, streams), name=self.name, daemon=True)
 
-    def _run_guarded(self, work: Callable[[Plumbing], None], plumbing: Plumbing) -> None:
+    def _run_guarded(self, work: Callable[[Streams], None], streams: Streams) -> None:
         try:
-            work(plumbing)
+            work(streams)
         except RedisError as error:
             log.info("lost the connection of an attached user: %s", error, extra={"job_id": self._program.job})
             self.hang_up("lost")
@@ -221,17 +221,17 @@ class Shell(threading.Thread):
             log.exception("cannot serve a shell", extra={"job_id": self._program.job})
             self.hang_up("lost")
 
-    def _pass_on(self, plumbing: Plumbing) -> None:
+    def _pass_on(self, streams: Streams) -> None:
         """Forward the shell's output until it ends. Blocks while the user does not read."""
         place, until = 0, float("inf")
         while time.monotonic() < min(until, self._give_up_at):
             dead = self._dead.is_set()
             try:
-                read = plumbing.read(0.0 if dead else LOOK_SECONDS)
+                read = streams.read(0.0 if dead else POLL_SECONDS)
             except HungUp:
                 if dead:
                     return
-                self._dead.wait(LOOK_SECONDS)
+                self._dead.wait(POLL_SECONDS)
                 continue
             if read is None:
                 return
@@ -240,8 +240,8 @@ class Shell(threading.Thread):
                     return
                 place = upto
             elif dead:  # A process outside of the shell may still have the terminal open
-                until = min(until, time.monotonic() + LOOK_SECONDS)
-                time.sleep(LOOK_SECONDS / 10)
+                until = min(until, time.monotonic() + POLL_SECONDS)
+                time.sleep(POLL_SECONDS / 10)
 
     def _write(self, place: int, stream: str, data: bytes) -> int | None:
         """Send bytes and return the offset after them, or None if the attachment has ended."""
@@ -254,7 +254,7 @@ class Shell(threading.Thread):
             data, place = data[max(0, upto - place) :], max(place, upto)
         return None if data else place
 
-    def _feed(self, plumbing: Plumbing) -> None:
+    def _feed(self, streams: Streams) -> None:
         """Forward the user's input until the attachment has ended or the shell is dead.
 
         Input that the shell has not read is requested again later, so unread input cannot grow without limit.
@@ -269,12 +269,12 @@ class Shell(threading.Thread):
                 return
             if typed.size != size:
                 size = typed.size
-                plumbing.resize(*map(int, size.split()))
-            taken = plumbing.write(typed.data, 1.0) if typed.data else 0
+                streams.resize(*map(int, size.split()))
+            taken = streams.write(typed.data, 1.0) if typed.data else 0
             place, waits = place + taken, taken < len(typed.data)
             if typed.closed and not waits and not closed:
                 closed = True
-                plumbing.end_input()
+                streams.end_input()
 
     # -- calls ------------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 #: Time in seconds for which a program's pipes can stay open after all of its processes have exited.
 PIPES_SECONDS = 1.0
 #: Interval in seconds between two checks whether a program must stop.
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 #: Time in seconds for a guard to kill its program, before the guard itself is killed.
 CLOSE_SECONDS = 5.0
 #: Time in seconds after a timeout or grace period after which an unresponsive guard is killed. A fork bomb takes a
@@ -179,7 +179,7 @@ class Slot:
             poll.register(pipe, select.POLLIN)
         if for_end:
             poll.register(channel, select.POLLIN)
-        ready = [fd for fd, _ in poll.poll(1000 * min(LOOK_SECONDS, drain.pause() or LOOK_SECONDS))]
+        ready = [fd for fd, _ in poll.poll(1000 * min(POLL_SECONDS, drain.pause() or POLL_SECONDS))]
         for pipe in ready:
             if pipe != channel:
                 drain.read(pipe)
@@ -242,8 +242,8 @@ def adopt_orphans() -> None:
     _adopts.set()
 
 
-def spawn_beside(command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
-    """Start a process that is not part of a program, so it must not be killed as an orphan. Call `gone_beside` at its
+def spawn_helper(command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+    """Start a process that is not part of a program, so it must not be killed as an orphan. Call `forget_helper` at its
     end.
     """
     with _guards_change:
@@ -252,8 +252,8 @@ def spawn_beside(command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
     return process
 
 
-def gone_beside(pid: int) -> None:
-    """Remove a process that `spawn_beside` started from the list."""
+def forget_helper(pid: int) -> None:
+    """Remove a process that `spawn_helper` started from the list."""
     with _guards_change:
         _guards.discard(pid)
 

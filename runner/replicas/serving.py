@@ -16,7 +16,7 @@ from jobs.kinds.service import launch
 from jobs.network import tunnel
 from jobs.settings import usable_cores
 from jobs.worker.lanes import Task
-from runner.files.environments import is_here
+from runner.files.environments import has_module
 from runner.files.workplace import Workplace
 from runner.host import Host
 from runner.programs import processes
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 #: Name of the file in the program's folder that lists the packages of its Python environment.
 PACKAGES = ".cluster-packages.txt"
 #: Poll interval in seconds while a replica waits for its group's leader.
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 class ServiceRun(Run):
@@ -45,7 +45,7 @@ class ServiceRun(Run):
         self._python = sys.executable
 
     def _prepare(self) -> Failure | None:
-        if not self.spec["packages"] or is_here(self.spec["module"]):
+        if not self.spec["packages"] or has_module(self.spec["module"]):
             return super()._prepare()
         self._command = replace(self._command, python=PACKAGES)
         return super()._prepare()
@@ -96,7 +96,7 @@ class ServiceRun(Run):
         """Wait until the next check. Raises LeaseLost if the lease must be given up."""
         if self._must_stop():
             raise LeaseLost("the replica was stopped while it was waiting for the leader")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
     def _arguments(self, unit: int, item: str | None) -> list[str]:
         assert self._at

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from jobs.network.tunnel import BEAT_SECONDS, MAX_MESSAGE, PATH, Garbled, Stream, Tunnel, passed_on
+from jobs.network.tunnel import HEARTBEAT_SECONDS, MAX_MESSAGE, PATH, Garbled, Stream, Tunnel, passed_on
 from jobs.worker.api.api_calls import Api
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _REPEATS, QUICK_SECONDS = 4, 0.05
 #: Time in seconds after which a slow connection attempt no longer delays the next one, for example because of slow DNS.
 _SLOW_SECONDS = 1.0
 #: Interval in seconds between searches for new coordinators, and timeout of a connection attempt.
-LOOK_SECONDS, _OPEN_SECONDS = 5.0, 10.0
+POLL_SECONDS, _OPEN_SECONDS = 5.0, 10.0
 _BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, Garbled)
 
 
@@ -94,7 +94,7 @@ class Links:
                 await asyncio.sleep(QUICK_SECONDS)
             else:
                 repeats = 0
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
         tasks = [*meeting, *self._known.values(), *self._streams]
         for task in tasks:
             task.cancel()
@@ -131,7 +131,7 @@ class Links:
             max_size=MAX_MESSAGE,
             proxy=None,
             open_timeout=_OPEN_SECONDS,
-            ping_interval=BEAT_SECONDS,
+            ping_interval=HEARTBEAT_SECONDS,
             ping_timeout=_PONG_SECONDS,
             close_timeout=1,
         )

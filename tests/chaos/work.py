@@ -121,4 +121,4 @@ def _undisturbed(kind: str, parameters: str) -> Any:
     definition = registry.definition(kind)
     plan = definition.plan(definition.parameters.model_validate(given))
     spec = json.loads(json.dumps(plan.spec))
-    return json.loads(execution.whole(kind, Device.CPU, spec, plan.total).result)
+    return json.loads(execution.compute_small_job(kind, Device.CPU, spec, plan.total).result)

@@ -167,8 +167,8 @@ class _Leases:
         answer = self._store.worker(worker).leases.lease(job, token, worker=worker, **more)
         return replace(answer, token=f"{worker}/{token}") if isinstance(answer, Grant) else answer
 
-    def beat(self, job: str, token: str, upto: int) -> int:
-        return self._store.direct.leases.beat(job, token, upto)
+    def heartbeat(self, job: str, token: str, upto: int) -> int:
+        return self._store.direct.leases.heartbeat(job, token, upto)
 
     def commit(self, job: str, token: str, *more: Any, **named: Any) -> Merge:
         return self._of(token).commit(job, _own(token), *more, **named)
@@ -219,8 +219,8 @@ class _Results:
     def abort(self, job: str, error: str) -> bool:
         return self._knowing(job).abort(job, error)
 
-    def stumble(self, job: str, token: str, error: str) -> bool:
-        return self._knowing(job).stumble(job, token, error)
+    def count_derive_crash(self, job: str, token: str, error: str) -> bool:
+        return self._knowing(job).count_derive_crash(job, token, error)
 
     def _knowing(self, job: str) -> ApiResults:
         results = self._store.worker("w").results

@@ -497,7 +497,7 @@ class Bench:
 
     def beat(self, token: str, upto: int = 0) -> int:
         job, (lo, _) = self.granted[token]
-        return self.store.leases.beat(job, token, upto or lo)
+        return self.store.leases.heartbeat(job, token, upto or lo)
 
     # -- results ----------------------------------------------------------------------------------------------------
 

@@ -170,11 +170,11 @@ def test_an_principal_who_is_silent_for_30_s_ends_it_and_the_log_says_so(bench: 
     begun(bench)
     for _ in range(10):
         bench.advance(4_000)
-        bench.store.leases.beat("j", LEASE, 0)
+        bench.store.leases.heartbeat("j", LEASE, 0)
         assert read(bench, "in").state == "running" and read(bench).state == "running"
     for _ in range(4):
         bench.advance(8_000)
-        bench.store.leases.beat("j", LEASE, 0)
+        bench.store.leases.heartbeat("j", LEASE, 0)
         bench.store.attachments.sweep()
     assert read(bench, "in").state == "ended"
     assert logged(bench) == [("attach", "j/3", "on w"), ("detach", "j/3", "72 s, silent")]
@@ -185,7 +185,7 @@ def test_a_runner_that_is_silent_or_loses_its_lease_ends_it(bench: Bench) -> Non
     begun(bench)
     for _ in range(4):
         bench.advance(3_900)
-        bench.store.leases.beat("j", LEASE, 0)
+        bench.store.leases.heartbeat("j", LEASE, 0)
         state = read(bench)
     assert (state.state, state.reason) == ("ended", "lost")
     assert write(bench, 0, b"x")[0] == "ended" and read(bench, "in").state == "ended"
@@ -314,7 +314,7 @@ def test_a_shell_from_its_question_to_its_end(served: Served, store: Store, prin
 def test_who_waits_is_answered_at_once(
     served: Served, store: Store, principal: Principal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coordinator.attachments.wakes.LOOK_SECONDS", 60.0)
+    monkeypatch.setattr("coordinator.attachments.wakes.POLL_SECONDS", 60.0)
     runner = running(served, store)
     calls, place = ApiAttachments(runner.api.api), (principal.id, "j", runner.lease)
     principal.ask()

@@ -502,7 +502,7 @@ def test_a_broken_key_of_caps_holds_up_nobody(bench: Bench, name: str) -> None:
 
 
 def test_a_tenant_without_such_caps_costs_no_further_command_of_a_lease(bench: Bench) -> None:
-    """Commands that LEASE, BEAT and COMMIT send, counted by Redis, with and without daily caps."""
+    """Commands that LEASE, HEARTBEAT and COMMIT send, counted by Redis, with and without daily caps."""
 
     def commands(tenant: Tenant) -> int:
         bench.store.tenants.put(tenant)

@@ -186,13 +186,15 @@ def test_a_job_over_whose_result_lanes_die_fails_after_the_limit(bench: Bench) -
     job = bench.submit(2)
     bench.hold("w")
     bench.commit(bench.grant(job, 2).token)
-    assert not bench.store.results.stumble(job, "a", "died") and not bench.store.results.stumble(job, "a", "died"), (
-        "one death, told twice"
+    assert not bench.store.results.count_derive_crash(job, "a", "died") and not bench.store.results.count_derive_crash(
+        job, "a", "died"
+    ), "one death, told twice"
+    assert bench.store.results.count_derive_crash(job, "b", "died") and not bench.store.results.count_derive_crash(
+        job, "c", "died"
     )
-    assert bench.store.results.stumble(job, "b", "died") and not bench.store.results.stumble(job, "c", "died")
     assert bench.job(job).state == "failed" and bench.job(job).fields["error"] == "died"
     check(bench, bench.look())
     assert bench.store.jobs.retry(job, 1) == ["ok", "finishing"]
-    assert not bench.store.results.stumble(job, "d", "died"), "counted anew"
+    assert not bench.store.results.count_derive_crash(job, "d", "died"), "counted anew"
     bench.work("w")
     assert bench.job(job).state == "done"

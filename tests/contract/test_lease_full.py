@@ -27,7 +27,7 @@ def full(bench: Bench) -> Iterator[None]:
 
 
 def test_work_goes_on_to_its_end_in_a_full_redis(bench: Bench) -> None:
-    """BEAT was refused while LEASE took expired ranges back: sound jobs failed, though no lane had died."""
+    """HEARTBEAT was refused while LEASE took expired ranges back: sound jobs failed, though no lane had died."""
     job = bench.submit(10)
     bench.store.fleet.heartbeat("w", "1", {"device": "cpu"})
     bench.hold("w")

@@ -600,11 +600,13 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: any(view.state == "finishing" for view in self.seen.jobs.values()))
     @rule(pick=PICK)
-    def stumble(self, pick: int) -> None:
+    def count_derive_crash(self, pick: int) -> None:
         views = [view for view in self.seen.jobs.values() if view.state == "finishing"]
         job, token = views[pick % len(views)].job_id, self.bench.new_token()
-        assert self.bench.store.results.stumble(job, token, "died") == (self.bench.job(job).state == "failed")
-        assert not self._changes_nothing(lambda: self.bench.store.results.stumble(job, token, "died"))
+        assert self.bench.store.results.count_derive_crash(job, token, "died") == (
+            self.bench.job(job).state == "failed"
+        )
+        assert not self._changes_nothing(lambda: self.bench.store.results.count_derive_crash(job, token, "died"))
 
     # -- lost writes ------------------------------------------------------------------------------------------------
 

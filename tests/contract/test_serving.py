@@ -20,9 +20,9 @@ from jobs.models import Device, Spec
 from jobs.store import Store, keys
 from jobs.store.work import wakeups
 from jobs.store.work.leases import Grant
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from jobs.worker import execution
-from jobs.worker.execution import Computed, Derived, Whole, encode
+from jobs.worker.execution import Computed, Derived, SmallJobResult, encode
 from jobs.worker.lanes import Lane, LaneDied, LanePool, Task
 from jobs.worker.room import LanesOnly
 from jobs.worker.serving import Server
@@ -44,7 +44,7 @@ class FakeLane:
     def die(self) -> None:
         self.ready = False
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         assert self.healed.wait(120)
         self.ready = True
 
@@ -60,9 +60,9 @@ class FakeLane:
         self.computed.append((lo, hi))
         return Computed(upto=hi, partial={}, seconds=0.05), encode(total_of(lo, hi))
 
-    def compute_small(self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False) -> list[Any]:
+    def compute_small(self, facts: Sequence[JobFacts], dropped: Callable[[], bool] = lambda: False) -> list[Any]:
         self._check()
-        whole = [Whole(result=encode(total_of(0, fact.total)), marks="[]", seconds=0.01) for fact in facts]
+        whole = [SmallJobResult(result=encode(total_of(0, fact.total)), marks="[]", seconds=0.01) for fact in facts]
         return list(whole)
 
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
@@ -170,7 +170,7 @@ def test_a_small_job_that_is_cancelled_waits_neither_for_its_lane_nor_for_its_le
     lane.healed.set()
     computes = lane.compute_small
 
-    def compute_small(facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False) -> list[Any]:
+    def compute_small(facts: Sequence[JobFacts], dropped: Callable[[], bool] = lambda: False) -> list[Any]:
         while not ended.wait(0.01):
             if dropped():
                 lane.die()
@@ -208,7 +208,7 @@ def test_of_small_jobs_that_are_dropped_the_one_that_a_lane_is_at_counts_as_cras
     lane.healed.set()
     computes, hangs = lane.compute_small, [True]
 
-    def compute_small(facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False) -> list[Any]:
+    def compute_small(facts: Sequence[JobFacts], dropped: Callable[[], bool] = lambda: False) -> list[Any]:
         lane.at = min(1, len(facts) - 1)
         while hangs:
             if dropped():
@@ -236,7 +236,7 @@ def test_a_lane_that_dies_over_small_jobs_is_held_against_the_one_that_it_was_at
     lane.healed.set()
     computes, alive = lane.compute_small, [False]
 
-    def compute_small(facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False) -> list[Any]:
+    def compute_small(facts: Sequence[JobFacts], dropped: Callable[[], bool] = lambda: False) -> list[Any]:
         if alive:
             alive.clear()
             lane.at = 2
@@ -339,7 +339,7 @@ def test_a_worker_that_is_told_to_stop_while_it_has_no_lane_ends(store: Store, r
     server = Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})
     thread = threading.Thread(target=server.serve, args=("",), daemon=True)
     thread.start()
-    until(lambda: lane in server.pool.mending)
+    until(lambda: lane in server.pool.repairing)
     server.stop()
     thread.join(40)
     over = not thread.is_alive()
@@ -376,18 +376,18 @@ def test_a_lane_that_cannot_be_mended_for_any_reason_is_tried_again(store: Store
     lane = FakeLane("0")
     lane.die()
     lane.healed.set()
-    errors, mend = [AttributeError("no process"), RuntimeError("can't start new thread")], lane.mend
+    errors, repair = [AttributeError("no process"), RuntimeError("can't start new thread")], lane.repair
 
     def fail_at_first() -> None:
         if errors:
             raise errors.pop()
-        mend()
+        repair()
 
-    lane.mend = fail_at_first  # type: ignore[method-assign]
+    lane.repair = fail_at_first  # type: ignore[method-assign]
     server = Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})
-    server.pool.idle, server.pool.mending = [], [lane]
-    server.pool.mend(lane)
-    assert lane.ready and server.pool.idle == [lane] and not server.pool.mending
+    server.pool.idle, server.pool.repairing = [], [lane]
+    server.pool.repair(lane)
+    assert lane.ready and server.pool.idle == [lane] and not server.pool.repairing
 
 
 @pytest.mark.parametrize("count", [40, 300])
@@ -476,17 +476,17 @@ def test_a_job_that_came_when_the_only_idle_lane_had_failed_goes_to_another_work
         busy.go_on.set()
 
 
-@pytest.mark.parametrize("how", ["given back", "mended"])
+@pytest.mark.parametrize("how", ["given back", "repaired"])
 def test_who_waits_for_work_hears_of_a_lane_once_it_is_idle(how: str) -> None:
     """If the worker requested work earlier, it would name only the kinds of the other lanes."""
     idle: list[int] = []
     lane = FakeLane("0")
     pool = LanePool([lane], lambda: idle.append(len(pool.idle)))
     assert pool.borrow(lambda _: False) is None and pool.borrow() is lane
-    if how == "mended":
+    if how == "repaired":
         lane.die()
         pool.give_back(lane)
-        assert idle == [0] and pool.all_mending()
+        assert idle == [0] and pool.all_repairing()
         idle.clear()
         lane.healed.set()
     else:

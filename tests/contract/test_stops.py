@@ -14,10 +14,10 @@ from jobs.store import Store, keys
 from jobs.store.server import connection
 from jobs.store.work import stops
 from jobs.store.work.leases import Grant
-from jobs.store.work.slots import Facts
-from jobs.worker import beats
+from jobs.store.work.slots import JobFacts
+from jobs.worker import heartbeats
 from jobs.worker.api import links
-from jobs.worker.beats import Beats
+from jobs.worker.heartbeats import HeartbeatThread
 from jobs.worker.lanes import Task
 from jobs.worker.serving import Server
 from tests.contract.lease_model import new_job
@@ -43,7 +43,7 @@ def lease(store: Store, job: str, worker: str, lane: str = "0") -> Task:
     granted = store.leases.lease(job, token, want=10, worker=worker, lane=f"{worker}/{lane}")
     assert isinstance(granted, Grant)
     [facts] = store.slots.facts([job], Device.CPU)
-    assert isinstance(facts, Facts)
+    assert isinstance(facts, JobFacts)
     return Task(facts, granted)
 
 
@@ -102,16 +102,16 @@ def test_a_worker_listens_again_when_redis_has_dropped_it(store: Store, two: tup
         a.once()
     store.jobs.cancel("j")
     a.once()
-    assert store.leases.beat("j", task.grant.token, 0) == 0
+    assert store.leases.heartbeat("j", task.grant.token, 0) == 0
 
 
 def test_a_lease_is_dropped_long_before_the_next_beat(
     store: Store, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beats, "BEAT_SECONDS", LONG)
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_SECONDS", LONG)
     beaten: queue.Queue[None] = queue.Queue()
     server = Server(store, "a", Device.CPU, [FakeLane("0")], kinds={"sum": 1})
-    beating = Beats(store, server, store.fleet.birth(), dict, lambda: None, lambda: beaten.put(None))
+    beating = HeartbeatThread(store, server, store.fleet.birth(), dict, lambda: None, lambda: beaten.put(None))
     hearing = Hearing(redis_url, "a")
     hearing.once()
     beating.start()
@@ -123,7 +123,7 @@ def test_a_lease_is_dropped_long_before_the_next_beat(
         store.jobs.pause("k")
         for _ in range(2):
             hearing.once()
-            beating.hurry()
+            beating.request_heartbeat()
         until(lambda: (dropped.stop, paused.stop) == (2, 1))
     finally:
         hearing.end()
@@ -132,12 +132,12 @@ def test_a_lease_is_dropped_long_before_the_next_beat(
 
 def test_hurries_close_together_are_one_beat_and_one_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second is for leases that were granted as their job was cancelled."""
-    monkeypatch.setattr(beats, "BEAT_SECONDS", LONG)
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_SECONDS", LONG)
     beaten: queue.Queue[None] = queue.Queue()
     server = Server(store, "a", Device.CPU, [FakeLane("0")], kinds={"sum": 1})
-    beating = Beats(store, server, store.fleet.birth(), dict, lambda: None, lambda: beaten.put(None))
+    beating = HeartbeatThread(store, server, store.fleet.birth(), dict, lambda: None, lambda: beaten.put(None))
     for _ in range(1000):
-        beating.hurry()
+        beating.request_heartbeat()
     beating.start()
     try:
         beaten.get(timeout=30), beaten.get(timeout=30)
@@ -153,7 +153,7 @@ def test_the_way_to_redis_hears(store: Store, redis_url: str) -> None:
     heard: queue.Queue[None] = queue.Queue()
     link = links.RedisLink(Settings(redis_url=redis_url, worker_id="a"), store)
     ended = threading.Event()
-    link.hear_stops(lambda: heard.put(None), ended.is_set)
+    link.listen_for_stops(lambda: heard.put(None), ended.is_set)
     heard.get(timeout=30)
     lease(store, "j", "a")
     store.jobs.cancel("j")

@@ -26,7 +26,7 @@ from jobs.store.work.bounds import packed
 from jobs.store.work.lease_store import Claimed, Pulse
 from jobs.store.work.leases import Finished, Grant
 from jobs.store.work.slots import Held, Taken
-from jobs.worker.api.api_calls import Api, NotLetIn, Place
+from jobs.worker.api.api_calls import AccessDenied, Api, Place
 from jobs.worker.api.api_store import ApiStore
 from jobs.worker.telemetry.host import Host
 from tests import fetch
@@ -78,14 +78,14 @@ def commit(worker: ApiStore, upto: int = 10, token: str = "t") -> Any:
 def test_a_worker_is_who_its_token_is_named_after(served: Served) -> None:
     assert served.worker("far-1").register().worker == "far-1"
     for token in ("none", "tc_aaaaaaaaaa_" + "x" * 43):
-        with pytest.raises(NotLetIn, match="unknown") as refused:
+        with pytest.raises(AccessDenied, match="unknown") as refused:
             ApiStore(served.api(token), Device.CPU).register()
         assert "cluster token create NAME --scopes worker" in str(refused.value)
 
 
 @pytest.mark.parametrize("scopes", [("read", "submit", "run", "infer", "operate")])
 def test_no_other_scope_takes_work_and_this_one_opens_nothing_else(served: Served, scopes: tuple[str, ...]) -> None:
-    with pytest.raises(NotLetIn, match="needs the scope worker"):
+    with pytest.raises(AccessDenied, match="needs the scope worker"):
         ApiStore(served.api(served.token("p", *scopes)), Device.CPU).register()
     headers = {"Authorization": f"Bearer {served.token('far')}"}
     for path in ("status", "jobs", "workers", "tokens", "audit"):
@@ -94,7 +94,7 @@ def test_no_other_scope_takes_work_and_this_one_opens_nothing_else(served: Serve
 
 
 def test_a_token_whose_name_no_worker_can_have_is_refused(served: Served) -> None:
-    with pytest.raises(NotLetIn, match="no name of a worker"):
+    with pytest.raises(AccessDenied, match="no name of a worker"):
         ApiStore(served.api(served.token("me@home")), Device.CPU).register()
 
 
@@ -104,7 +104,7 @@ def test_a_token_that_is_revoked_ends_its_worker(served: Served, store: Store) -
     worker.register()
     store.tokens.revoke(store.tokens.all()[0].id)
     served.app.state.coordinator.cluster.credentials.invalidate()
-    with pytest.raises(NotLetIn, match="revoked"):
+    with pytest.raises(AccessDenied, match="revoked"):
         worker.register()
     assert len(told) == 1 and "restart the worker" in told[0]
 
@@ -139,7 +139,7 @@ def test_a_worker_leases_and_reads_the_job_that_it_holds_and_no_other(served: Se
     commit(mine)
     gathered = mine.results.gather("j")
     assert gathered.parts == (encode(total_of(0, 10)),) and gathered.spec == b"{}"
-    assert not stranger.results.abort("j", "because") and not stranger.results.stumble("j", "s", "because")
+    assert not stranger.results.abort("j", "because") and not stranger.results.count_derive_crash("j", "s", "because")
     assert not stranger.results.finish("j", nothing, b"{}")
     assert store.client.hget(keys.job("j"), "state") == b"finishing"
     assert mine.results.fold("j", gathered, encode(total_of(0, 10)))
@@ -181,7 +181,7 @@ LEASE = {"job": "j", "token": "t", "want": 1}
 COMMIT = {"job": "j", "token": "t", "upto": 1, "partial": packed(b"{}"), "device": "cpu", "ms": 1}
 FAILED = {"job": "j", "token": "t", "error": "", "most": 0, "wait_ms": 0}
 NEXT = {"device": "cpu", "lanes": 1}
-BEAT = {"born": "0000000000000-00000000", "row": ROW}
+HEARTBEAT = {"born": "0000000000000-00000000", "row": ROW}
 DONE = {"job_id": "j", "token": "t", "result": packed(b"{}"), "ms": 1}
 
 
@@ -227,17 +227,17 @@ OUT_OF_BOUNDS: list[tuple[str, dict[str, Any], str]] = [
         "finished.0.marks",
     ),
     ("fail", {"job": "j", "token": "t", "error": "x" * 2001}, "error"),
-    ("beat", {**BEAT, "born": "later"}, "born"),
-    ("beat", {**BEAT, "row": {**ROW, "state": "lost"}}, "row.state"),
-    ("beat", {**BEAT, "row": {**ROW, "gpus": '[{"uuid": 1}]'}}, "row.gpus"),
-    ("beat", {**BEAT, "row": {**ROW, "rates": '{"sum": "fast"}'}}, "row.rates"),
-    ("beat", {**BEAT, "row": {**ROW, "gpus": '[{"uuid": "\\ud800"}]'}}, "row.gpus"),
-    ("beat", {**BEAT, "row": {**ROW, "gpus": '[{"uuid": "a", "power_watts": NaN}]'}}, "row.gpus"),
-    ("beat", {**BEAT, "row": {**ROW, "gpus": '[{"uuid": "a", "power_watts": "much"}]'}}, "row.gpus"),
-    ("beat", {**BEAT, "row": {**ROW, "gpus": '[{"uuid": "a", "more": {"a": 1}}]'}}, "row.gpus"),
-    ("beat", {**BEAT, "row": {**ROW, "kinds": f'{{"sum": 1{"0" * 400}}}'}}, "row.kinds"),
-    ("beat", {**BEAT, "row": {**ROW, "rates": f'{{"sum": -1{"0" * 400}}}'}}, "row.rates"),
-    ("beat", {**BEAT, "row": {**ROW, "rates": '{"\\ud800": 1}'}}, "row.rates"),
+    ("heartbeat", {**HEARTBEAT, "born": "later"}, "born"),
+    ("heartbeat", {**HEARTBEAT, "row": {**ROW, "state": "lost"}}, "row.state"),
+    ("heartbeat", {**HEARTBEAT, "row": {**ROW, "gpus": '[{"uuid": 1}]'}}, "row.gpus"),
+    ("heartbeat", {**HEARTBEAT, "row": {**ROW, "rates": '{"sum": "fast"}'}}, "row.rates"),
+    ("heartbeat", {**HEARTBEAT, "row": {**ROW, "gpus": '[{"uuid": "\\ud800"}]'}}, "row.gpus"),
+    ("heartbeat", {**HEARTBEAT, "row": {**ROW, "gpus": '[{"uuid": "a", "power_watts": NaN}]'}}, "row.gpus"),
+    ("heartbeat", {**HEARTBEAT, "row": {**ROW, "gpus": '[{"uuid": "a", "power_watts": "much"}]'}}, "row.gpus"),
+    ("heartbeat", {**HEARTBEAT, "row": {**ROW, "gpus": '[{"uuid": "a", "more": {"a": 1}}]'}}, "row.gpus"),
+    ("heartbeat", {**HEARTBEAT, "row": {**ROW, "kinds": f'{{"sum": 1{"0" * 400}}}'}}, "row.kinds"),
+    ("heartbeat", {**HEARTBEAT, "row": {**ROW, "rates": f'{{"sum": -1{"0" * 400}}}'}}, "row.rates"),
+    ("heartbeat", {**HEARTBEAT, "row": {**ROW, "rates": '{"\\ud800": 1}'}}, "row.rates"),
     ("fail-unit", {**FAILED, "row": "[1]"}, "row"),
     ("fail-unit", {**FAILED, "row": '{"attempt": "second"}'}, "row"),
     ("fail-unit", {**FAILED, "row": '{"exit": 1.5}'}, "row"),
@@ -420,7 +420,7 @@ def test_a_question_that_waits_hears_of_a_job_and_holds_no_thread(
     served: Served, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a bell: nobody looks without one here."""
-    monkeypatch.setattr(polls, "LOOK_SECONDS", 60.0)
+    monkeypatch.setattr(polls, "POLL_SECONDS", 60.0)
     many = [served.worker(f"w{number}", poll_seconds=20.0) for number in range(60)]
     asked = [answers(worker) for worker in many]
     waiting(served, 60)
@@ -474,7 +474,7 @@ def test_a_token_that_is_revoked_while_it_waits_gets_no_work(served: Served, sto
     served.app.state.coordinator.cluster.credentials.invalidate()
     submit(store)
     thread.join(30)
-    assert isinstance(found[0], NotLetIn)
+    assert isinstance(found[0], AccessDenied)
     assert served.worker("other", poll_seconds=20.0).slots.next("", queues.ALL) == Held(job_id="j")
 
 
@@ -575,7 +575,7 @@ def test_a_beat_keeps_leases_and_says_what_to_do(served: Served, store: Store) -
     pulse = Pulse(worker="", born=born, row=lambda: ROW, leases=(("j", "t", 3), ("j", "other", 0)), slot=True)
     heard = worker.pulse(pulse)
     assert (heard.word, heard.leases) == ("ok", (1, 0))
-    worker.api.call("beat", {"born": born, "row": {**ROW, "drain": "1", "born": "9", "retired": "x"}})
+    worker.api.call("heartbeat", {"born": born, "row": {**ROW, "drain": "1", "born": "9", "retired": "x"}})
     assert store.client.hmget(keys.worker("w"), "drain", "born", "retired") == [None, born.encode(), b"x"]
     store.jobs.pause("j")
     assert worker.pulse(pulse).leases[0] == 2
@@ -634,7 +634,7 @@ def test_a_runner_without_a_free_slot_pops_no_bells_and_starts_replicas(served: 
     thread, found = answers(full, offer=OFFER, kinds={"service": version})
     waiting(served, 1)
     store.jobs.submit([new_job("j", 10, "runner.normal")])
-    time.sleep(1.5 * polls.LOOK_SECONDS)
+    time.sleep(1.5 * polls.POLL_SECONDS)
     assert not found and store.client.zscore(keys.pending("runner.normal"), "j") is not None
     assert store.client.llen(keys.rq_queue("runner.normal")) == 1
     free = served.worker("free", Device.RUNNER, poll_seconds=20.0)

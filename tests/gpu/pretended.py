@@ -55,7 +55,7 @@ class PretendedTelemetry:
 
     def fault(self, uuid: str) -> str:
         file = self._faults / "xid"
-        return gpu_faults.of_xid(int(file.read_text())) if file.exists() else ""
+        return gpu_faults.describe_xid(int(file.read_text())) if file.exists() else ""
 
     def close(self) -> None: ...
 

@@ -248,8 +248,8 @@ WORKER_BOMBS: dict[str, Callable[[], tuple[str, bytes]]] = {
     ),
     "kinds": lambda: _call("next", device="cpu", lanes=1, kinds=dict.fromkeys(map(str, range(70_000)), 1)),
     "labels": lambda: _call("next", device="runner", lanes=1, offer={"labels": ["x"] * 140_000}),
-    "leases": lambda: _call("beat", leases=[["j", "t", 1]] * 30_000),
-    "a row": lambda: _call("beat", row={"kinds": "x" * (60 << 20)}),
+    "leases": lambda: _call("heartbeat", leases=[["j", "t", 1]] * 30_000),
+    "a row": lambda: _call("heartbeat", row={"kinds": "x" * (60 << 20)}),
     "an error": lambda: _call("fail-unit", error="x" * (60 << 20), row="{" * (1 << 20)),
     "unknown keys": lambda: _call("split", **dict.fromkeys(map(str, range(140_000)), 1)),
 }

@@ -14,7 +14,7 @@ from jobs.store import Store
 from tests.ports import free_port
 
 #: Calls whose repetition, however late, must change nothing.
-REPEATED = ("commit", "done1", "fold", "finish", "release", "crash", "fail", "beat", "abort")
+REPEATED = ("commit", "done1", "fold", "finish", "release", "crash", "fail", "heartbeat", "abort")
 #: A call is said again at most this much later: after its lease has expired, or after Redis has lost its log.
 LATEST_SECONDS = 8.0
 MODES = ("", "stall", "cut", "delay", "half-open", "lost-replies", "repeat")

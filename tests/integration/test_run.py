@@ -136,7 +136,7 @@ def test_a_reader_that_goes_away_ends_the_program(programs: Live, user: dict[str
 
 def test_a_timeout_is_exit_code_124(user: dict[str, str], work: Path) -> None:
     code, out, err = ran(start(user, work, "run", "--no-files", "--timeout", "0.5", "--", "sleep", "600"))
-    assert (code, out) == (124, b"") and b"ended by the cluster: it took longer than --timeout, 0.5" in err
+    assert (code, out) == (124, b"") and b"ended by the cluster: the program ran longer than --timeout, 0.5" in err
 
 
 def test_ctrl_c_ends_it_and_nothing_of_it_runs_afterwards(user: dict[str, str], work: Path) -> None:

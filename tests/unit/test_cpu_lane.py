@@ -16,7 +16,7 @@ from cpu_worker import lane as lanes
 from cpu_worker.lane import ChildLane
 from jobs import errors
 from jobs.store.work.leases import Grant
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from jobs.worker import execution
 from jobs.worker.execution import Computed
 from jobs.worker.lanes import LaneDied, Task
@@ -40,7 +40,7 @@ def test_a_child_says_which_of_its_small_jobs_it_is_at(monkeypatch: pytest.Monke
         seen.append((kind, shared[child.UPTO]))
         return kind
 
-    monkeypatch.setattr(execution, "whole", whole)
+    monkeypatch.setattr(execution, "compute_small_job", whole)
     assert child.compute_small(shared, [("a", {}, 1), ("b", {}, 1), ("c", {}, 1)]) == ["a", "b", "c"]
     assert seen == [("a", 0), ("b", 1), ("c", 2)]
 
@@ -57,7 +57,7 @@ def lane(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildLane]:
 
 def task(chunk_seconds: float) -> Task:
     spec = {"chunk_seconds": chunk_seconds}
-    facts = Facts(job_id="j", kind="k", spec=spec, queue="", total=9, expected_rate=1.0, nominal_rate=1.0)
+    facts = JobFacts(job_id="j", kind="k", spec=spec, queue="", total=9, expected_rate=1.0, nominal_rate=1.0)
     return Task(facts, Grant(token="t", lo=0, hi=9))
 
 
@@ -73,7 +73,7 @@ def test_a_lane_that_is_told_to_drop_lets_go_at_once_and_keeps_its_child(
         lane.compute(late)
     assert time.monotonic() - asked < 4.9
     assert not lane.ready
-    lane.mend()
+    lane.repair()
     assert lane.ready and lane.pid == pid and lane.restarts == 0
     assert lane.compute(task(0.001))[0].upto == 9
 
@@ -84,7 +84,7 @@ def test_a_child_that_does_not_come_back_is_replaced(lane: ChildLane, monkeypatc
     hung.ask_to_stop(2)
     with pytest.raises(LaneDied):
         lane.compute(hung)
-    lane.mend()
+    lane.repair()
     assert lane.ready and lane.pid != pid
     assert lane.compute(task(0.001))[0].upto == 9
 
@@ -97,7 +97,7 @@ def test_a_child_that_was_killed_while_idle_touches_no_work(lane: ChildLane) -> 
     with pytest.raises(LaneDied) as died:
         lane.compute(task(0.001))
     assert not died.value.touched and lane.restarts == 0, "it is replaced outside of any lease"
-    lane.mend()
+    lane.repair()
     assert lane.ready and lane.restarts == 1
 
 
@@ -115,17 +115,17 @@ def test_a_lane_whose_new_child_could_not_be_started_is_mended_later(
     monkeypatch.setattr(lanes.spawn_context.Process, "start", refuse)
     for _ in range(2):
         with pytest.raises(OSError, match="temporarily"):
-            lane.mend()
+            lane.repair()
         assert not lane.ready
     monkeypatch.setattr(lanes.spawn_context.Process, "start", start)
-    lane.mend()
+    lane.repair()
     assert lane.ready and lane.compute(task(0.001))[0].upto == 9
 
 
 def test_a_closed_lane_starts_no_child(lane: ChildLane) -> None:
     lane.close()
     with pytest.raises(LaneDied, match="the worker is stopping"):
-        lane.mend()
+        lane.repair()
 
 
 def test_small_jobs_that_nobody_wants_any_more_are_given_up_and_their_child_replaced(
@@ -136,7 +136,7 @@ def test_small_jobs_that_nobody_wants_any_more_are_given_up_and_their_child_repl
     pid, asked = lane.pid, iter([False, False, True])
     with pytest.raises(LaneDied, match="cancelled"):
         lane.compute_small([task(3600).facts], lambda: next(asked))
-    lane.mend()
+    lane.repair()
     assert lane.ready and lane.pid != pid and lane.compute(task(0.001))[0].upto == 9
 
 
@@ -144,5 +144,5 @@ def test_a_child_that_ends_soon_after_its_small_jobs_were_dropped_is_kept(lane: 
     pid = lane.pid
     with pytest.raises(LaneDied, match="cancelled"):
         lane.compute_small([task(0.5).facts], lambda: True)
-    lane.mend()
+    lane.repair()
     assert lane.ready and lane.pid == pid

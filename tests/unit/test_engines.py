@@ -63,7 +63,7 @@ def test_nothing_is_filled_into_the_names_of_a_models_files() -> None:
 
 
 def test_the_sum_of_a_models_memory_is_weights_tokens_and_a_margin() -> None:
-    need = Need(weights=15 << 30, cache=memory.of_config(CONFIG), tokens=8192, where="gpus")
+    need = Need(weights=15 << 30, cache=memory.cache_from_config(CONFIG), tokens=8192, where="gpus")
     assert need.cache == Cache(layers=32, heads=32 * 8, width=256) and need.cache.token_bytes == 131_072
     assert need.cache_bytes == 1 << 30 and need.margin_bytes == (200 << 20) + int(0.05 * (15 << 30))
     assert need.bytes == need.weights + need.cache_bytes + need.margin_bytes
@@ -92,8 +92,8 @@ def test_a_description_that_makes_no_sense_says_nothing_of_tokens(config: Any) -
 
 
 def test_a_models_own_description_of_its_text_counts() -> None:
-    assert memory.of_config({"text_config": CONFIG, "num_hidden_layers": 1}) == memory.of_config(CONFIG)
-    assert memory.of_config({**CONFIG, "head_dim": 64}) == Cache(layers=32, heads=256, width=128)
+    assert memory.cache_from_config({"text_config": CONFIG, "num_hidden_layers": 1}) == memory.cache_from_config(CONFIG)
+    assert memory.cache_from_config({**CONFIG, "head_dim": 64}) == Cache(layers=32, heads=256, width=128)
 
 
 def test_the_shape_of_a_gguf_file_is_read_from_its_beginning(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_the_shape_of_a_gguf_file_is_read_from_its_beginning(tmp_path: Path) -> 
     data = (tmp_path / "tiny.gguf").read_bytes()
     known = gguf_metadata.parse_metadata(data[: gguf_metadata.MOST_BYTES])
     assert known["general.architecture"] == "llama" and known["llama.block_count"] == 1
-    assert memory.of_gguf(known) == Cache(layers=1, heads=4, width=32)
+    assert memory.cache_from_gguf(known) == Cache(layers=1, heads=4, width=32)
     given = Model(artifact="a", name="t", files={"t.gguf": len(data)}, head=lambda path, most: data[:most])
     need = needs("llamacpp", given, context=128, parallel=2)
     assert need.cache_bytes == 2 * 16 * 4 * 2 * 256 and need.where == "host"
@@ -112,7 +112,10 @@ def test_a_gguf_file_that_is_cut_off_or_lies_says_less_and_takes_no_time(tmp_pat
     tiny_model.write(tmp_path / "tiny.gguf")
     data = (tmp_path / "tiny.gguf").read_bytes()
     for size in range(0, 4000, 7):
-        assert memory.of_gguf(gguf_metadata.parse_metadata(data[:size])) in (None, Cache(layers=1, heads=4, width=32))
+        assert memory.cache_from_gguf(gguf_metadata.parse_metadata(data[:size])) in (
+            None,
+            Cache(layers=1, heads=4, width=32),
+        )
     head = struct.pack("<4sIQQ", b"GGUF", 3, 0, 2**63)
     name = struct.pack("<Q", 1) + b"a"
     for lies in (
@@ -129,7 +132,7 @@ def test_a_gguf_file_that_is_cut_off_or_lies_says_less_and_takes_no_time(tmp_pat
     ):
         assert not any(gguf_metadata.parse_metadata(lies).values())
     varied = {"general.architecture": "x", "x.block_count": 2, "x.embedding_length": 64, "x.attention.head_count": 4}
-    assert memory.of_gguf({**varied, "x.attention.head_count_kv": [2, 1]}) == Cache(layers=2, heads=3, width=32)
+    assert memory.cache_from_gguf({**varied, "x.attention.head_count_kv": [2, 1]}) == Cache(layers=2, heads=3, width=32)
 
 
 OFFER = {"cpus": 8, "memory_mib": 16_384, "gpus": [], "host": "amber", "labels": []}
@@ -137,7 +140,7 @@ GPU = {"memory_mib": 81_920, "compute_capability": "9.0"}
 
 
 def test_weights_that_no_runner_has_room_for_are_refused_with_the_sum_and_forced_where_asked() -> None:
-    need = Need(weights=15 << 30, cache=memory.of_config(CONFIG), tokens=8192, where="host")
+    need = Need(weights=15 << 30, cache=memory.cache_from_config(CONFIG), tokens=8192, where="host")
     judged = room.judged(need, {}, {"r": OFFER, "s": {**OFFER, "memory_mib": 8192}}, force=False)
     assert judged["available_bytes"] == 16 << 30 and judged["words"].endswith("r has 16.0 GiB, which is too little")
     assert room.judged(need, {}, {"r": {**OFFER, "memory_mib": 1 << 15}}, force=False)["words"].endswith("is enough")

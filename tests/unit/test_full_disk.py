@@ -13,7 +13,7 @@ from runner.files.cache import FileCache
 from runner.files.environments import Environments
 from runner.files.places import Places
 from runner.files.workplace import Workplace
-from runner.programs import leftovers
+from runner.programs import cleanup
 from tests.small_disk import mounted, used_mib
 from tests.unit.test_runner_leases import Bench, Files, during
 
@@ -101,7 +101,7 @@ def test_a_jobs_files_that_do_not_fit_on_the_disk_leave_nothing(bench: Bench, di
     bench.files = Files({"a": bytes(9 << 20)})
     assert bench.run(["true"], files="a" * 64)[0] == 0, "the cache and the folder each need the space"
     assert used_mib(disk) == 9
-    bench.lane.mend()
+    bench.lane.repair()
     assert bench.lane.ready and bench.run(["true"], job="k")[0] == 1
 
 
@@ -115,12 +115,12 @@ def test_a_runner_that_starts_on_a_full_disk_frees_it(disk: Path) -> None:
     (places.environments / "e.ready").write_text(str(2 << 20))
     for name in "ab":
         (places.cache / (name * 64)).write_bytes(bytes(4 << 20))
-    leftovers.remove(places)
+    cleanup.remove(places)
     assert used_mib(disk) == 10
     bench = Bench(disk, 13 << 20)
     bench.host.inputs.cache = FileCache(places.cache, 1 << 30)
     assert not bench.lane.ready
-    bench.lane.mend()
+    bench.lane.repair()
     assert bench.lane.ready and used_mib(disk) <= 3
     bench.lane.close()
 
@@ -143,7 +143,7 @@ def test_a_slot_removes_what_an_earlier_runner_left_however_deep_it_is(tmp_path:
     place.folder.path.mkdir()
     deep = "i=0; while [ $i -lt 300 ]; do mkdir d && cd d && i=$((i+1)); done"
     subprocess.run(["sh", "-c", deep], check=True, cwd=place.folder.path)
-    leftovers.remove(places)
+    cleanup.remove(places)
     assert place.folder.path.exists(), "it is too deep"
     place.discard()
     assert not place.folder.path.exists()

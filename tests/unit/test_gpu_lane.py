@@ -13,14 +13,14 @@ from gpu_worker import lane as lanes
 from jobs import errors
 from jobs.kinds import gpu
 from jobs.store.work.leases import Grant
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from jobs.worker import execution
 from jobs.worker.execution import Computed
 from jobs.worker.lanes import LaneDied, Task
 
 
 def task(spec: dict[str, Any]) -> Task:
-    facts = Facts(job_id="j", kind="k", spec=spec, queue="", total=9, expected_rate=1.0, nominal_rate=1.0)
+    facts = JobFacts(job_id="j", kind="k", spec=spec, queue="", total=9, expected_rate=1.0, nominal_rate=1.0)
     return Task(facts, Grant(token="t", lo=0, hi=9))
 
 
@@ -61,8 +61,8 @@ def test_a_device_that_fails_retires_the_worker_and_a_kernel_that_fails_does_not
 
 def test_what_a_sick_device_computed_is_given_back_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "compute", lambda *_: Computed(upto=9, partial={}, seconds=0.1))
-    monkeypatch.setattr(execution, "whole", lambda *_: None)
-    monkeypatch.setattr(lanes, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(execution, "compute_small_job", lambda *_: None)
+    monkeypatch.setattr(lanes, "POLL_SECONDS", 0.0)
     faults: list[str] = []
     lane = lanes.StreamLane("0", 0, lambda why: None, lambda: "".join(faults), lambda: "".join(faults))
     facts = task({}).facts
@@ -73,7 +73,7 @@ def test_what_a_sick_device_computed_is_given_back_untouched(monkeypatch: pytest
         with pytest.raises(LaneDied, match="Xid 79") as died:
             compute()
         assert not died.value.touched
-    lane.mend()
+    lane.repair()
 
 
 def test_a_launch_that_outlives_a_stop_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from cpu_worker.lane import ChildLane
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from jobs.worker import known_answers
 from jobs.worker.api.links import CannotStart
 from jobs.worker.lanes import LaneDied
@@ -191,12 +191,12 @@ def test_a_kind_that_stays_wrong_is_refused_and_others_are_served(
     row = worker.row("starting")
     assert (row["kinds"], row["refused"]) == ('{"other": 2}', "k: wrong sum")
     assert "this worker does not compute jobs of kind k: wrong sum" in caplog.text
-    facts = Facts(job_id="j", kind="k", spec={}, queue="", total=9, expected_rate=1.0, nominal_rate=1.0)
+    facts = JobFacts(job_id="j", kind="k", spec={}, queue="", total=9, expected_rate=1.0, nominal_rate=1.0)
     with pytest.raises(LaneDied, match="its worker refuses k") as died:
         started[0].compute_small([facts])
     assert not died.value.touched and started[0].ready
     os.kill(started[0].pid or 0, 9)
-    started[0].mend()
+    started[0].repair()
     assert started[0].ready, "a kind that is refused anyway keeps no lane away from others"
 
 
@@ -228,9 +228,9 @@ def test_a_child_that_turns_wrong_later_has_its_worker_end(
     monkeypatch.setattr(child, "main", lane_child.always_wrong)
     os.kill(lane.pid or 0, 9)
     with pytest.raises(LaneDied, match="wrong kernels: k"):
-        lane.mend()
+        lane.repair()
     assert why == ["the kernel of k is still wrong after recompilation: wrong sum"] and not lane.ready
     assert lane.restarts == 2, "it was compiled again before"
     monkeypatch.setattr("cpu_worker.lane.child.main", lane_child.main)
-    lane.mend()
+    lane.repair()
     assert lane.ready

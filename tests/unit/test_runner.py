@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from runner.files.places import Places
-from runner.programs import leftovers, orders, output, processes
+from runner.programs import cleanup, orders, output, processes
 from runner.programs.orders import Order, ProgramEnd
 from runner.programs.slot import GUARD, GuardDied, Slot
 from tests.integration.live import until
@@ -283,7 +283,7 @@ def test_a_guard_that_is_stopped_while_its_runner_is_killed_leaves_nothing_behin
     try:
         until(lambda: not any(map(alive, pids)), 60)
     finally:
-        leftovers.end_guards()
+        cleanup.end_guards()
 
 
 def test_a_guard_that_is_stopped_and_whose_runner_is_gone_is_ended_by_the_next_one(
@@ -296,14 +296,14 @@ def test_a_guard_that_is_stopped_and_whose_runner_is_gone_is_ended_by_the_next_o
             program = _begun(ours, guard.pid)
             os.kill(guard.pid, signal.SIGSTOP)
             until(lambda: set(processes.states(guard.pid)) == {"T"}, 60)
-            leftovers.end_guards()
+            cleanup.end_guards()
             assert guard.poll() is None and alive(program), "its runner is there"
             status, gone = processes.status, {"PPid": ["1"]}
             inside, another = {**gone, "NSpid": [str(guard.pid), "7"]}, {**gone, "Uid": ["4242"] * 4}
             for seen, ends in ((inside, False), (another, False), (gone, True)):
                 told = {guard.pid: seen}
                 monkeypatch.setattr(processes, "status", lambda pid, told=told: {**status(pid), **told.get(pid, {})})
-                leftovers.end_guards()
+                cleanup.end_guards()
                 assert alive(program) is not ends, seen
             assert guard.wait(60) == -signal.SIGKILL
         finally:
@@ -330,7 +330,7 @@ def test_what_a_runner_left_that_was_killed_with_its_guards_is_ended_by_the_next
 
     ours, theirs = program(places.top), program(tmp_path / "theirs")
     try:
-        assert until(lambda: leftovers.end(places)) == 1
+        assert until(lambda: cleanup.end(places)) == 1
         assert ours.wait(30) == -signal.SIGKILL and theirs.poll() is None
     finally:
         theirs.kill()
@@ -340,29 +340,29 @@ def test_what_a_runner_left_that_was_killed_with_its_guards_is_ended_by_the_next
 def test_two_runners_never_work_in_one_folder(tmp_path: Path) -> None:
     places = Places(tmp_path)
     places.make()
-    with leftovers.lock(places), pytest.raises(leftovers.InUse, match="another runner is using"):
-        leftovers.lock(places)
-    leftovers.lock(places).close()
+    with cleanup.lock(places), pytest.raises(cleanup.InUse, match="another runner is using"):
+        cleanup.lock(places)
+    cleanup.lock(places).close()
 
 
 def test_a_program_that_outlived_its_runner_with_the_lock_keeps_no_other_runner_away(tmp_path: Path) -> None:
     """As one can whose user is the runner's own."""
     places = Places(tmp_path)
     places.make()
-    leftovers.lock(places).close()
+    cleanup.lock(places).close()
     hold = "import fcntl, sys, time; lock = open(sys.argv[1]); fcntl.flock(lock, 2); print(flush=True); time.sleep(60)"
     environment = {"CLUSTER_RESULT": f"{places.work}/0/home/.cluster-result"}
     argv = [sys.executable, "-c", hold, str(places.top / "lock")]
     with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        leftovers.lock(places).close()
+        cleanup.lock(places).close()
         assert holder.wait(30) == -signal.SIGKILL
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as runner:
         assert runner.stdout is not None
         runner.stdout.readline()
-        with pytest.raises(leftovers.InUse):
-            leftovers.lock(places)
+        with pytest.raises(cleanup.InUse):
+            cleanup.lock(places)
         runner.kill()
     assert (places.top / "lock").stat().st_mode & 0o777 == 0o600
 

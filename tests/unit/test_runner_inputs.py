@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.files import inputs
-from runner.files.inputs import Items, NoItem
+from runner.files.inputs import Items, MissingItem
 
 
 def items(path: Path, content: bytes) -> Items:
@@ -21,7 +21,7 @@ def test_each_line_is_an_item_with_or_without_an_end_of_the_last(tmp_path: Path)
     for content in (b'1\n"a"\n{"b": 2}\n', b'1\n"a"\n{"b": 2}'):
         found = items(tmp_path / "items", content)
         assert [found.line(unit) for unit in range(3)] == ["1", '"a"', '{"b": 2}']
-        with pytest.raises(NoItem, match="3 lines, so unit 3 has no item"):
+        with pytest.raises(MissingItem, match="3 lines, so unit 3 has no item"):
             found.line(3)
         found.close()
 
@@ -44,7 +44,7 @@ def test_a_huge_line_and_too_many_lines_take_no_memory(tmp_path: Path, monkeypat
     finally:
         tracemalloc.stop()
     assert found.line(0) == "1"
-    with pytest.raises(NoItem, match="the item of unit 1 has 67108862 bytes; the maximum is 131072"):
+    with pytest.raises(MissingItem, match="the item of unit 1 has 67108862 bytes; the maximum is 131072"):
         found.line(1)
     found.close()
     monkeypatch.setattr(inputs, "MOST_ITEMS", 10)

@@ -17,7 +17,7 @@ import pytest
 from jobs.kinds.command.definition import KIND
 from jobs.store.server.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.work.leases import Grant, Merge
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task
 from runner import commands
 from runner.faults import Cordon
@@ -134,7 +134,7 @@ class Bench:
     def task(self, command: Any, lo: int = 0, hi: int = 1, errors: int = 0, job: str = "j", **more: Any) -> Task:
         count: dict[str, Any] = {} if "items" in more else {"count": 1000}
         spec = json.loads(json.dumps(dict(KIND.plan(KIND.parameters(command=command, **count, **more)).spec)))
-        facts = Facts(
+        facts = JobFacts(
             job_id=job,
             kind="command",
             spec=spec,
@@ -219,7 +219,7 @@ def test_a_program_gets_its_variables_and_no_others(bench: Bench) -> None:
 )
 def test_a_text_item_is_given_as_it_is_and_as_json(item: str, given: str) -> None:
     """Before, the text had JSON quotes."""
-    job, around = commands.parse({"total": 1}), commands.Surroundings(job="j", folder="/x")
+    job, around = commands.parse({"total": 1}), commands.ProgramContext(job="j", folder="/x")
     environment = commands.environment(job, around, unit=0, attempt=1, item=item)
     assert (environment["CLUSTER_ITEM"], environment["CLUSTER_ITEM_JSON"]) == (given, item)
 
@@ -230,7 +230,7 @@ def test_a_shell_reads_a_text_item_without_quotes(bench: Bench) -> None:
 
 
 def test_a_program_finds_its_jobs_place_in_a_trace_unless_it_names_another() -> None:
-    job, around = commands.parse({"total": 1}), commands.Surroundings(job="j", folder="/x", traceparent="00-a-b-01")
+    job, around = commands.parse({"total": 1}), commands.ProgramContext(job="j", folder="/x", traceparent="00-a-b-01")
     assert commands.environment(job, around, unit=0, attempt=1, item=None)["TRACEPARENT"] == "00-a-b-01"
     own = commands.parse({"total": 1, "env": {"TRACEPARENT": "mine"}})
     assert commands.environment(own, around, unit=0, attempt=1, item=None)["TRACEPARENT"] == "mine"

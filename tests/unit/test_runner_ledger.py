@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.store.work.lease_store import Claimed
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from runner.gpus import Gpu
 from runner.ledger import FOREIGN_SECONDS, TAKEN_SECONDS, Ledger, Resources
 
@@ -48,8 +48,8 @@ def lane(name: str) -> Any:
     return SimpleNamespace(name=name)
 
 
-def facts(tenant: str = "default", job: str = "j", kind: str = "command", **needs: Any) -> Facts:
-    return Facts(
+def facts(tenant: str = "default", job: str = "j", kind: str = "command", **needs: Any) -> JobFacts:
+    return JobFacts(
         job_id=job,
         kind=kind,
         spec={"requirements": needs},
@@ -66,7 +66,7 @@ def facts(tenant: str = "default", job: str = "j", kind: str = "command", **need
 KINDS = {"command": 1, "service": 2}
 
 
-def replica(tenant: str = "default", **needs: Any) -> Facts:
+def replica(tenant: str = "default", **needs: Any) -> JobFacts:
     return facts(tenant, kind="service", **needs)
 
 

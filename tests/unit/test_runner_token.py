@@ -109,12 +109,12 @@ def test_a_token_that_was_given_is_in_the_settings_and_in_no_environment(monkeyp
 
 
 def test_a_runner_in_a_container_refuses_what_would_show_its_token_to_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "not the first process" in in_container.complaint()
+    assert "not the first process" in in_container.token_exposure()
     monkeypatch.setattr(os, "getpid", lambda: 1)
-    assert in_container.complaint() == ""
+    assert in_container.token_exposure() == ""
     monkeypatch.setenv("WORKER_TOKEN", TOKEN)
     settings.load.cache_clear()
-    assert "every program here could read WORKER_TOKEN" in in_container.complaint()
+    assert "every program here could read WORKER_TOKEN" in in_container.token_exposure()
     monkeypatch.undo()
     settings.load.cache_clear()
 

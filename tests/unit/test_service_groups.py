@@ -60,7 +60,7 @@ class Waiting(ServiceRun):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(serving, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(runs, "RETRY_SECONDS", 0.001)
 
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from jobs.store.server.connection import CoordinatorAway
-from jobs.worker.api.api_attachments import ApiAttachments, Typed
+from jobs.worker.api.api_attachments import ApiAttachments, ShellInput
 from runner.programs import processes, shells
 from runner.programs.orders import Order
 from runner.programs.shells import Program, Shells
@@ -45,12 +45,12 @@ class Calls(ApiAttachments):
         if self.away:
             raise CoordinatorAway("away", 0.01)
 
-    def read(self, attachment: str, job: str, lease: str, after: int, **more: Any) -> Typed:
+    def read(self, attachment: str, job: str, lease: str, after: int, **more: Any) -> ShellInput:
         self._answer()
         data = self._typed[after:]
         if not data:
             time.sleep(0.01)
-        return Typed(over=self.over, size="", closed=True, upto=len(self._typed), data=data)
+        return ShellInput(over=self.over, size="", closed=True, upto=len(self._typed), data=data)
 
     def write(
         self, attachment: str, job: str, lease: str, offset: int, stream: str, data: bytes, **more: Any

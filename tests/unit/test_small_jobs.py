@@ -9,9 +9,9 @@ import pytest
 
 from jobs.models import Device
 from jobs.store.work.leases import Finished
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from jobs.worker import small_jobs
-from jobs.worker.execution import Whole
+from jobs.worker.execution import SmallJobResult
 from jobs.worker.telemetry.meter import Share
 
 
@@ -24,9 +24,9 @@ def test_the_time_of_a_gpu_is_shared_out_over_small_jobs_and_nothing_is_lost_by_
     state: Any = SimpleNamespace(
         device=device, worker="g", store=SimpleNamespace(leases=leases), persist=lambda call: call()
     )
-    results: list[Any] = [Whole(result=b"1", marks="[]", seconds=0.0003) for _ in range(20)]
+    results: list[Any] = [SmallJobResult(result=b"1", marks="[]", seconds=0.0003) for _ in range(20)]
     work = [
-        (Facts(job_id=f"j{n}", kind="k", spec={}, queue="", total=1, expected_rate=1, nominal_rate=1), f"t{n}")
+        (JobFacts(job_id=f"j{n}", kind="k", spec={}, queue="", total=1, expected_rate=1, nominal_rate=1), f"t{n}")
         for n in range(20)
     ]
     small_jobs.finish(state, work, results, Share(seconds=0.006))

@@ -85,7 +85,7 @@ def test_each_look_for_new_coordinators_is_as_many_connections_as_the_first(monk
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     asyncio.run(Links(cast(Api, Opening()), lambda port: None, lambda: len(slept) == 8).keep())
-    assert slept == [tunnels.QUICK_SECONDS] * 3 + [tunnels.LOOK_SECONDS] + slept[:4]
+    assert slept == [tunnels.QUICK_SECONDS] * 3 + [tunnels.POLL_SECONDS] + slept[:4]
 
 
 def test_a_coordinator_logs_faults_of_its_server_and_not_each_tunnel_that_it_accepts() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from jobs.models import Device
-from jobs.store.work.slots import Facts
+from jobs.store.work.slots import JobFacts
 from jobs.worker import turns
 from jobs.worker.lanes import LanePool
 from jobs.worker.state import WorkerState
 from jobs.worker.telemetry.meter import Meter
 from jobs.worker.turns import Slot, Turns
 
-FACTS = Facts(job_id="j", kind="k", spec={}, queue="runner.normal", total=1, expected_rate=1, nominal_rate=1)
+FACTS = JobFacts(job_id="j", kind="k", spec={}, queue="runner.normal", total=1, expected_rate=1, nominal_rate=1)
 
 
 class Lane:

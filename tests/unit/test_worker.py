@@ -13,8 +13,8 @@ from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store.server.connection import CoordinatorAway
 from jobs.worker.api import links
-from jobs.worker.api.api_calls import NotLetIn
-from jobs.worker.beats import Beats
+from jobs.worker.api.api_calls import AccessDenied
+from jobs.worker.heartbeats import HeartbeatThread
 from jobs.worker.life import Worker
 
 
@@ -39,7 +39,7 @@ def test_a_signal_before_the_worker_listens_stops_its_server(number: signal.Sign
     assert told == ["stopped"] and signal.getsignal(number) == before
 
 
-def goodbyes(*errors: Exception) -> tuple[Beats, list[Any]]:
+def goodbyes(*errors: Exception) -> tuple[HeartbeatThread, list[Any]]:
     """Heartbeats of a worker at a store whose first calls fail, and the reports of leaving that arrived."""
     sent: list[Any] = []
     failing = iter(errors)
@@ -52,7 +52,7 @@ def goodbyes(*errors: Exception) -> tuple[Beats, list[Any]]:
 
     store: Any = SimpleNamespace(fleet=SimpleNamespace(heartbeat=heartbeat))
     server: Any = SimpleNamespace(worker="w", tasks={}, slot=None, stopping=True)
-    beats = Beats(store, server, "1", lambda: {"state": "idle"}, lambda: None)
+    beats = HeartbeatThread(store, server, "1", lambda: {"state": "idle"}, lambda: None)
     beats.run = lambda: None  # type: ignore[method-assign]
     beats.start()
     return beats, sent
@@ -66,7 +66,7 @@ def test_a_goodbye_that_was_not_answered_is_sent_again() -> None:
 
 
 def test_a_goodbye_that_is_refused_is_not_sent_again() -> None:
-    beats, sent = goodbyes(NotLetIn("its token was revoked"))
+    beats, sent = goodbyes(AccessDenied("its token was revoked"))
     beats.end()
     assert len(sent) == 1
 

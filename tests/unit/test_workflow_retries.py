@@ -103,7 +103,7 @@ def test_a_retry_of_many_jobs_lets_others_have_their_turn(flow: Flows, monkeypat
     flow.look(workflow)
     flow.steer(workflow, "retry")
     moments = iter(range(10**6))
-    monkeypatch.setattr(engine, "LOOK_SECONDS", 3.5)
+    monkeypatch.setattr(engine, "POLL_SECONDS", 3.5)
     monkeypatch.setattr("coordinator.workflows.engine.time.monotonic", lambda: float(next(moments)))
     assert flow.engine.look(workflow).again
     counts = [state for state in flow.states(workflow).values() if state == "queued"]

@@ -23,7 +23,7 @@ from threads_cluster.terminal import Visible
 from threads_protocol.states import TERMINAL
 
 #: Interval in seconds between checks of why a program has not started.
-_LOOK_SECONDS = 8.0
+_POLL_SECONDS = 8.0
 #: Seconds within which an idle runner starts a new job.
 _SETTLES_SECONDS = 1.0
 #: Timeout in seconds of one request for the end of a job whose unit has finished.
@@ -123,7 +123,7 @@ class Unit:
         """Print from time to time why the program has not started. Raise _Over if its job has ended."""
         check_reader()
         now = time.monotonic()
-        if not first and (self._shown.place or now - self._looked < _LOOK_SECONDS):
+        if not first and (self._shown.place or now - self._looked < _POLL_SECONDS):
             return
         self._looked = now
         try:

@@ -18,7 +18,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from coordinator.services.gateway.tunnels import Tunnels
-from jobs.network.tunnel import BEAT_SECONDS, MAX_MESSAGE, PATH, Accept, Garbled, Stream, Tunnel, joined
+from jobs.network.tunnel import HEARTBEAT_SECONDS, MAX_MESSAGE, PATH, Accept, Garbled, Stream, Tunnel, joined
 from jobs.settings import Settings
 from jobs.store.services import TunnelEnd
 
@@ -97,8 +97,8 @@ class Relays:
             max_size=MAX_MESSAGE,
             proxy=None,
             open_timeout=_OPEN_SECONDS,
-            ping_interval=BEAT_SECONDS,
-            ping_timeout=2 * BEAT_SECONDS,
+            ping_interval=HEARTBEAT_SECONDS,
+            ping_timeout=2 * HEARTBEAT_SECONDS,
             close_timeout=1,
         ) as socket:
             await asyncio.wait_for(socket.recv(), _OPEN_SECONDS)

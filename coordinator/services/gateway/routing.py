@@ -40,7 +40,7 @@ FRESH_SECONDS = 0.5
 #: Interval in seconds between reports of the number of requests in progress.
 REPORT_SECONDS = 1.0
 #: Interval in seconds at which a request checks a service that is waking up.
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 #: Seconds for which a request waits for a tunnel, and a placeholder host name for a missing tunnel.
 TUNNEL_SECONDS, NO_TUNNEL = 15.0, "none.tunnel.invalid"
 #: Seconds for which an unreachable replica receives no requests.
@@ -205,7 +205,7 @@ class Routes:
         """
         began = time.monotonic()
         while route.waits(time.monotonic() - began, seconds):
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             route = await self.find(route.service.tenant, route.service.name)
         return route
 
@@ -218,7 +218,7 @@ class Routes:
         if page is None or page.leader is None:
             page = await self._pages.refresh(service_id, began)
         while page and page.comes and time.monotonic() - began < TUNNEL_SECONDS:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             page = await self._pages.get(service_id, time.monotonic() - FRESH_SECONDS)
         return page
 

@@ -196,11 +196,11 @@ class PageLayer:
         let = await self._let_in(service_id, request, given, Use.LINK)
         answer = RedirectResponse(registry.page(let.page.service.engine), 303, HEADERS | {"Cache-Control": "no-store"})
         if let.ticket:
-            text = tickets.issue(let.place, Use.COOKIE, let.principal, tickets.LOOK_SECONDS)
+            text = tickets.issue(let.place, Use.COOKIE, let.principal, tickets.POLL_SECONDS)
             answer.set_cookie(
                 _cookie(request),
                 text,
-                max_age=tickets.LOOK_SECONDS,
+                max_age=tickets.POLL_SECONDS,
                 path="/",
                 secure=browsers.is_tls(request),
                 httponly=True,

@@ -20,7 +20,7 @@ from coordinator.access.credentials import Credentials
 from coordinator.access.principal import BOOTSTRAP, Principal
 
 #: Validity of a link and of a browser's access in seconds.
-LINK_SECONDS, LOOK_SECONDS = 600, 12 * 3600
+LINK_SECONDS, POLL_SECONDS = 600, 12 * 3600
 _TICKET = re.compile(
     r"(?P<said>(?P<until>[0-9]{1,12})\.(?P<token>[a-z0-9-]{1,32})\.(?P<session>[a-z0-9]{0,32}))"
     r"\.(?P<signature>[A-Za-z0-9_-]{43})"

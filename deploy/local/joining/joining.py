@@ -38,7 +38,7 @@ from jobs.settings import LOCAL_FOLDER, Settings, load, usable_cores
 #: Folder of files that workers touch when the cluster accepts their heartbeat.
 _BEATS = membership.FOLDER / "beats"
 #: Interval in seconds for checking the workers, and maximum age in seconds of a heartbeat.
-_LOOK_SECONDS, _SILENT_SECONDS = 1.0, 15.0
+_POLL_SECONDS, _SILENT_SECONDS = 1.0, 15.0
 #: Settings of a local cluster, which workers of another cluster must not inherit.
 _EMPTY = ("REDIS_URL", "CLUSTER_TOKEN", "METRICS_TOKEN", "SECRETS_KEY", "WORKER_TOKEN")
 #: Maximum length of an invitation on stdin in characters.
@@ -204,7 +204,7 @@ class Host:
                 said = working
                 self._say(working)
             self._say_exits()
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         raise CommandError(
             FAILED, f"supervisord exited unexpectedly.\n{program_logs.read_tail(program_logs.SUPERVISOR)}"
         )

@@ -5,7 +5,7 @@ local PROGRESS_MS = 200
 --- Units of a program whose last failure is kept.
 local FAILURES_KEPT = 1000
 
--- BEAT id token upto ttl -> 1 continue | 2 commit at the next chunk and stop | 0 drop the work
+-- HEARTBEAT id token upto ttl -> 1 continue | 2 commit at the next chunk and stop | 0 drop the work
 local function heartbeat(args)
   local id, token, upto, ttl = args[1], args[2], tonumber(args[3]), tonumber(args[4])
   local now_ms = now()
@@ -233,7 +233,7 @@ local function split(args)
 end
 
 register({
-  { 'beat', heartbeat, 'allow-oom' },
+  { 'heartbeat', heartbeat, 'allow-oom' },
   { 'commit', commit, 'allow-oom' },
   { 'crash', crash, 'allow-oom' },
   { 'done1', done1, 'allow-oom' },

@@ -80,15 +80,15 @@ local function abort(args)
   return 1
 end
 
--- STUMBLE id token error -> 1 failed | 0
+-- COUNT_DERIVE_CRASH id token error -> 1 failed | 0
 -- Count a lane that died while it derived the result. The job fails after too many of them.
-local function stumble(args)
+local function count_derive_crash(args)
   local id, token, text = args[1], args[2], args[3]
   local now_ms = now()
   local job = Jobs.find(id)
   if not job or job.state ~= 'finishing' then return 0 end
-  if call('HSETNX', job_key(id), 'stumble|' .. token, 1) == 0 then return 0 end
-  if call('HINCRBY', job_key(id), 'stumbles', 1) <= SETTINGS.max_expiries then return 0 end
+  if call('HSETNX', job_key(id), 'derive_crash|' .. token, 1) == 0 then return 0 end
+  if call('HINCRBY', job_key(id), 'derive_crashes', 1) <= SETTINGS.max_expiries then return 0 end
   call('HSET', job_key(id), 'error', text)
   Queues.remove(job)
   Jobs.set_state(job, 'failed', now_ms, 'error', text)
@@ -100,5 +100,5 @@ register({
   { 'finish', finish, 'allow-oom' },
   { 'fold', fold, 'allow-oom' },
   { 'gather', gather, 'no-writes' },
-  { 'stumble', stumble, 'allow-oom' },
+  { 'count_derive_crash', count_derive_crash, 'allow-oom' },
 })

@@ -150,7 +150,7 @@ local function retry(args)
   if more then return { 'more' } end
   if more == nil then requeue_all(job) end
   call('HSET', job_key(id), 'since', decimal(now_ms))
-  call('HDEL', job_key(id), 'error', 'ended', 'stumbles', 'retry_stage')
+  call('HDEL', job_key(id), 'error', 'ended', 'derive_crashes', 'retry_stage')
   if refused and job.done < job.total then Admission.put_in_backlog(job) end
   Jobs.set_state(job, 'queued', now_ms)
   if job.done == job.total then Jobs.set_state(job, 'finishing', now_ms) end
@@ -186,7 +186,7 @@ local function retry_dead(args)
   local lo, hi = Ranges.parse(piece)
   call('RPUSH', job_key(id, 'free'), Ranges.format(lo, hi, 0, 0))
   if job.state == 'failed' then
-    call('HDEL', job_key(id), 'error', 'ended', 'stumbles')
+    call('HDEL', job_key(id), 'error', 'ended', 'derive_crashes')
     call('HSET', job_key(id), 'since', decimal(now_ms))
     if refused then Admission.put_in_backlog(job) end
     Jobs.set_state(job, 'queued', now_ms)

@@ -44,9 +44,9 @@ local function end_schedule(args)
   return 1
 end
 
--- TURN_SCHEDULE tenant name next caller token -> 1 / 0: it does not exist
+-- ADVANCE_SCHEDULE tenant name next caller token -> 1 / 0: it does not exist
 -- Pause a schedule if next is 0, else resume it at that time.
-local function turn_schedule(args)
+local function advance_schedule(args)
   local tenant, name, next_run, now_ms = args[1], args[2], args[3], now()
   local id = call('HGET', PREFIX .. 'schedules:' .. tenant, name)
   if not id then return 0 end
@@ -157,5 +157,5 @@ register({
   { 'end_schedule', end_schedule, 'allow-oom' },
   { 'note_by_hand', note_by_hand, 'allow-oom' },
   { 'note_run', note_run, 'allow-oom' },
-  { 'turn_schedule', turn_schedule, 'allow-oom' },
+  { 'advance_schedule', advance_schedule, 'allow-oom' },
 })

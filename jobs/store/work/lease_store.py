@@ -19,7 +19,7 @@ from jobs.store import profiles
 from jobs.store.profiles import Order, Recording, Reported
 from jobs.store.work import bounds
 from jobs.store.work.leases import Finished, Grant, Merge
-from jobs.store.work.slots import TAKE, Facts, Held, Taken
+from jobs.store.work.slots import TAKE, Held, JobFacts, Taken
 
 #: Maximum number of small jobs that a worker finishes in one call.
 MAX_FINISHED = TAKE * 1024
@@ -46,7 +46,7 @@ class Pulse:
 class Heard:
     """Response to a heartbeat."""
 
-    leases: Annotated[tuple[int, ...], Field(description="Reply of BEAT for each lease, in order.")]
+    leases: Annotated[tuple[int, ...], Field(description="Reply of HEARTBEAT for each lease, in order.")]
     word: Annotated[str, Field(description="Reply of HEARTBEAT.")]
     follow: Annotated[
         tuple[str, ...],
@@ -114,7 +114,7 @@ class SlotCalls(Protocol):
     def leave(self, worker: str) -> None:
         """End the worker's slot and release its job to other workers."""
 
-    def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]: ...
+    def facts(self, jobs: Sequence[str], device: str) -> list[JobFacts | None]: ...
 
     def waiting(self, listened: bounds.QueueNames) -> list[int]:
         """Return the number of pending jobs in each of these queues."""
@@ -214,7 +214,7 @@ class ResultCalls(Protocol):
 
     def abort(self, job: str, error: str) -> bool: ...
 
-    def stumble(self, job: str, token: str, error: str) -> bool: ...
+    def count_derive_crash(self, job: str, token: str, error: str) -> bool: ...
 
 
 class ProfileCalls(Protocol):

@@ -15,7 +15,7 @@ from jobs.store.server.functions import LEASE_TTL_MS, Part
 from jobs.store.work.bounds import MAX_REASON, MAX_UNIT_ERROR, Content, JobId, LeaseToken, Marks, Milliseconds
 
 #: Interval in seconds between heartbeats of a lease.
-BEAT_SECONDS = 1.0
+HEARTBEAT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +96,9 @@ class Leases(Part):
             return Grant(token=token, lo=int(reply[1]), hi=int(reply[2]), errors=int(reply[3]))
         return reply[0]
 
-    def beat(self, job: str, token: str, upto: int) -> int:
+    def heartbeat(self, job: str, token: str, upto: int) -> int:
         """Extend a lease. Return 1 to continue, 2 to commit at the next chunk and stop, or 0 to drop the work."""
-        return int(self._functions.run("beat", job, token, upto, LEASE_TTL_MS))
+        return int(self._functions.run("heartbeat", job, token, upto, LEASE_TTL_MS))
 
     def commit(
         self,

@@ -72,6 +72,6 @@ class Results(Part):
         """Fail a finishing job whose result cannot be derived."""
         return bool(self._functions.run("abort", job, error[:2000]))
 
-    def stumble(self, job: str, token: str, error: str) -> bool:
+    def count_derive_crash(self, job: str, token: str, error: str) -> bool:
         """Count the death of a lane that derived the result, once per token. Return True if this failed the job."""
-        return bool(self._functions.run("stumble", job, token, error[:2000]))
+        return bool(self._functions.run("count_derive_crash", job, token, error[:2000]))

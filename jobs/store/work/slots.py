@@ -31,7 +31,7 @@ class Held:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class JobFacts:
     """Facts about a job that a lane needs."""
 
     job_id: str
@@ -57,7 +57,7 @@ class Taken:
     """Reply of NEXT: small jobs, each with one lease of all its units, as (job, token), and facts about them."""
 
     jobs: tuple[tuple[str, str], ...]
-    facts: tuple[Facts, ...]
+    facts: tuple[JobFacts, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +180,7 @@ class Slots(Part):
         places = [place for queue in queues.ALL for place in (keys.pending(queue), keys.holding(queue))]
         return bool(self._client.exists(*places, keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS))
 
-    def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]:
+    def facts(self, jobs: Sequence[str], device: str) -> list[JobFacts | None]:
         """Return the facts about each job for lanes of a device, or None if the job is gone or broken."""
         pipe = self._pipe()
         for job in jobs:
@@ -191,7 +191,7 @@ class Slots(Part):
         *rows, paces = pipe.execute(raise_on_error=False)
         return [self._facts(job, row, paces, device) for job, row in zip(jobs, rows, strict=True)]
 
-    def _facts(self, job: str, row: Any, paces: Any, device: str) -> Facts | None:
+    def _facts(self, job: str, row: Any, paces: Any, device: str) -> JobFacts | None:
         """Return None for a missing job, and quarantine an unreadable one."""
         for reply in (row, paces):
             if isinstance(reply, Exception) and not wrong_type(reply):
@@ -216,7 +216,7 @@ def _described(row: Any) -> Description | None:
     return Description(kind=row[0].decode(errors="replace"), version=(row[1] or b"").decode(), spec=row[2])
 
 
-def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device: str) -> Facts | None:
+def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device: str) -> JobFacts | None:
     if row[0] is None:
         return None
     kind, spec, queue, total, est_ms, mode, tenant, *place = (value.decode() if value else "" for value in row)
@@ -239,9 +239,9 @@ def _pace(stored: bytes | None) -> float:
     return 1.0
 
 
-def _known(job: str, kind: str, spec: str | bytes, queue: str, total: int, est_ms: int, pace: float = 1.0) -> Facts:
+def _known(job: str, kind: str, spec: str | bytes, queue: str, total: int, est_ms: int, pace: float = 1.0) -> JobFacts:
     nominal = total / max(est_ms / 1000, 1e-3)
-    return Facts(
+    return JobFacts(
         job_id=job,
         kind=kind,
         spec=json.loads(spec),

@@ -16,7 +16,7 @@ from jobs.store.server.connection import Client, RedisError
 log = logging.getLogger(__name__)
 
 #: Interval in seconds between checks of `stopped`, and delay before reconnecting.
-LOOK_SECONDS, AGAIN_SECONDS = 5.0, 1.0
+POLL_SECONDS, AGAIN_SECONDS = 5.0, 1.0
 
 
 def listen(client: Client, worker: str, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
@@ -36,5 +36,5 @@ def _hear(client: Client, worker: str, heard: Callable[[], None], stopped: Calla
         channel.subscribe(keys.stops(worker))
         while not stopped():
             # The first message confirms the subscription. Earlier stops may have been missed.
-            if channel.get_message(timeout=LOOK_SECONDS):
+            if channel.get_message(timeout=POLL_SECONDS):
                 heard()

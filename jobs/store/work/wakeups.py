@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 #: Seconds for which an idle worker blocks on its queues, and seconds without a reply before it reconnects.
 BLOCK_SECONDS, SILENCE_SECONDS = 2, 4
 #: Interval of heartbeats for RQ's tools in seconds, and seconds after which these forget a worker. Slots can last long.
-RQ_BEAT_SECONDS, RQ_TTL_SECONDS = 5, 60
+RQ_HEARTBEAT_SECONDS, RQ_TTL_SECONDS = 5, 60
 #: Name of the function in the RQ job.
 WAKEUP_FUNCTION = "jobs.worker.execution.wake_up"
 #: ID of the RQ job.
@@ -175,7 +175,7 @@ class WakeupWorker(rq.SimpleWorker):
 
         This registers the worker again, because RQ removes its name after a late heartbeat.
         """
-        if time.monotonic() - self._beaten < RQ_BEAT_SECONDS:
+        if time.monotonic() - self._beaten < RQ_HEARTBEAT_SECONDS:
             return
         try:
             with self.connection.pipeline() as pipe:

@@ -13,7 +13,7 @@ MAX_BYTES = 16 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Typed:
+class ShellInput:
     """Input for a shell, with the size of the user's terminal."""
 
     #: True if the shell must be closed.
@@ -51,7 +51,7 @@ class ApiAttachments:
         size: str = "",
         closed: bool = False,
         wait_seconds: float = 0.0,
-    ) -> Typed:
+    ) -> ShellInput:
         """Return the input after an offset. Waits until there is input, the request has changed, or `wait_seconds` have
         passed.
         """
@@ -67,7 +67,7 @@ class ApiAttachments:
             seconds=wait_seconds,
         )
         data = b"".join(base64.b64decode(text) for _, text in found["chunks"])
-        return Typed(
+        return ShellInput(
             over=found["state"] == "ended",
             size=str(found["size"]),
             closed=bool(found["closed"]),

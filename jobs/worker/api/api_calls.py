@@ -49,14 +49,14 @@ class UnusableApi(ValueError):
     """WORKER_API or WORKER_TOKEN is invalid; the message contains the reason and a solution, but no secret."""
 
 
-class NotLetIn(CoordinatorAway):
+class AccessDenied(CoordinatorAway):
     """The coordinator denied this worker access; the message contains the reason and a solution."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why, LONGEST_PAUSE)
 
 
-class AskAnew(CoordinatorAway):
+class RequestInterrupted(CoordinatorAway):
     """This process ended its own long poll, because it can now request more work."""
 
     def __init__(self) -> None:
@@ -157,14 +157,14 @@ class Api:
         self._failures = 0
         self._interrupted = False
         self._anew = False
-        self._trust = trusting(authority) if place.secure else None
+        self._trust = create_tls_context(authority) if place.secure else None
         self._client = self._new_client()
         #: Client for long polls, of which one at a time is running.
         self._poller = self._new_client()
         self._poll_socket: socket.socket | None = None
         self._polling = False
 
-    def for_beats(self, timeout: float) -> Api:
+    def for_heartbeats(self, timeout: float) -> Api:
         """Return a client for the same coordinator with separate connections."""
         return Api(self.place, self.bearer, timeout=timeout, authority=self._authority, refused=self._pass_on)
 
@@ -225,7 +225,7 @@ class Api:
         except _BROKEN as error:
             if asked.polls and self._anew:
                 self._anew = False
-                raise AskAnew from None
+                raise RequestInterrupted from None
             raise self.away(_reason(error)) from error
 
     def interrupt(self) -> None:
@@ -233,7 +233,7 @@ class Api:
         self._interrupted = True
         self._hang_up()
 
-    def ask_anew(self) -> None:
+    def repeat_request(self) -> None:
         """End the current long poll, or the next one, with AskAnew. Can be called from any thread."""
         self._anew = True
         self._hang_up()
@@ -320,9 +320,9 @@ class Api:
         detail, field = str(answer.get("detail", "")), str(answer.get("field", ""))
         denied = status == HTTPStatus.FORBIDDEN and field not in _NOT_ABOUT_THE_TOKEN
         if (denied or status == HTTPStatus.UNAUTHORIZED) and detail:
-            why = not_let_in(self.place, status, detail)
+            why = access_denied(self.place, status, detail)
             self.refused(why)
-            return NotLetIn(why)
+            return AccessDenied(why)
         unset = str(answer.get("type", "")).endswith(_UNSET)
         if (unset or (400 <= status < 500 and status not in (408, 425, 429))) and detail:
             self._failures = 0
@@ -352,7 +352,7 @@ def _read(answer: httpx.Response) -> bytes:
     return b"".join(pieces)
 
 
-def not_let_in(place: Place, status: int, detail: str) -> str:
+def access_denied(place: Place, status: int, detail: str) -> str:
     """Return the error message for a worker that was denied access: the address, the reason and the next command."""
     return (
         f"the coordinator at {place} denied access to this worker ({status}): {detail}. Create a token with"
@@ -368,7 +368,7 @@ def _parsed(content: bytes) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
-def trusting(authority: str) -> ssl.SSLContext:
+def create_tls_context(authority: str) -> ssl.SSLContext:
     """Return a TLS context that trusts the given authority. Raises UnusableApi if the file contains no certificate."""
     try:
         return ssl.create_default_context(cafile=authority or None)

@@ -21,7 +21,7 @@ from jobs.store.files import PART_BYTES
 from jobs.store.server.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.work.live_output import MOST_CHUNKS
 from jobs.worker.api import folders
-from jobs.worker.api.api_calls import Api, NotLetIn
+from jobs.worker.api.api_calls import AccessDenied, Api
 from threads_protocol import bundles, uploads
 from threads_protocol.errors import MalformedText, TooLarge
 from threads_protocol.folders import Tree
@@ -169,7 +169,7 @@ class JobFiles:
         A chunk is ("o", bytes) of stdout or ("e", bytes) of stderr. Beyond MOST_CHUNKS, adjacent chunks are joined.
         Chunks are sent only once, because the log contains lost ones.
         """
-        rows = [[stream, base64.b64encode(data).decode()] for stream, data in _fewer(chunks)]
+        rows = [[stream, base64.b64encode(data).decode()] for stream, data in _join_chunks(chunks)]
         body = {"unit": unit, "attempt": attempt, "offset": offset, "chunks": rows}
         return bool(self._call("output", body)["follow"])
 
@@ -204,7 +204,7 @@ class JobFiles:
         while True:
             try:
                 return call()
-            except NotLetIn:
+            except AccessDenied:
                 raise
             except CoordinatorAway as error:
                 growing = min(LONGEST_PAUSE, max(error.pause_seconds, 2 * growing))
@@ -237,7 +237,7 @@ def ranges(units: Sequence[int]) -> str:
     return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
 
 
-def _fewer(chunks: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+def _join_chunks(chunks: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     """Join chunks so that at most MOST_CHUNKS remain. A joined chunk has the stream of its first byte."""
     size = -(-len(chunks) // MOST_CHUNKS)
     groups = (chunks[at : at + size] for at in range(0, len(chunks), size or 1))

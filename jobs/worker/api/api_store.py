@@ -14,7 +14,7 @@ from jobs.store.server.connection import CoordinatorRejects
 from jobs.store.work.bounds import MAX_PACE, MAX_RATE, MAX_REASON
 from jobs.store.work.lease_store import FleetCalls, Heard, LeaseCalls, ProfileCalls, Pulse, Row
 from jobs.store.work.leases import Finished, Grant, Merge
-from jobs.store.work.slots import TAKE, Facts, Held, Taken
+from jobs.store.work.slots import TAKE, Held, JobFacts, Taken
 from jobs.worker.api.api_calls import Api
 from jobs.worker.api.calls import CALLS, MAX_WAIT_SECONDS, Registered
 
@@ -26,7 +26,7 @@ _PART_SECONDS = 30.0
 _REMEMBERED = 64
 
 
-def _shortened(row: Mapping[str, str | int | float]) -> Row:
+def _truncate_reasons(row: Mapping[str, str | int | float]) -> Row:
     """Truncate the reasons in a worker's record to the maximum length of the API."""
     return {**row, **{name: str(row[name])[:MAX_REASON] for name in ("retired", "refused") if name in row}}
 
@@ -56,7 +56,7 @@ class ApiFleet(Remote):
     def heartbeat(
         self, worker: str, born: str, facts: Mapping[str, str | int | float], *, leaving: bool = False
     ) -> str:
-        return str(self._ask("beat", born, _shortened(facts), leaving=leaving).word)
+        return str(self._ask("heartbeat", born, _truncate_reasons(facts), leaving=leaving).word)
 
 
 class ApiSlots(Remote):
@@ -65,7 +65,7 @@ class ApiSlots(Remote):
         self.device = device
         self._poll_seconds = poll_seconds
         #: Description of the job that the last NEXT returned, which is part of its response.
-        self._facts: Facts | None = None
+        self._facts: JobFacts | None = None
 
     def next(
         self,
@@ -97,7 +97,7 @@ class ApiSlots(Remote):
     def leave(self, worker: str) -> None:
         self._ask("leave", worker)
 
-    def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]:
+    def facts(self, jobs: Sequence[str], device: str) -> list[JobFacts | None]:
         """Return the description of the job that the last NEXT returned, and None for other jobs."""
         return [self._facts if self._facts and self._facts.job_id == job else None for job in jobs]
 
@@ -179,7 +179,7 @@ class ApiResults(Remote):
     def abort(self, job: str, error: str) -> bool:
         return bool(self._ask("fail_result", job, self._digests.get(job, ""), error))
 
-    def stumble(self, job: str, token: str, error: str) -> bool:
+    def count_derive_crash(self, job: str, token: str, error: str) -> bool:
         return bool(self._ask("fail_result", job, self._digests.get(job, ""), error, token))
 
 
@@ -200,8 +200,8 @@ class ApiStore:
 
     def pulse(self, pulse: Pulse) -> Heard:
         """Send one heartbeat, which extends the worker's leases and its slot."""
-        call = CALLS["beat"]
-        body = call.body(pulse.born, _shortened(pulse.row()), pulse.leases, pulse.slot)
+        call = CALLS["heartbeat"]
+        body = call.body(pulse.born, _truncate_reasons(pulse.row()), pulse.leases, pulse.slot)
         return cast(Heard, self.api.ask(call, body))
 
     def drop_idle_connections(self) -> None:

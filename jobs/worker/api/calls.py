@@ -29,7 +29,7 @@ from jobs.store.work.bounds import (
     packed,
 )
 from jobs.store.work.lease_store import Heard
-from jobs.store.work.slots import TAKE, Facts
+from jobs.store.work.slots import TAKE, JobFacts
 from jobs.worker.api.rows import MAX_LANES, Offer, Row
 from threads_protocol.numbers import short
 
@@ -56,7 +56,7 @@ class Work:
         str,
         Field(description="hold: a slot for one job; take: leases of whole small jobs; none; draining."),
     ]
-    jobs: tuple[Facts, ...] = ()
+    jobs: tuple[JobFacts, ...] = ()
     leases: Annotated[tuple[str, ...], Field(description="For take: the lease token of each job.")] = ()
 
 
@@ -77,7 +77,7 @@ class ApiCalls(Protocol):
     def register(self) -> Registered:
         """Register a new process of a worker. The response contains the worker's name."""
 
-    def beat(
+    def heartbeat(
         self,
         born: Annotated[str, Field(pattern=r"^[0-9]{13}-[0-9a-f]{8}$", description="Value that register returned.")],
         row: Row,
@@ -142,7 +142,7 @@ class ApiCalls(Protocol):
 
 #: Protocols, the parts of the store that implement them, and their methods. The API itself implements the first.
 _DECLARED: tuple[tuple[str, type, tuple[str, ...]], ...] = (
-    ("", ApiCalls, ("register", "beat", "next", "gather", "fold", "finish", "fail_result")),
+    ("", ApiCalls, ("register", "heartbeat", "next", "gather", "fold", "finish", "fail_result")),
     ("fleet", lease_store.FleetCalls, ("claim", "give_up")),
     ("slots", lease_store.SlotCalls, ("leave", "waiting")),
     (

@@ -22,14 +22,14 @@ from jobs.store.server.connection import Unreachable, away, pause
 from jobs.store.work import stops, wakeups
 from jobs.store.work.lease_store import LeaseStore
 from jobs.worker.api import api_calls
-from jobs.worker.api.api_calls import Api, AskAnew, NotLetIn
+from jobs.worker.api.api_calls import AccessDenied, Api, RequestInterrupted
 from jobs.worker.api.api_store import ApiStore
 from jobs.worker.serving import Server
 
 log = logging.getLogger(__name__)
 
 #: Timeout in seconds of a heartbeat, short enough to repeat it on a new connection before leases expire.
-BEAT_TIMEOUT_SECONDS = 1.5
+HEARTBEAT_TIMEOUT_SECONDS = 1.5
 
 
 class CannotStart(Exception):
@@ -45,10 +45,10 @@ class Link(Protocol):
     @property
     def store(self) -> LeaseStore: ...
 
-    def for_beats(self) -> LeaseStore:
+    def for_heartbeats(self) -> LeaseStore:
         """Return a store with separate connections and a shorter timeout, for heartbeats."""
 
-    def hear_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
+    def listen_for_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
         """Call `heard` from a thread whenever leases of this worker may have to stop, until `stopped` returns True."""
 
     def listen(self, server: Server) -> None:
@@ -63,10 +63,10 @@ class RedisLink:
         self.store = store
         self._url = settings.redis_url
 
-    def for_beats(self) -> Store:
-        return Store(connection.connect(self._url, retries=1, timeout=BEAT_TIMEOUT_SECONDS), loads=False)
+    def for_heartbeats(self) -> Store:
+        return Store(connection.connect(self._url, retries=1, timeout=HEARTBEAT_TIMEOUT_SECONDS), loads=False)
 
-    def hear_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
+    def listen_for_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
         client = connection.connect(self._url, retries=1, timeout=None)
         arguments = (client, self.worker, heard, stopped)
         threading.Thread(target=stops.listen, args=arguments, name="stops", daemon=True).start()
@@ -90,10 +90,10 @@ class ApiLink:
         self._api, self._device = api, device
         self._ended = threading.Event()
 
-    def for_beats(self) -> ApiStore:
-        return ApiStore(self._api.for_beats(BEAT_TIMEOUT_SECONDS), self._device)
+    def for_heartbeats(self) -> ApiStore:
+        return ApiStore(self._api.for_heartbeats(HEARTBEAT_TIMEOUT_SECONDS), self._device)
 
-    def hear_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
+    def listen_for_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
         """Do nothing, because heartbeats report stops within a second."""
 
     def listen(self, server: Server) -> None:
@@ -103,18 +103,18 @@ class ApiLink:
             while not server.stopping:
                 try:
                     server.serve("")
-                except AskAnew:
+                except RequestInterrupted:
                     continue
                 except Unreachable as error:
                     if not server.stopping:
                         log.warning("%s", away(error))
                         self._rest(server, pause(error, 1.0))
 
-    def ask_anew(self) -> None:
+    def repeat_request(self) -> None:
         """Repeat the waiting request for work, because the worker has more free capacity. Can be called from any
         thread.
         """
-        self._api.ask_anew()
+        self._api.repeat_request()
 
     def _end(self, why: str) -> None:
         if not self._ended.is_set():
@@ -159,7 +159,7 @@ def check(settings: Settings) -> None:
     """Raise UnusableAddress or UnusableApi if the settings contain no valid address of a store."""
     if settings.worker_api:
         api_calls.check(settings.worker_api, settings.worker_token)
-        api_calls.trusting(settings.worker_api_ca)
+        api_calls.create_tls_context(settings.worker_api_ca)
     else:
         redis_address.check(settings.redis_url)
 
@@ -186,14 +186,14 @@ def wait_for_coordinator(api: Api, device: Device) -> str:
     while True:
         try:
             return ApiStore(api, device).register().worker
-        except (NotLetIn, connection.CoordinatorRejects) as error:
+        except (AccessDenied, connection.CoordinatorRejects) as error:
             raise CannotStart(str(error)) from error
         except Unreachable as error:
             log.warning("waiting: %s", away(error))
             time.sleep(pause(error, 1.0))
 
 
-def wait_for_birth(store: LeaseStore) -> str:
+def wait_for_identity(store: LeaseStore) -> str:
     """Wait until the store answers, and return the identifier of this process among processes with the same worker
     name.
     """

@@ -41,7 +41,7 @@ class Offer(BaseModel):
     tenant: ShortText = Field("", description="The only tenant whose jobs the runner can take; empty for any tenant.")
 
 
-class OfferBesideReplicas(Offer):
+class OfferNextToReplicas(Offer):
     """Resources that a runner has for programs while its replicas of services are running."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -166,7 +166,7 @@ class Row(BaseModel):
     retired: Reason | None = None
     refused: Reason | None = None
     offer: Annotated[Text, is_json_of(Offer, "offer")] | None = None
-    beside_replicas: Annotated[Text, is_json_of(OfferBesideReplicas, "offer")] | None = None
+    beside_replicas: Annotated[Text, is_json_of(OfferNextToReplicas, "offer")] | None = None
     isolation: Literal["uid", "shared"] | None = None
     cordoned: Annotated[str, Field(max_length=300)] | None = None
     running: Running | None = None

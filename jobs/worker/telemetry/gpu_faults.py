@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 #: Xid errors that faulty programs cause on healthy GPUs. NVIDIA's device plugin for Kubernetes ignores the same ones.
-OF_PROGRAMS = frozenset({13, 31, 43, 45, 68, 109})
+PROGRAM_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 ADVICE = "reset the GPU (nvidia-smi --gpu-reset) or have it replaced, then start the worker again"
 
 
 def is_fault(xid: int) -> bool:
     """Return True if an Xid error indicates a fault of the GPU, its bus or its memory."""
-    return xid not in OF_PROGRAMS
+    return xid not in PROGRAM_XIDS
 
 
 def uncorrectable(nvml: Any, handle: Any) -> int | None:
@@ -28,7 +28,7 @@ def uncorrectable(nvml: Any, handle: Any) -> int | None:
     return int(count)
 
 
-def of_memory(count: int | None) -> str:
+def describe_memory_errors(count: int | None) -> str:
     """Return a description of uncorrectable memory errors, or an empty string if there are none."""
     if not count:
         return ""
@@ -36,6 +36,6 @@ def of_memory(count: int | None) -> str:
     return f"ECC could not correct {errors} since the driver was loaded"
 
 
-def of_xid(xid: int) -> str:
+def describe_xid(xid: int) -> str:
     """Return a description of an Xid error."""
     return f"the driver reported Xid {xid}"

@@ -116,9 +116,9 @@ def _is_left_guard(pid: int) -> bool:
         return False
     status = processes.status(pid)
     # In a nested container, PIDs differ from the guard's argument.
-    is_here = len(status.get("NSpid", [""])) == 1
+    has_module = len(status.get("NSpid", [""])) == 1
     is_ours = status.get("Uid", ["", ""])[1] == str(os.geteuid())
-    return is_here and is_ours and status.get("PPid") != [words[-1]]
+    return has_module and is_ours and status.get("PPid") != [words[-1]]
 
 
 def _end_guard(pid: int) -> None:

@@ -9,23 +9,23 @@ from collections.abc import Callable
 
 from jobs.store.server.connection import RedisError, Unreachable, away, pause
 from jobs.store.work.lease_store import Heard, LeaseStore, Pulse, Row
-from jobs.store.work.leases import BEAT_SECONDS
-from jobs.worker.api.api_calls import NotLetIn
+from jobs.store.work.leases import HEARTBEAT_SECONDS
+from jobs.worker.api.api_calls import AccessDenied
 from jobs.worker.serving import Server
 
 log = logging.getLogger(__name__)
 
 #: Delay in seconds after a heartbeat request, so that requests of many cancelled jobs share one heartbeat.
-TOGETHER_SECONDS = 0.02
+COALESCE_SECONDS = 0.02
 #: Interval in seconds between a requested heartbeat and the next one.
-AGAIN_SECONDS = 0.25
+REQUESTED_INTERVAL_SECONDS = 0.25
 #: Maximum time in seconds that a stopping worker spends to report its departure.
-GOODBYE_SECONDS = 5.0
-#: Stop level of a task by reply of BEAT: 0 continues, 1 stops and commits, 2 stops and drops the lease.
+DEPARTURE_SECONDS = 5.0
+#: Stop level of a task by reply of HEARTBEAT: 0 continues, 1 stops and commits, 2 stops and drops the lease.
 _STOPS = {1: 0, 2: 1, 0: 2}
 
 
-class Beats(threading.Thread):
+class HeartbeatThread(threading.Thread):
     """Thread that sends a heartbeat once per second on its own connection, and so extends leases and the slot.
 
     `row` returns the worker's record for each heartbeat. `name_taken` is called when a newer process uses the worker's
@@ -43,7 +43,7 @@ class Beats(threading.Thread):
         heard: Callable[[], None] = lambda: None,
         asked: Callable[[Heard], None] = lambda heard: None,
     ) -> None:
-        super().__init__(name="beats", daemon=True)
+        super().__init__(name="heartbeats", daemon=True)
         self._store = store
         self._server = server
         self._born = born
@@ -53,7 +53,7 @@ class Beats(threading.Thread):
         self._ended = threading.Event()
         self._hurried = threading.Event()
 
-    def hurry(self) -> None:
+    def request_heartbeat(self) -> None:
         """Send the next heartbeat immediately, because the reply can stop leases. Can be called from any thread."""
         self._hurried.set()
 
@@ -62,10 +62,10 @@ class Beats(threading.Thread):
         while not self._wait(wait):
             # A heartbeat does not cover a lease that was granted while its job was being cancelled, so send another one
             # soon.
-            wait = AGAIN_SECONDS if self._hurried.is_set() else BEAT_SECONDS
+            wait = REQUESTED_INTERVAL_SECONDS if self._hurried.is_set() else HEARTBEAT_SECONDS
             self._hurried.clear()
             try:
-                self.beat()
+                self.send_heartbeat()
             except Unreachable as error:
                 log.warning("cannot send a heartbeat: %s", away(error))
             except Exception:  # Keep the thread alive: a worker without heartbeats loses all its leases.
@@ -74,10 +74,10 @@ class Beats(threading.Thread):
     def _wait(self, seconds: float) -> bool:
         """Wait until the next heartbeat is due. Return True if the thread must exit."""
         if self._hurried.wait(seconds) and not self._ended.is_set():
-            self._ended.wait(TOGETHER_SECONDS)
+            self._ended.wait(COALESCE_SECONDS)
         return self._ended.is_set()
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         """Send one heartbeat, which extends all leases and the slot, and process the reply."""
         tasks = dict(self._server.tasks)
         leases = tuple((task.facts.job_id, token, task.upto) for token, task in tasks.items())
@@ -100,21 +100,21 @@ class Beats(threading.Thread):
         self._ended.set()
         self._hurried.set()
         self.join(timeout=5)
-        say_goodbye(self._store, self._server.worker, self._born, {**self._row(), "state": "stopped"})
+        report_departure(self._store, self._server.worker, self._born, {**self._row(), "state": "stopped"})
 
 
-def say_goodbye(store: LeaseStore, worker: str, born: str, row: Row) -> None:
+def report_departure(store: LeaseStore, worker: str, born: str, row: Row) -> None:
     """Report that a worker leaves the cluster. Retry for GOODBYE_SECONDS while the store is unreachable."""
-    until = time.monotonic() + GOODBYE_SECONDS
-    while (error := _error_of_goodbye(store, worker, born, row)) is not None:
-        may_repeat = isinstance(error, Unreachable) and not isinstance(error, NotLetIn)
+    until = time.monotonic() + DEPARTURE_SECONDS
+    while (error := _try_report_departure(store, worker, born, row)) is not None:
+        may_repeat = isinstance(error, Unreachable) and not isinstance(error, AccessDenied)
         if not may_repeat or time.monotonic() > until:
             log.warning("cannot report that this worker leaves, so it will count as lost: %s", error)
             return
-        time.sleep(pause(error, AGAIN_SECONDS))
+        time.sleep(pause(error, REQUESTED_INTERVAL_SECONDS))
 
 
-def _error_of_goodbye(store: LeaseStore, worker: str, born: str, row: Row) -> RedisError | None:
+def _try_report_departure(store: LeaseStore, worker: str, born: str, row: Row) -> RedisError | None:
     try:
         store.fleet.heartbeat(worker, born, row, leaving=True)
     except RedisError as error:

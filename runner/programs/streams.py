@@ -14,7 +14,7 @@ import termios
 _READ_BYTES = 16 << 10
 
 
-class Plumbing:
+class Streams:
     """Non-blocking ends of a shell's standard streams. `theirs` are the shell's ends, which the caller passes on.
 
     One thread can read while another one writes.
@@ -91,7 +91,7 @@ class Plumbing:
         self._ours, self._outputs, self._keyboard = set(), {}, None
 
 
-class Terminal(Plumbing):
+class Terminal(Streams):
     """Pseudo-terminal. The user `uid` can open it by name."""
 
     def __init__(self, rows: int, columns: int, uid: int | None = None) -> None:
@@ -119,7 +119,7 @@ class HungUp(Exception):
     """No process has the terminal open."""
 
 
-def pipes() -> Plumbing:
+def pipes() -> Streams:
     """Return the streams of a shell without a terminal."""
     (stdin, keyboard), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
-    return Plumbing((stdin, stdout, stderr), keyboard, {out: "o", err: "e"})
+    return Streams((stdin, stdout, stderr), keyboard, {out: "o", err: "e"})
