@@ -16,7 +16,7 @@ Capability = Literal["completion", "embedding", "rerank"]
 
 @dataclass(frozen=True, kw_only=True)
 class Abilities:
-    """Calls, context and capabilities of a service's replicas. None: the engine cannot know this."""
+    """Calls, context and capabilities of a service's replicas. None means that the engine does not know them."""
 
     #: Maximum number of tokens of prompt and answer together in one request.
     context_length: int | None = None
@@ -41,15 +41,14 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """Start of a replica, as a runner must know it. It needs nothing of the engine's folder."""
+    """Command and settings that start a replica. A runner needs no other file of the engine."""
 
     #: Arguments of the program. {port}, {address} and {python} are replaced, except in literals.
     command: Sequence[Argument]
     env: Mapping[str, str] = field(default_factory=dict)
     #: Packages of the {python} environment in the format of a requirements file, or an empty string.
     packages: str = ""
-    #: Module that makes the runner's own Python sufficient if it is installed there. Empty: always create an
-    #: environment.
+    #: Module that makes the runner's own Python sufficient if it is installed there, or an empty string.
     module: str = ""
     #: Path that returns HTTP 2xx when the replica is ready.
     health: str = "/health"
@@ -64,8 +63,8 @@ class Launch:
 class Batch:
     """Program that answers prompts without a server, for workflows.
 
-    In its folder are the model's files under `model`, and the prompts as lines of files under `input`. It writes
-    answers/answers.jsonl: a line {"text", "prompt"} for each prompt, in their order.
+    Its working directory contains the model's files in `model`, and files with one prompt per line in `input`. The
+    program writes answers/answers.jsonl, with one line {"text", "prompt"} per prompt in the same order.
     """
 
     #: Source text of a Python program, and its arguments.

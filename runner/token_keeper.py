@@ -30,8 +30,7 @@ log = logging.getLogger(__name__)
 
 #: Folder that both containers mount.
 FOLDER = Path("/run/runner-token")
-#: Time in seconds for which the lock must be free. The kernel kills a container's programs within milliseconds of the
-#: exit of its first process.
+#: Time in seconds for which the lock must be free. Programs are killed within milliseconds of the first process' exit.
 CALM_SECONDS = 1.0
 #: Timeout of a request by a runner, and delay before the next one, in seconds.
 _ANSWER_SECONDS, _AGAIN_SECONDS = 10.0, 1.0

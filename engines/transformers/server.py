@@ -58,7 +58,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def number(body: dict[str, Any], name: str, default: float, least: float, most: float, *, whole: bool = False) -> Any:
-    """Return a number of a request. Raises Wrong with its name and bounds."""
+    """Return a number of a request. Raises BadRequest with its name and bounds."""
     value = default if body.get(name) is None else body[name]
     fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool) and least <= value <= most
     if not fits:
@@ -113,7 +113,7 @@ class ServedModel:
         self.turns = threading.BoundedSemaphore(asked.parallel)
 
     def tokens(self, path: str, body: dict[str, Any]) -> Any:
-        """Return the tokens of a prompt. Raises Wrong if the prompt is invalid or too long."""
+        """Return the tokens of a prompt. Raises BadRequest if the prompt is invalid or too long."""
         given: Any = body.get(CALLS[path])
         try:
             if path.startswith("/v1/chat"):
@@ -157,7 +157,7 @@ class ServedModel:
 
 
 def choices(body: dict[str, Any], left: int) -> tuple[dict[str, Any], list[str]]:
-    """Return the generation options and the stop texts. Raises Wrong with the invalid parameter."""
+    """Return the generation options and the stop texts. Raises BadRequest with the invalid parameter."""
     for name, usual in UNSUPPORTED_DEFAULTS.items():
         if body.get(name) not in (None, usual, False if usual == 0 else usual):
             raise BadRequest(f"{name}: is not supported by this engine; omit it")

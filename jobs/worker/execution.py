@@ -24,7 +24,7 @@ GATHER_LIMIT = 256
 
 
 def wake_up() -> None:
-    """Name the wake-ups in RQ's queues. Workers never call this function: a wake-up only makes them call NEXT."""
+    """Do nothing. RQ's wake-ups name this function, but workers never call it: a wake-up makes them call NEXT."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,8 +60,7 @@ class HeartbeatThread(threading.Thread):
     def run(self) -> None:
         wait = 0.0
         while not self._wait(wait):
-            # A heartbeat does not cover a lease that was granted while its job was being cancelled, so send another one
-            # soon.
+            # A lease that was granted during its job's cancellation needs another heartbeat soon.
             wait = REQUESTED_INTERVAL_SECONDS if self._hurried.is_set() else HEARTBEAT_SECONDS
             self._hurried.clear()
             try:
@@ -104,7 +103,7 @@ class HeartbeatThread(threading.Thread):
 
 
 def report_departure(store: LeaseStore, worker: str, born: str, row: Row) -> None:
-    """Report that a worker leaves the cluster. Retry for GOODBYE_SECONDS while the store is unreachable."""
+    """Report that a worker leaves the cluster. Retry for DEPARTURE_SECONDS while the store is unreachable."""
     until = time.monotonic() + DEPARTURE_SECONDS
     while (error := _try_report_departure(store, worker, born, row)) is not None:
         may_repeat = isinstance(error, Unreachable) and not isinstance(error, AccessDenied)

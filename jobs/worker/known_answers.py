@@ -14,8 +14,7 @@ from typing import Any
 from jobs.kinds import registry
 from jobs.models import Device
 
-#: Files of test cases in the kind's folder: lists of {parameters, lo, hi, partial, source}. CPUs also run a GPU's
-#: cases.
+#: Files of test cases: lists of {parameters, lo, hi, partial, source}. CPUs also run the cases for GPUs.
 FILES = {Device.CPU: ("cpu_known.json", "gpu_known.json"), Device.GPU: ("gpu_known.json",)}
 
 

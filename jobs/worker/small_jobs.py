@@ -93,7 +93,7 @@ def finish(
             state.persist(partial(state.store.leases.fail, fact.job_id, token, str(result)))
         else:
             computed += result.seconds
-            device_ms = round(computed * busy_ms) - charged  # Sum first: jobs can be shorter than 1 ms
+            device_ms = round(computed * busy_ms) - charged  # jobs can be shorter than 1 ms
             charged += device_ms
             finished.append(
                 Finished(

@@ -65,8 +65,8 @@ class Environments:
     ) -> Path:
         """Return the folder of an environment with these packages, reserved until `give_back`.
 
-        Raises NotBuilt, BuildStopped and OSError. Tenants never share an environment, because a program can change it
-        if slots have no Unix users of their own.
+        Raises InstallationFailed, BuildStopped and OSError. Tenants never share an environment, because a program can
+        change it if slots have no Unix users of their own.
         """
         text = _text(requirements)
         place = self._folder / self._key(text, tenant)
@@ -174,7 +174,7 @@ class Environments:
 
 
 def _text(requirements: Path) -> bytes:
-    """Return the content of a list of packages. Raises NotBuilt."""
+    """Return the content of a list of packages. Raises InstallationFailed."""
     try:
         with requirements.open("rb") as opened:
             text = opened.read(LONGEST_LIST + 1)

@@ -63,7 +63,7 @@ class Items:
             self.offsets.append(at)
 
     def line(self, unit: int) -> str:
-        """Return a unit's item as JSON. Raises NoItem."""
+        """Return a unit's item as JSON. Raises MissingItem."""
         if unit >= len(self.offsets) - 1:
             raise MissingItem(f"the file of items has {len(self.offsets) - 1} lines, so unit {unit} has no item")
         start, end = self.offsets[unit : unit + 2]
@@ -98,7 +98,7 @@ class Inputs:
         return found
 
     def items(self, job: str, files: Files) -> Items:
-        """Return a job's items from the only file of its artifact. Raises NoItem and the errors of `files`."""
+        """Return a job's items from the only file of its artifact. Raises MissingItem and the errors of `files`."""
         with self._lock:
             if job in self._items:
                 return self._items[job]

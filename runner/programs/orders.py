@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: Maximum size of a message in bytes. A longer order is sent as a file, because systems limit the size of a message. An
-#: order contains up to 1 MiB of arguments and 64 KiB of other data, and JSON can escape each byte.
+#: Maximum size of a message in bytes, because systems limit it. A longer order is sent as a file.
+#: An order contains up to 1 MiB of arguments and 64 KiB of other data, and JSON can escape each byte.
 MOST_BYTES = 64 << 10
 
 
@@ -56,8 +56,7 @@ class ProgramEnd:
     errno: int = 0
     #: Time in seconds from the start until all processes had exited.
     seconds: float = 0.0
-    #: CPU time in seconds of the program and its descendants, except for descendants that their parents did not
-    #: collect.
+    #: CPU time in seconds of the program and of all collected descendants.
     cpu_seconds: float = 0.0
     #: Maximum resident memory of a single process in bytes.
     max_rss_bytes: int = 0

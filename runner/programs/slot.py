@@ -34,8 +34,7 @@ PIPES_SECONDS = 1.0
 POLL_SECONDS = 0.2
 #: Time in seconds for a guard to kill its program, before the guard itself is killed.
 CLOSE_SECONDS = 5.0
-#: Time in seconds after a timeout or grace period after which an unresponsive guard is killed. A fork bomb takes a
-#: while.
+#: Delay in seconds after a timeout or grace period before an unresponsive guard is killed; fork bombs take long.
 ANSWER_SECONDS = 20.0
 #: Interval in seconds between two messages to a guard that extend the program's time limit.
 KEEP_SECONDS = 1.0
@@ -173,7 +172,7 @@ class Slot:
             orders.send(self._channel, orders.keep(_finite(until)))
 
     def _wait(self, drain: Drain, *, for_end: bool) -> bool:
-        """Wait for at most LOOK_SECONDS. Return True if the guard has sent a message."""
+        """Wait for at most POLL_SECONDS. Return True if the guard has sent a message."""
         poll, channel = select.poll(), self._channel.fileno()
         for pipe in drain.pipes():
             poll.register(pipe, select.POLLIN)

@@ -183,7 +183,7 @@ class Api:
 
         `wait_seconds` is the time that the coordinator can wait for work; `interrupt` ends such a call.
         `slower_seconds` is the time that the response can take for other reasons. Raises CoordinatorAway if a retry can
-        succeed, CoordinatorRejects if it cannot, and NotLetIn if the token is invalid.
+        succeed, CoordinatorRejects if it cannot, and AccessDenied if the token is invalid.
         """
         text = json.dumps(body, separators=(",", ":"), default=plain).encode()
         asked = _Asked(path=name, body=text, seconds=wait_seconds + slower_seconds, polls=bool(wait_seconds))
@@ -234,7 +234,7 @@ class Api:
         self._hang_up()
 
     def repeat_request(self) -> None:
-        """End the current long poll, or the next one, with AskAnew. Can be called from any thread."""
+        """End the current long poll, or the next one, with RequestInterrupted. Can be called from any thread."""
         self._anew = True
         self._hang_up()
 

@@ -41,9 +41,9 @@ class Stale(CoordinatorRejects):
 class JobFiles:
     """Files of one job, accessed with one of its leases. Thread-safe.
 
-    Raises Stale; CoordinatorRejects if retries cannot succeed; NotLetIn; and CoordinatorAway after `patience_seconds`
-    of retries or when `stopped` returns True. After CoordinatorAway, the same call can be made again and continues
-    there.
+    Raises Stale and AccessDenied; CoordinatorRejects if retries cannot succeed; and CoordinatorAway after
+    `patience_seconds` of retries or when `stopped` returns True. After CoordinatorAway, the same call can be made again
+    and continues there.
     """
 
     def __init__(
@@ -150,17 +150,13 @@ class JobFiles:
         return answer
 
     def send(self, method: str, path: str, body: bytes | None, seconds: float, **query: int) -> bytes:
-        """Make one call of an upload."""
+        """Send one request of an upload, with retries."""
         return self._octets(method, path, body, seconds=seconds, **query)
 
     # -- secrets and live lines -------------------------------------------------------------------------------------
 
     def secrets(self) -> dict[str, str]:
-        """Send live output of a unit that starts at an offset. Return False if no client follows this unit.
-
-        A chunk is ("o", bytes) of stdout or ("e", bytes) of stderr. Beyond MOST_CHUNKS, adjacent chunks are joined.
-        Lost chunks are not sent again, because the log contains them.
-        """
+        """Return the values of the job's secrets by name. Raises CoordinatorRejects with the names of missing ones."""
         return dict(self._patiently(lambda: self._call("secrets", {}))["values"])
 
     def output(self, unit: int, attempt: int, offset: int, chunks: Sequence[tuple[str, bytes]]) -> bool:

@@ -49,10 +49,10 @@ class Link(Protocol):
         """Return a store with separate connections and a shorter timeout, for heartbeats."""
 
     def listen_for_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
-        """Call `heard` from a thread whenever leases of this worker may have to stop, until `stopped` returns True."""
+        """Call `heard` from a thread when leases of this worker may have to stop. End when `stopped` returns True."""
 
     def listen(self, server: Server) -> None:
-        """Let the server serve whenever work can be available, until the server stops. Signals stop it."""
+        """Run the server whenever work can be available, until the server stops. Signals also stop it."""
 
 
 class RedisLink:

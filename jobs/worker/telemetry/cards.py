@@ -1,4 +1,4 @@
-"""GPUs of AMD and Intel as reported by sysfs. They are only displayed; no worker computes on them.
+"""GPUs of AMD and Intel as reported by sysfs. No worker computes on them.
 
 Measurements that a driver does not report are omitted. A suspended GPU has none, because a read would wake it.
 """

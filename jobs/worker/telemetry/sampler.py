@@ -141,7 +141,7 @@ class Changes:
 
 
 class Sampler:
-    """Records the samples of one recording."""
+    """Takes the samples of one recording at a fixed rate."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class Sampler:
         self._clock, self._wait, self._tell = clock, wait, tell
         self._host = HostFigures() if asked.host else None
         self._changes = {device: Changes() for device in ("", *asked.gpus)}
-        #: Number of samples per sample that includes slow measurements.
+        #: Slow measurements are part of every n-th sample.
         self._every = max(1, round(asked.hz / SLOW_HZ))
         self.samples = self.missed = 0
         self._began = self._told = 0.0
