@@ -77,17 +77,17 @@ def _folder(root: Path, folder: str) -> Iterator[int]:
         os.close(opened_folder)
 
 
-def link_ends(entries: Iterable[Entry]) -> dict[str, str | None]:
+def resolve_links(entries: Iterable[Entry]) -> dict[str, str | None]:
     """Resolve each link to a path in the tree, or to None if it leaves the tree or is broken."""
     targets = {entry.path: entry.target for entry in entries if entry.kind == "l"}
     links = Links(targets, sorted(entry.path for entry in entries))
-    return {path: links.end(path) for path in targets}
+    return {path: links.resolve(path) for path in targets}
 
 
-def with_sound_links(entries: list[Entry]) -> list[Entry]:
+def without_broken_links(entries: list[Entry]) -> list[Entry]:
     """Return the entries without the links whose targets are not in the tree."""
     while True:
-        ends = link_ends(entries)
+        ends = resolve_links(entries)
         kept = [entry for entry in entries if entry.kind != "l" or ends[entry.path] is not None]
         if len(kept) == len(entries):
             return kept

@@ -22,11 +22,11 @@ class Links:
         self._paths = paths
         self._work = _MOST_WORK
 
-    def end(self, link: str) -> str | None:
+    def resolve(self, link: str) -> str | None:
         """Return the path to which a link resolves ("" is the root), or None if it is broken or leaves the tree."""
         if self._links[link].startswith("/"):
             return None
-        at, left, hops = link.split("/")[:-1], _steps(self._links[link]), 0
+        at, left, hops = link.split("/")[:-1], _segments(self._links[link]), 0
         while left:
             step = left.pop()
             if step == "..":
@@ -37,17 +37,17 @@ class Links:
             at.append(step)
             path = "/".join(at)
             self._work -= len(path)
-            if self._work < 0 or not self._is_there(path):
+            if self._work < 0 or not self._exists(path):
                 return None
             if (target := self._links.get(path)) is not None:
                 hops += 1
                 if hops > _MOST_HOPS or target.startswith("/"):
                     return None
                 at.pop()
-                left += _steps(target)
+                left += _segments(target)
         return "/".join(at)
 
-    def _is_there(self, path: str) -> bool:
+    def _exists(self, path: str) -> bool:
         """Return True if the path is an entry, or a folder that contains an entry."""
         at = bisect_left(self._paths, path)
         if at < len(self._paths) and self._paths[at] == path:
@@ -56,6 +56,6 @@ class Links:
         return at < len(self._paths) and self._paths[at].startswith(f"{path}/")
 
 
-def _steps(target: str) -> list[str]:
+def _segments(target: str) -> list[str]:
     """Split a link target into path segments, in reverse order."""
     return [step for step in target.split("/") if step not in ("", ".")][::-1]

@@ -114,16 +114,16 @@ def _split_fields(text: bytes) -> list[list[Any]]:
     tree, rows = _Tree(), list[list[Any]]()
     for number, line in enumerate(lines[1:], 2):
         try:
-            kind, path, *rest = row = _entry(line)
+            kind, path, *rest = row = _parse_line(line)
             tree.add(kind, path, rest)
         except ValueError as error:
-            raise _wrong(number, error) from None
+            raise _line_error(number, error) from None
         rows.append(row)
     tree.check()
     return rows
 
 
-def _wrong(number: int, why: object) -> MalformedText:
+def _line_error(number: int, why: object) -> MalformedText:
     return MalformedText(f"line {number} of the manifest: {why}")
 
 
@@ -143,7 +143,7 @@ def _split_lines(text: bytes) -> list[str]:
     return lines[:-1]
 
 
-def _entry(line: str) -> list[Any]:
+def _parse_line(line: str) -> list[Any]:
     """Parse the fields of a line. Raise ValueError if they are invalid or not in canonical JSON."""
     try:
         row = json.loads(line) if len(line) <= _MAX_LINE else None
@@ -204,7 +204,7 @@ class _Tree:
                 raise MalformedText(detail)
         links = Links(self._links, self._paths)
         for path, target in self._links.items():
-            if links.end(path) is None:
+            if links.resolve(path) is None:
                 detail = f"the link {short(path)} points to {short(target)}, which is not in this artifact"
                 raise MalformedText(detail)
 

@@ -24,7 +24,7 @@ def exact(value: int) -> int | str:
     return value if -JSON_SAFE <= value <= JSON_SAFE else str(value)
 
 
-def seconds(text: str) -> int | None:
+def parse_duration(text: str) -> int | None:
     """Convert a duration such as 90, 90s, 15m, 12h or 30d to seconds. Return None for any other text."""
     parts = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text, re.ASCII)
     return int(parts[1]) * _UNITS[parts[2]] if parts else None

@@ -27,7 +27,7 @@ class Unsendable(Exception):
     """A file cannot be read, or changed after its folder was read. The message names the file."""
 
 
-class Calls(Protocol):
+class UploadApi(Protocol):
     """API calls for uploads. `seconds` is added to the usual request timeout."""
 
     def missing(self, hashes: Sequence[str]) -> dict[str, Any]: ...
@@ -38,7 +38,7 @@ class Calls(Protocol):
 class Upload:
     """Upload of the files of a tree that the cluster lacks."""
 
-    def __init__(self, tree: Tree, calls: Calls) -> None:
+    def __init__(self, tree: Tree, calls: UploadApi) -> None:
         self._tree, self._calls = tree, calls
         self._bounds: dict[str, Any] = {}
         #: Numbers of the parts that are already uploaded, by file hash.

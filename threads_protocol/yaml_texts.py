@@ -42,21 +42,21 @@ _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Place:
+class Position:
     """Position in a text: line and column, both counted from 1."""
 
     line: int
     column: int
 
 
-START = Place(1, 1)
+START = Position(1, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Complaint:
     """A problem in a text, with its position."""
 
-    place: Place
+    place: Position
     #: ID of the affected action, or empty if the problem concerns the whole workflow.
     action: str = ""
     #: Dotted path of the field within the action, or within the workflow.
@@ -96,10 +96,10 @@ class Mapping(dict[str, Any]):
 
     __slots__ = ("at", "keys_at")
 
-    def __init__(self, at: Place) -> None:
+    def __init__(self, at: Position) -> None:
         super().__init__()
         self.at = at
-        self.keys_at: dict[str, Place] = {}
+        self.keys_at: dict[str, Position] = {}
 
 
 class Sequence(list[Any]):
@@ -107,22 +107,22 @@ class Sequence(list[Any]):
 
     __slots__ = ("_items_at", "at")
 
-    def __init__(self, at: Place) -> None:
+    def __init__(self, at: Position) -> None:
         super().__init__()
         self.at = at
         self._items_at: array[int] | None = None
 
-    def add(self, value: Any, at: Place) -> None:
+    def add(self, value: Any, at: Position) -> None:
         """Append an item with its position."""
         if self._items_at is None:
             self._items_at = array("Q")
         self.append(value)
         self._items_at.append(at.line << 32 | at.column)
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> Position:
         """Return the position of an item."""
         at = self._items_at[number] if self._items_at else 0
-        return Place(at >> 32, at & 0xFFFFFFFF)
+        return Position(at >> 32, at & 0xFFFFFFFF)
 
 
 Node: TypeAlias = Mapping | Sequence
@@ -131,7 +131,7 @@ Node: TypeAlias = Mapping | Sequence
 class Unreadable(Exception):
     """The text cannot be parsed. Parsing stops at the first such error."""
 
-    def __init__(self, place: Place, text: str) -> None:
+    def __init__(self, place: Position, text: str) -> None:
         super().__init__(text)
         self.complaint = Complaint(place=place, text=text)
 
@@ -149,9 +149,9 @@ def parse(
         decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
-        raise Unreadable(Place(line, 1), "the text is not UTF-8") from None
+        raise Unreadable(Position(line, 1), "the text is not UTF-8") from None
     try:
-        return _Reader(_events(_without_pairs(decoded)), max_depth, typed).value()
+        return _Reader(_events(_replace_surrogate_pairs(decoded)), max_depth, typed).value()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(filter(None, (error.context, error.problem))) or "invalid YAML"
@@ -160,7 +160,7 @@ def parse(
         raise Unreadable(START, str(error).splitlines()[0]) from None
 
 
-def _without_pairs(text: str) -> str:
+def _replace_surrogate_pairs(text: str) -> str:
     """Replace each JSON surrogate pair in a text by one YAML escape.
 
     JSON writes characters beyond 16 bits, such as emoji, as surrogate pairs, which are invalid in YAML.
@@ -215,7 +215,7 @@ def plain(value: Any) -> Any:
     return [plain(inner) for inner in value] if isinstance(value, list) else value
 
 
-def find_position(value: Any, path: tuple[str | int, ...], default: Place) -> Place:
+def find_position(value: Any, path: tuple[str | int, ...], default: Position) -> Position:
     """Return the position of a path within a value, or of its longest existing prefix."""
     for step in path:
         if isinstance(value, Mapping) and isinstance(step, str) and step in value:
@@ -249,13 +249,13 @@ class _Reader:
                         _to_position(event.start_mark), "a second document starts here; only one is allowed"
                     )
             elif isinstance(event, yaml.NodeEvent):
-                self._take(event)
+                self._handle(event)
             elif isinstance(event, yaml.CollectionEndEvent):
                 self._open.pop()
                 self._keys.pop()
         return self._root, self._complaints
 
-    def _take(self, event: Any) -> None:
+    def _handle(self, event: Any) -> None:
         place = _to_position(event.start_mark)
         self._left -= 1
         if self._left < 0:
@@ -266,10 +266,10 @@ class _Reader:
         if event.tag is not None and event.tag != "!":
             raise Unreadable(place, f"the tag {short(event.tag)} is not allowed; to write a string, use quotes")
         if isinstance(event, yaml.ScalarEvent):
-            self._put(self._key(event) if self._wants_key() else self._scalar(event, place), place, is_text=True)
+            self._put(self._key(event) if self._expects_key() else self._scalar(event, place), place, is_text=True)
             return
         node: Node = Mapping(place) if isinstance(event, yaml.MappingStartEvent) else Sequence(place)
-        if self._wants_key():
+        if self._expects_key():
             raise Unreadable(place, "a key must be a string")
         self._put(node, place)
         self._open.append(node)
@@ -277,10 +277,10 @@ class _Reader:
         if len(self._open) > self._max_depth:
             raise Unreadable(place, f"lists and mappings are nested more than {self._max_depth} levels deep")
 
-    def _wants_key(self) -> bool:
+    def _expects_key(self) -> bool:
         return bool(self._open) and isinstance(self._open[-1], Mapping) and self._keys[-1] is None
 
-    def _put(self, value: Any, place: Place, *, is_text: bool = False) -> None:
+    def _put(self, value: Any, place: Position, *, is_text: bool = False) -> None:
         if not self._open:
             self._root = value
             return
@@ -288,12 +288,12 @@ class _Reader:
         if isinstance(parent, Sequence):
             parent.add(value, place)
         elif self._keys[-1] is None and is_text:
-            self._begin(parent, value, place)
+            self._add_key(parent, value, place)
         else:
             parent[self._keys[-1] or ""] = value
             self._keys[-1] = None
 
-    def _begin(self, parent: Mapping, key: str, place: Place) -> None:
+    def _add_key(self, parent: Mapping, key: str, place: Position) -> None:
         if key in parent.keys_at:
             first = parent.keys_at[key].line
             words = f"duplicate key {short(key)}, first used in line {first}"
@@ -306,7 +306,7 @@ class _Reader:
         key: str = event.value
         return key
 
-    def _scalar(self, event: Any, place: Place) -> Any:
+    def _scalar(self, event: Any, place: Position) -> Any:
         text: str = event.value
         if event.style:  # quoted or block scalar
             return text
@@ -317,7 +317,7 @@ class _Reader:
         return _number(text, place)
 
 
-def _number(text: str, place: Place) -> Any:
+def _number(text: str, place: Position) -> Any:
     """Convert a plain scalar to a number if it is one, else return the text."""
     if _INTEGER.fullmatch(text) or _OTHER_BASE.fullmatch(text):
         # In decimal, a hexadecimal integer can have a sixth more digits.
@@ -334,5 +334,5 @@ def _number(text: str, place: Place) -> Any:
     return text
 
 
-def _to_position(mark: Any) -> Place:
-    return Place(mark.line + 1, mark.column + 1)
+def _to_position(mark: Any) -> Position:
+    return Position(mark.line + 1, mark.column + 1)

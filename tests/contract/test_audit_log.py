@@ -256,7 +256,9 @@ def test_entries_that_were_dropped_before_their_export_are_missed(bench: Bench, 
     note(log, *map(str, range(20)))
     log.trim(5)
     export.export(log, path)
-    with pytest.raises(audit.Missing, match=r"line 3: entries 3 to 17 are missing.*every line here is as it was"):
+    with pytest.raises(
+        audit.MissingEntries, match=r"line 3: entries 3 to 17 are missing.*every line here is as it was"
+    ):
         audit.Chain(lines(path)).verify()
     assert ("trimmed", "3-17", "dropped") in actions(log)
     damaged = [line.replace(b'"subject":"19"', b'"subject":"91"') for line in lines(path)]
@@ -281,7 +283,9 @@ def test_coordinators_with_other_files_lose_nothing_between_them_and_say_what_is
     log.trim(0, exported=5)
     note(log, "f")
     export.export(log, two)
-    with pytest.raises(audit.Missing, match=r"line 5: entries 5 to 5 are missing.*another coordinator's AUDIT_FILE"):
+    with pytest.raises(
+        audit.MissingEntries, match=r"line 5: entries 5 to 5 are missing.*another coordinator's AUDIT_FILE"
+    ):
         audit.Chain(lines(two)).verify()
     assert audit.Chain(lines(one)).verify().seq == 5 and "lacks entries of the audit log" in caplog.text
     caplog.clear()

@@ -73,7 +73,7 @@ def asked(path: Path) -> list[Health]:
     async def ask() -> list[Health]:
         pool = Pool(ClusterConfig.from_yaml(path))
         try:
-            return await health.of_nodes(pool)
+            return await health.check_nodes(pool)
         finally:
             await pool.close()
 
@@ -131,7 +131,7 @@ def test_connections_are_kept_and_carry_several_commands(hosts: Hosts) -> None:
         pool = Pool(ClusterConfig.from_yaml(path))
         node = pool.config.nodes[0]
         for _ in range(5):
-            assert (await probe.asked(pool, node)).reachable
+            assert (await probe.check_host(pool, node)).reachable
         until(lambda: hosts.one.connections() == before + 1)
         together = asyncio.Barrier(2 * CHANNELS + 4)
 
@@ -154,7 +154,7 @@ def test_no_more_connections_than_the_pool_has(hosts: Hosts) -> None:
 
     async def ask() -> Sequence[Health]:
         pool = Pool(ClusterConfig.from_yaml(path))
-        rows = await asyncio.gather(*(probe.asked(pool, pool.config.nodes[0]) for _ in range(30)))
+        rows = await asyncio.gather(*(probe.check_host(pool, pool.config.nodes[0]) for _ in range(30)))
         await pool.close()
         return rows
 
@@ -170,11 +170,11 @@ def test_a_connection_that_was_lost_is_replaced(hosts: Hosts, tmp_path: Path) ->
     async def ask() -> None:
         pool = Pool(ClusterConfig.from_yaml(path))
         node = pool.config.nodes[0]
-        assert (await probe.asked(pool, node)).reachable
+        assert (await probe.check_host(pool, node)).reachable
         server.die()
-        assert not (await probe.asked(pool, node)).reachable
+        assert not (await probe.check_host(pool, node)).reachable
         server.start()
-        assert (await probe.asked(pool, node)).reachable
+        assert (await probe.check_host(pool, node)).reachable
         await pool.close()
 
     try:
@@ -262,9 +262,9 @@ def test_what_is_no_ssh_server_is_given_up(hosts: Hosts, says: bytes) -> None:
 def test_nine_dead_hosts_of_ten_hide_none(hosts: Hosts) -> None:
     dead = (f"  - {{name: dead{number}, host: 127.0.0.{number + 1}, port: 1}}\n" for number in range(9))
     found = asked(hosts.config(*dead, hosts.two.node("alive")))
-    assert [each.name for each in found if each.reachable] == ["alive"] == [health.chosen(found).name]
+    assert [each.name for each in found if each.reachable] == ["alive"] == [health.choose(found).name]
     with pytest.raises(Exception, match="no host is reachable: dead0 not reachable: connection refused"):
-        health.chosen(found[:9])
+        health.choose(found[:9])
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_host_that_has_joined_is_judged_by_what_its_workers_tell() -> None:
         "memory_total_bytes": 4,
     }
     config = ClusterConfig.model_validate({"nodes": ["attic", "cellar"]})
-    [found, lost, silent] = health.of_joined(
+    [found, lost, silent] = health.from_cluster(
         [row, {"host": "cellar", "live": False}, {"host": "new", "live": True, "load1": None, "cpus": None}],
         config.health_check,
     )
@@ -313,7 +313,7 @@ def test_a_host_that_has_joined_is_judged_by_what_its_workers_tell() -> None:
     assert not lost.reachable and "lost" in health.line(lost, None)
     assert silent.healthy and silent.score is None and health.best([silent]) is None
     over_ssh = Health(name="attic", source="ssh", reachable=True, score=1.0)
-    assert [each.source for each in health.together([over_ssh], [found, lost])] == ["ssh", "joined"]
+    assert [each.source for each in health.merge([over_ssh], [found, lost])] == ["ssh", "joined"]
 
 
 def test_bad_files_are_refused_by_the_command(tmp_path: Path) -> None:

@@ -640,9 +640,9 @@ def test_rates_sizes_and_percents() -> None:
 
 
 def test_people_see_floats_rounded_and_integers_whole() -> None:
-    assert show.plain(0.1 + 0.2) == "0.3"
-    assert show.plain(2**80) == str(2**80)
-    assert show.plain([1, "x", None, True]) == "1 x  yes"
+    assert show.format_value(0.1 + 0.2) == "0.3"
+    assert show.format_value(2**80) == str(2**80)
+    assert show.format_value([1, "x", None, True]) == "1 x  yes"
 
 
 @pytest.mark.parametrize(("status", "way"), [(403, "or name the host in its ALLOWED_HOSTS"), (415, "Content-Type")])
@@ -943,7 +943,7 @@ SCHEDULE = {
     ("seconds", "said"), [(10, "every 10 s"), (59, "every 59 s"), (60, "every 1 min"), (90, "every 1 min 30 s")]
 )
 def test_a_rhythm_is_said_in_whole_seconds(seconds: int, said: str) -> None:
-    assert show.rhythm(SCHEDULE | {"every_seconds": seconds}) == said
+    assert show.schedule_text(SCHEDULE | {"every_seconds": seconds}) == said
 
 
 def test_a_schedule_is_added_in_the_words_of_submit_and_nothing_is_submitted(fake: Fake, run: Run) -> None:

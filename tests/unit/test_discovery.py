@@ -196,7 +196,7 @@ def test_a_name_that_is_none_is_left_out() -> None:
     network = Zeroconf(interfaces=list(LOOPBACK))
     try:
         for name in (f"evil\x1b[31m.{discovery.TYPE}", f"{'x' * 64}.{discovery.TYPE}", "", "x"):
-            assert discovery.read_row(network, name, time.monotonic() + 60) is None
+            assert discovery.read_announcement(network, name, time.monotonic() + 60) is None
     finally:
         network.close()
 
@@ -221,7 +221,7 @@ def test_names_without_anything_behind_them_take_two_seconds_in_all(monkeypatch:
 
     monkeypatch.setattr("threads_cluster.cli.discovery.time.monotonic", lambda: now[0])
     monkeypatch.setattr("zeroconf.ServiceInfo", Nothing)
-    found = [discovery.read_row(None, f"n{number}.{discovery.TYPE}", 102.0) for number in range(200)]
+    found = [discovery.read_announcement(None, f"n{number}.{discovery.TYPE}", 102.0) for number in range(200)]
     assert found == [None] * 200 and sum(waited) == pytest.approx(2.0) and len(waited) == 4
 
 

@@ -22,7 +22,7 @@ def there(_words: object) -> bool:
 
 
 def gswarm(text: str) -> str:
-    return " ".join(faces.translated(faces.GSWARM, text.split(), there))
+    return " ".join(faces.translate(faces.GSWARM, text.split(), there))
 
 
 @pytest.mark.parametrize(
@@ -78,37 +78,37 @@ def test_words_of_gswarm_become_ours(theirs: str, ours: str) -> None:
     ],
 )
 def test_what_has_no_meaning_here_is_refused_and_names_ours(theirs: str, why: str) -> None:
-    with pytest.raises(faces.Refused) as refused:
+    with pytest.raises(faces.NotTranslatable) as refused:
         gswarm(theirs)
     assert why in str(refused.value)
 
 
 def test_a_command_that_this_version_lacks_is_said_to_be_missing() -> None:
-    with pytest.raises(faces.Refused, match=r"health corresponds to cluster health, which this version lacks"):
-        faces.translated(faces.GRID_CLI, ["health"], lambda _words: False)
+    with pytest.raises(faces.NotTranslatable, match=r"health corresponds to cluster health, which this version lacks"):
+        faces.translate(faces.GRID_CLI, ["health"], lambda _words: False)
 
 
 def test_a_line_of_shell_runs_on_a_runner_or_over_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["run", "a | b", "--log-level", "DEBUG"]
-    assert faces.translated(faces.GRID_CLI, words, there) == ["run", "--shell", "a | b"]
+    assert faces.translate(faces.GRID_CLI, words, there) == ["run", "--shell", "a | b"]
     (tmp_path / "cluster.yaml").write_text("nodes: [gpu1]\n")
     over_ssh = ["run", "--on", "ssh", "--", "/bin/sh", "-c", "a | b"]
-    assert faces.translated(faces.GRID_CLI, words, there) == over_ssh
-    with pytest.raises(faces.Refused, match=r"cluster\.yaml"):
-        faces.translated(faces.GRID_CLI, words, lambda words: "--on" not in words)
+    assert faces.translate(faces.GRID_CLI, words, there) == over_ssh
+    with pytest.raises(faces.NotTranslatable, match=r"cluster\.yaml"):
+        faces.translate(faces.GRID_CLI, words, lambda words: "--on" not in words)
     for wrong in (["run"], ["run", "true", "--log-level", "LOUD"], ["run", "true", "twice"]):
-        with pytest.raises(faces.Refused):
-            faces.translated(faces.GRID_CLI, wrong, there)
+        with pytest.raises(faces.NotTranslatable):
+            faces.translate(faces.GRID_CLI, wrong, there)
 
 
-@pytest.mark.parametrize("row", [*faces.GSWARM, *faces.GRID_CLI], ids=lambda row: row.theirs)
+@pytest.mark.parametrize("row", [*faces.GSWARM, *faces.GRID_CLI], ids=lambda row: row.foreign)
 def test_our_commands_know_the_flags_that_they_are_given(row: faces.Row) -> None:
     """A row whose command is there gives it only flags that it has; --json too, but to a program."""
-    if not faces.has(row.ours.split()):
+    if not faces.has_command(row.native.split()):
         return
     command: Any = typer.main.get_command(cli.app)
-    for word in row.ours.split():
+    for word in row.native.split():
         command = command.commands[word]
     known = {option for parameter in command.params for option in parameter.opts}
     values = {"--freq": "100", "--device": "gpu0", "--location": "disk", "--log-level": "DEBUG"}
@@ -119,7 +119,7 @@ def test_our_commands_know_the_flags_that_they_are_given(row: faces.Row) -> None
         for word in translate(values.get(flag, "x"))
         if word.startswith("--")
     ]
-    assert known.issuperset({*given, *(() if row.theirs == "run" else ("--json",))})
+    assert known.issuperset({*given, *(() if row.foreign == "run" else ("--json",))})
 
 
 def test_they_are_installed_beside_cluster() -> None:

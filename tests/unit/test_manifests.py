@@ -106,7 +106,7 @@ def read(text: bytes) -> list[Entry] | None:
     except MalformedText:
         return None
     assert manifest.serialize(entries) == text
-    assert all(end is not None for end in folders.link_ends(entries).values())
+    assert all(end is not None for end in folders.resolve_links(entries).values())
     assert manifest.parse(text).files == len([entry for entry in entries if entry.is_file])
     return entries
 

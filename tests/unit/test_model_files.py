@@ -79,7 +79,7 @@ def test_a_model_has_a_name_whatever_its_service_is_called(run: Run, bench: Pool
     assert run("serve", file, "--name", "deadbeef")[0] == 0
     assert run("serve", file, "--name", "chunk-0")[0] == 0
     assert list(rows(bench)) == ["model-chunk-0", "model-deadbeef"]
-    assert model_files.name_of("decaf") == "decaf" and len(model_files.name_of("batch-" + "x" * 57)) == 64
+    assert model_files.model_name("decaf") == "decaf" and len(model_files.model_name("batch-" + "x" * 57)) == 64
 
 
 def test_files_of_a_program_have_no_name(run: Run, bench: Pool, tmp_path: Path) -> None:

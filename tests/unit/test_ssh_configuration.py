@@ -154,4 +154,4 @@ def test_without_its_packages_hosts_of_the_cluster_are_known_and_others_refused(
 )
 def test_score_and_verdict(load1: float, cpus: int, gpus: tuple[float, ...], score: float, trouble: str) -> None:
     assert probe.score(load1, cpus, gpus, HealthCheck()) == pytest.approx(score)
-    assert probe.trouble_of(load1, cpus, gpus) == trouble
+    assert probe.find_trouble(load1, cpus, gpus) == trouble

@@ -15,7 +15,7 @@ from coordinator.workflows.documents import action_types, document, validation
 from coordinator.workflows.documents.document import InvalidWorkflow, format_complaint, pack, unpack
 from tests.unit.workflow_bench import workflow_text
 from threads_protocol import yaml_texts
-from threads_protocol.yaml_texts import Place, Unreadable, find_position, parse, plain
+from threads_protocol.yaml_texts import Position, Unreadable, find_position, parse, plain
 
 #: The workflows of the specification, as its users have them.
 DEPLOYMENT = """\
@@ -125,24 +125,24 @@ def test_json_means_what_it_says(value: Any) -> None:
 @pytest.mark.parametrize(
     ("source", "place", "words"),
     [
-        ("a: &x 1\nb: *x\n", Place(1, 4), "&x"),
-        ("a: *x\n", Place(1, 4), "*x"),
-        ("a: 1\nb: !!python/object:os.system x\n", Place(2, 4), "tag"),
-        ("a: .inf\n", Place(1, 4), "not a supported number"),
-        ("a: 1e999\n", Place(1, 4), "out of range"),
-        (f"a: {'9' * 5000}\n", Place(1, 4), "digits"),
-        (f"a: 0x{'f' * 1_000_000}\n", Place(1, 4), "digits"),
-        (f"a: 0o{'7' * 200_000}\n", Place(1, 4), "digits"),
-        ('{"a": "\\ud83d"}', Place(1, 10), "invalid Unicode"),
-        ("a: 1\n---\nb: 2\n", Place(2, 1), "second document"),
-        ("a: [1,\n", Place(2, 1), "flow"),
-        ("? [a]\n: b\n", Place(1, 3), "a key must be a string"),
-        ("a: " + "[" * 100, Place(1, 67), "nested"),
-        ("a: \x07\n", Place(1, 1), "control"),
-        ("a:\n\tb: 1\n", Place(2, 1), "cannot start any token"),
+        ("a: &x 1\nb: *x\n", Position(1, 4), "&x"),
+        ("a: *x\n", Position(1, 4), "*x"),
+        ("a: 1\nb: !!python/object:os.system x\n", Position(2, 4), "tag"),
+        ("a: .inf\n", Position(1, 4), "not a supported number"),
+        ("a: 1e999\n", Position(1, 4), "out of range"),
+        (f"a: {'9' * 5000}\n", Position(1, 4), "digits"),
+        (f"a: 0x{'f' * 1_000_000}\n", Position(1, 4), "digits"),
+        (f"a: 0o{'7' * 200_000}\n", Position(1, 4), "digits"),
+        ('{"a": "\\ud83d"}', Position(1, 10), "invalid Unicode"),
+        ("a: 1\n---\nb: 2\n", Position(2, 1), "second document"),
+        ("a: [1,\n", Position(2, 1), "flow"),
+        ("? [a]\n: b\n", Position(1, 3), "a key must be a string"),
+        ("a: " + "[" * 100, Position(1, 67), "nested"),
+        ("a: \x07\n", Position(1, 1), "control"),
+        ("a:\n\tb: 1\n", Position(2, 1), "cannot start any token"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_place(source: str, place: Place, words: str) -> None:
+def test_what_cannot_be_read_is_refused_with_its_place(source: str, place: Position, words: str) -> None:
     with pytest.raises(Unreadable) as caught:
         parse(source.encode())
     assert caught.value.complaint.place == place and words in caught.value.complaint.text
@@ -180,8 +180,8 @@ def test_a_text_is_utf_8_and_of_bounded_size() -> None:
 
 def test_places_are_known_at_any_depth() -> None:
     found, _ = parse(b"a:\n  b: [1,\n    2]\n")
-    assert find_position(found, ("a", "b", 1), yaml_texts.START) == Place(3, 5)
-    assert find_position(found, ("a", "nix"), yaml_texts.START) == Place(1, 1)
+    assert find_position(found, ("a", "b", 1), yaml_texts.START) == Position(3, 5)
+    assert find_position(found, ("a", "nix"), yaml_texts.START) == Position(1, 1)
 
 
 # -- shape ----------------------------------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ def _with_values(most: int, source: bytes) -> str:
 def test_many_complaints_are_counted_and_the_first_are_kept() -> None:
     found = yaml_texts.Complaints()
     for line in range(5000, 0, -1):
-        found.add(yaml_texts.Complaint(place=Place(line, 1), text="x"))
+        found.add(yaml_texts.Complaint(place=Position(line, 1), text="x"))
         assert len(found.kept) < 2 * yaml_texts.MAX_COMPLAINTS
     assert [one.place.line for one in found.first] == list(range(1, 101))
     assert (found.total, found.more) == (5000, 4900)

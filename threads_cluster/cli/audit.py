@@ -21,12 +21,12 @@ class Tampered(Exception):
         self.line, self.why = line, why
 
 
-class Missing(Tampered):
+class MissingEntries(Tampered):
     """All lines match the hash chain, but a line reports missing entries."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verified:
+class Verification:
     """Result of a successful verification."""
 
     #: Number of lines, and the numbers of the first and the last entry.
@@ -51,55 +51,55 @@ class Chain:
         #: Gaps that the log reports: the line, and the range of missing entries.
         self._gaps: list[tuple[int, str]] = []
 
-    def verify(self, head: str = "") -> Verified:
+    def verify(self, head: str = "") -> Verification:
         """Verify all lines. If `head` is given, also require a line with this hash of an earlier verification.
 
         Raises Tampered, or Missing if the only problem is entries that the log itself reports as missing.
         """
         try:
-            self._follow_all(head)
+            self._read_all(head)
         except Tampered as error:
             if self._gaps:
-                raise Tampered(error.line, f"{error.why}; before this line, {self._missing()}") from None
+                raise Tampered(error.line, f"{error.why}; before this line, {self._describe_gaps()}") from None
             raise
         if self._gaps:
-            raise Missing(self._gaps[0][0], f"{self._missing()}; no existing line was altered")
+            raise MissingEntries(self._gaps[0][0], f"{self._describe_gaps()}; no existing line was altered")
         last = self._hash if self._sha256 == "0" * 64 else self._sha256
-        return Verified(lines=self._count, first=self._first, seq=self._seq, head=last)
+        return Verification(lines=self._count, first=self._first, seq=self._seq, head=last)
 
-    def _follow_all(self, head: str) -> None:
+    def _read_all(self, head: str) -> None:
         for line in self._lines:
             self._count += 1
-            self._follow(line)
+            self._read_line(line)
             self._seen_head |= head in (self._hash, self._sha256)
         if head and not self._seen_head:
-            raise Tampered(self._count + 1, f"no line has the hash {head}: {self._why_unseen()}")
+            raise Tampered(self._count + 1, f"no line has the hash {head}: {self._explain_missing_head()}")
 
-    def _missing(self) -> str:
+    def _describe_gaps(self) -> str:
         entries = ", ".join(entries for _, entries in self._gaps)
         return (
             f"entries {entries} are missing: they were dropped before their export, or another "
             "coordinator's AUDIT_FILE has them"
         )
 
-    def _why_unseen(self) -> str:
+    def _explain_missing_head(self) -> str:
         why = "lines were removed, or the log was rewritten"
         return f"{why}, or the line is older than entry {self._first}, the first entry here" if self._first > 1 else why
 
-    def _follow(self, line: bytes) -> None:
+    def _read_line(self, line: bytes) -> None:
         parts = _LINE.fullmatch(line)
         if parts is None:
             raise Tampered(self._count, "this is not a line of an audit log")
         number, digest = int(parts["number"]), parts["hash"].decode()
         if parts["what"] == b"after":
-            self._jump(number, digest)
+            self._record_gap(number, digest)
         else:
             self._check(number, digest, parts["text"])
             self._first = self._first or number
         self._seq, self._hash = number, digest
         self._check_sha256(parts["text"], parts["sha256"])
 
-    def _jump(self, number: int, digest: str) -> None:
+    def _record_gap(self, number: int, digest: str) -> None:
         """Record a gap of missing entries, unless it is before the first line."""
         if self._count > 1 and number < self._seq:
             raise Tampered(self._count, f"the line names entry {number} after entry {self._seq}: lines were moved")

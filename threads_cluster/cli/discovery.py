@@ -80,7 +80,7 @@ def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]
         ServiceBrowser(network, TYPE, handlers=[heard.change], question_type=DNSQuestionType.QM)
         time.sleep(seconds)
         until = time.monotonic() + _REST_SECONDS
-        rows = [row for name in sorted(heard.names)[:_MOST] if (row := read_row(network, name, until))]
+        rows = [row for name in sorted(heard.names)[:_MOST] if (row := read_announcement(network, name, until))]
     finally:
         network.close()
     return sorted(rows, key=lambda row: str(row["url"]))
@@ -100,7 +100,7 @@ class Listener:
             self.names.add(name)
 
 
-def read_row(network: Any, name: str, until: float) -> Json | None:
+def read_announcement(network: Any, name: str, until: float) -> Json | None:
     """Read one announcement, waiting until the monotonic time `until`. Return None if it contains no usable address."""
     from zeroconf import DNSQuestionType, Error, ServiceInfo
 
@@ -112,7 +112,7 @@ def read_row(network: Any, name: str, until: float) -> Json | None:
             return None
     except Error:  # not a valid service name
         return None
-    addresses = sorted(info.parsed_addresses(), key=_nearness)
+    addresses = sorted(info.parsed_addresses(), key=_address_order)
     if not addresses or not 0 < (info.port or 0) < 65536:
         return None
     facts = {key.decode(errors="replace"): _text(value) for key, value in info.properties.items()}
@@ -131,7 +131,7 @@ def _text(value: bytes | None) -> str:
     return visible((value or b"").decode(errors="replace"), _LONGEST)
 
 
-def _nearness(address: str) -> tuple[bool, bool, str]:
+def _address_order(address: str) -> tuple[bool, bool, str]:
     """Sort key for addresses: IPv4 before IPv6, and link-local addresses last."""
     parsed = ipaddress.ip_address(address)
     return parsed.version == 6, parsed.is_link_local, address

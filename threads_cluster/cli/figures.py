@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 _SCALES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def scaled(value: float, unit: str = "") -> str:
+def format_si(value: float, unit: str = "") -> str:
     """Format a value with three digits and an SI prefix, such as 1.23 G/s."""
     for scale, prefix in _SCALES:
         if abs(value) >= scale * 0.9995:
-            return f"{_three(value / scale)} {prefix}{unit}"
-    return f"{_three(value)}{unit}"
+            return f"{_three_digits(value / scale)} {prefix}{unit}"
+    return f"{_three_digits(value)}{unit}"
 
 
 def rate(units_per_second: float | None) -> str:
-    return "" if not units_per_second else scaled(units_per_second, "/s")
+    return "" if not units_per_second else format_si(units_per_second, "/s")
 
 
 def duration(seconds: float | None) -> str:
@@ -29,22 +29,22 @@ def duration(seconds: float | None) -> str:
         return f"{seconds:.1f} s"
     whole = round(seconds)
     if whole < 3600:
-        return _two(whole, 60, "min", 1, "s")
+        return _two_units(whole, 60, "min", 1, "s")
     if whole < 86400:
-        return _two(whole, 3600, "h", 60, "min")
+        return _two_units(whole, 3600, "h", 60, "min")
     if whole < 366 * 86400:
-        return _two(whole, 86400, "d", 3600, "h")
-    return f"{scaled(seconds / (365.25 * 86400)).replace(' ', '')} years"
+        return _two_units(whole, 86400, "d", 3600, "h")
+    return f"{format_si(seconds / (365.25 * 86400)).replace(' ', '')} years"
 
 
 def age(moment: str | None) -> str:
     """Format the time since an ISO 8601 timestamp."""
     if not moment:
         return ""
-    return ago((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
+    return format_age((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
 
 
-def ago(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     whole = round(seconds)
     if whole < 2:
         return "now"
@@ -66,18 +66,18 @@ def size(count: float | None) -> str:
         return ""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
-            return f"{_three(count)} {unit}"
+            return f"{_three_digits(count)} {unit}"
         count /= 1024
-    return f"{_three(count)} GiB"
+    return f"{_three_digits(count)} GiB"
 
 
-def _three(value: float) -> str:
+def _three_digits(value: float) -> str:
     """Format three significant digits without padding zeros, such as 5, 1.23, 45.6 or 789."""
     text = f"{value:.3g}"
     return text if "e" not in text else f"{value:.0f}"
 
 
-def _two(seconds: int, large: int, large_name: str, small: int, small_name: str) -> str:
+def _two_units(seconds: int, large: int, large_name: str, small: int, small_name: str) -> str:
     head, rest = divmod(seconds, large)
     tail = rest // small
     return f"{head} {large_name} {tail} {small_name}" if tail else f"{head} {large_name}"

@@ -61,7 +61,7 @@ _sessions: list[Session] = []
 _FIRST = ("submit", "run", "map", "logs", "units")
 
 
-class InOrder(TyperGroup):
+class OrderedGroup(TyperGroup):
     """Command group that lists the most common commands first in its help."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -76,7 +76,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=True,
     pretty_exceptions_enable=False,
-    cls=InOrder,
+    cls=OrderedGroup,
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 110},
 )
 app.add_typer(tenants.app, name="tenant")
@@ -167,7 +167,7 @@ def watch(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     if as_json:
         job = _print_events(ctx.obj.cluster, job_id)
     else:
-        job = watching.until_end(ctx.obj, job_id, soon=True)
+        job = watching.wait_for_end(ctx.obj, job_id, soon=True)
         show.say(show.ended_line(job))
         if job["state"] == "done":
             show.say(f"Print its result with: cluster result {job_id}")
@@ -183,7 +183,7 @@ def _print_events(cluster: Any, job_id: str) -> dict[str, Any]:
             show.json_line(event)
             sys.stdout.flush()
     except KeyboardInterrupt:
-        raise watching.Interrupted(watching.goes_on(job_id)) from None
+        raise watching.Interrupted(watching.describe_running_job(job_id)) from None
     return event
 
 
@@ -243,10 +243,10 @@ def _print_csv(value: Any, name: str | None) -> None:
     from threads_cluster.cli import tables
 
     try:
-        table, others = tables.picked(value, name)
+        table, others = tables.select(value, name)
     except LookupError as error:
         raise typer.BadParameter(str(error.args[0]), param_hint="'--table'") from None
-    sys.stdout.write(tables.as_csv(table))
+    sys.stdout.write(tables.to_csv(table))
     if others and name is None:
         show.say(f"Printed {table.name}. Other tables for --table: {', '.join(others)}")
 
@@ -257,7 +257,7 @@ Hold: TypeAlias = Annotated[
 ]
 
 
-def _each(what: str, done: str, *, holds: bool) -> Callable[..., None]:
+def _command_for_jobs(what: str, done: str, *, holds: bool) -> Callable[..., None]:
     """Build a command that applies one API call to several jobs. Its exit code is the first error's."""
 
     def act(ctx: typer.Context, job_ids: JobIds, as_json: AsJson = False) -> None:
@@ -276,14 +276,14 @@ def _act_on(session: Session, job_ids: list[str], call: Callable[[str], Any], do
         try:
             after = call(job_id)
         except (errors.ApiError, errors.BadArgument) as error:
-            worst = worst or _complain(error)
+            worst = worst or _print_error(error)
             continue
         after = {"job_id": job_id, "state": done} if after is None else after
-        _acted(after, as_json=as_json)
+        _print_state(after, as_json=as_json)
     raise typer.Exit(worst)
 
 
-def _acted(job: dict[str, Any], *, as_json: bool) -> None:
+def _print_state(job: dict[str, Any], *, as_json: bool) -> None:
     show.json_line(job) if as_json else show.line(f"{job['job_id']} {job['state']}")
 
 
@@ -294,7 +294,7 @@ for _name, _done, _help in (
     ("retry", "queued", "Continue failed or cancelled jobs, and restore the jobs skipped because of them."),
     ("delete", "deleted", "Delete jobs that have ended or are blocked, with their results."),
 ):
-    app.command(_name, help=_help)(_each(_name, _done, holds=_name in ("resume", "retry")))
+    app.command(_name, help=_help)(_command_for_jobs(_name, _done, holds=_name in ("resume", "retry")))
 
 
 @app.command()
@@ -310,7 +310,7 @@ def dead(
     if retry is not None:
         if job_id is None:
             raise typer.BadParameter("needs a JOB", param_hint="'--retry'")
-        _acted(ctx.obj.cluster.retry_dead(job_id, retry), as_json=as_json)
+        _print_state(ctx.obj.cluster.retry_dead(job_id, retry), as_json=as_json)
         return
     show.listing(ctx.obj.cluster.dead(job_id), show.dead, as_json=as_json, none="No dead units.")
 
@@ -525,7 +525,7 @@ _ADVICE = {
 
 
 #: Request fields in error messages that are not options of the same name, and their names on the command line.
-_WORDS = {
+_FIELD_NAMES = {
     "action_id": "ACTION",
     "delivery_id": "ID",
     "every_seconds": "--every",
@@ -537,7 +537,7 @@ _WORDS = {
 }
 
 
-def _complain(error: errors.ClientError) -> int:
+def _print_error(error: errors.ClientError) -> int:
     """Print an error with command-line names instead of API names. Return its exit code."""
     from threads_cluster.cli import options
 
@@ -546,16 +546,16 @@ def _complain(error: errors.ClientError) -> int:
     if field and text.startswith(f"{field}:"):
         # An item of a list is an occurrence of the list's option.
         named = re.sub(r"\.\d+$", "", field)
-        text = _WORDS.get(named, options.option_name(named)) + text.removeprefix(field)
-    for theirs, ours in _ADVICE.items():
-        text = text.replace(theirs, ours)
+        text = _FIELD_NAMES.get(named, options.option_name(named)) + text.removeprefix(field)
+    for call, command in _ADVICE.items():
+        text = text.replace(call, command)
     show.say(text if error.exit_code == errors.INTERRUPTED else f"error: {text}")
     if error.next:
         show.say(f"next: {error.next}")
     return error.exit_code
 
 
-class Fault(errors.ClientError):
+class InternalError(errors.ClientError):
     """An unexpected error. The message names only the location, because the error's text can contain secrets."""
 
     exit_code = errors.FAULT
@@ -567,7 +567,7 @@ class Fault(errors.ClientError):
         super().__init__(f"internal error of this command: {type(error).__name__} at {place}")
 
 
-class Usage(errors.ClientError):
+class UsageError(errors.ClientError):
     """The arguments of the command are invalid."""
 
     exit_code = errors.REFUSED
@@ -577,7 +577,7 @@ class Usage(errors.ClientError):
         self.next = f"see {error.ctx.command_path} --help" if getattr(error, "ctx", None) else ""
 
 
-class Unwritten(errors.ClientError):
+class OutputError(errors.ClientError):
     """The command could not write its output."""
 
     exit_code = errors.UNWRITTEN
@@ -586,7 +586,7 @@ class Unwritten(errors.ClientError):
         super().__init__(f"cannot write the output: {error.strerror or error}")
 
 
-class Unusable(errors.ClientError):
+class FileError(errors.ClientError):
     """A file or folder could not be opened."""
 
     exit_code = errors.REFUSED
@@ -595,16 +595,16 @@ class Unusable(errors.ClientError):
         super().__init__(f"cannot open {error.filename}: {error.strerror or error}")
 
 
-def _understood(error: Exception) -> errors.ClientError:
+def _to_client_error(error: Exception) -> errors.ClientError:
     if isinstance(error, errors.ClientError):
         return error
     if hasattr(error, "format_message"):
-        return Usage(error)
+        return UsageError(error)
     if isinstance(error, OSError):  # network errors and most file errors are already ClientErrors
-        return Unwritten(error) if error.filename is None else Unusable(error)
+        return OutputError(error) if error.filename is None else FileError(error)
     if isinstance(error, RecursionError):
         return errors.ClientError("the response is nested too deeply to display; print it with --json")
-    return Fault(error)
+    return InternalError(error)
 
 
 @cache
@@ -641,7 +641,7 @@ def _outcome(arguments: list[str] | None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()  # type: ignore[attr-defined]
             return errors.REFUSED
-        return _complain(_understood(error))
+        return _print_error(_to_client_error(error))
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

@@ -20,7 +20,7 @@ _NO_MODEL = re.compile(r"[0-9a-f]{8,64}|(chunk|batch|profile)-.*")
 _LONGEST = 64
 
 
-def name_of(service: str) -> str:
+def model_name(service: str) -> str:
     """Return the model name for a service: the service's name if a model can have it, else the name with a prefix."""
     return f"model-{service}"[:_LONGEST] if _NO_MODEL.fullmatch(service) else service
 
@@ -32,8 +32,8 @@ def send(cluster: Cluster, path: Path, service: str, *, quiet: bool) -> str:
     before the upload if the service exists, or if the name belongs to a downloaded model or to another artifact.
     """
     _check_service(cluster, service)
-    name = name_of(service)
-    before = _before(cluster, name)
+    name = model_name(service)
+    before = _replaced_model(cluster, name)
     with artifact_commands.progress("sent", quiet=quiet) as progressing:
         made = str(cluster.artifacts.put(path, name=name, progress=progressing)["artifact"]["artifact_id"])
     if before and before != made:
@@ -43,17 +43,17 @@ def send(cluster: Cluster, path: Path, service: str, *, quiet: bool) -> str:
 
 
 def _check_service(cluster: Cluster, service: str) -> None:
-    if _found(cluster.services.get, service):
+    if _find(cluster.services.get, service):
         detail = f"service {service} already exists; choose another name, or run: cluster service delete {service}"
         raise BadArgument(detail, field="name")
 
 
-def _before(cluster: Cluster, name: str) -> str | None:
+def _replaced_model(cluster: Cluster, name: str) -> str | None:
     """Return the ID of the model that the upload replaces, or None if the name is free."""
-    row = _found(cluster.artifacts.info, name)
+    row = _find(cluster.artifacts.info, name)
     if row is None:
         return None
-    model = _found(cluster.models.get, name)
+    model = _find(cluster.models.get, name)
     if model is None:
         detail = f"{name} is the name of an artifact without weights; choose another name with --name"
         raise BadArgument(detail, field="name")
@@ -65,7 +65,7 @@ def _before(cluster: Cluster, name: str) -> str | None:
     return str(row["artifact_id"])
 
 
-def _found(read: Callable[[str], Any], name: str) -> Any | None:
+def _find(read: Callable[[str], Any], name: str) -> Any | None:
     """Call `read` with a name. Return None if the cluster has no resource of this name."""
     try:
         return read(name)

@@ -148,7 +148,7 @@ def _label(option: Schema) -> str:
     return {"integer": "INTEGER", "number": "NUMBER", "object": "JSON", "boolean": "true|false"}.get(str(kind), "TEXT")
 
 
-def _in_words(option: Schema) -> str:
+def _describe(option: Schema) -> str:
     if "enum" in option or "const" in option:
         return f"one of {', '.join(map(str, _choices(option)))}"
     words = {"integer": "an integer", "number": "a number", "object": "a JSON object", "boolean": "true or false"}
@@ -192,7 +192,7 @@ def _scalar(text: str, options: tuple[Schema, ...]) -> Any:
         return text.lower() == "true"
     if ("string" in types and not choices) or types in (set(), {None}):
         return text
-    wanted = " or ".join(dict.fromkeys(map(_in_words, options)))
+    wanted = " or ".join(dict.fromkeys(map(_describe, options)))
     raise BadValue(f"must be {wanted}; got {numbers.short(text)}")
 
 

@@ -144,7 +144,7 @@ _ALL_NAMES = "|".join(map(re.escape, _ALL))
 _WHOLE = (Path("/"),)
 
 
-def takes(*tables: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def accept_options(*tables: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a command so that it accepts the options of these tables as `**given`, after its own."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -192,7 +192,7 @@ def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) ->
     )
 
 
-def choices(given: Mapping[str, Any]) -> dict[str, Any]:
+def job_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that apply to any job."""
     names = ("priority", "hold", "max_running", "idempotency_key", "notify", "after", "after_any")
     return {name: given[name] or None for name in names if name in given}
@@ -218,7 +218,7 @@ def folder(files: Path | None) -> Path:
         return files
     from threads_cluster import settings
 
-    here = _here()
+    here = _current_folder()
     if here in (*_WHOLE, settings.home()):
         error = errors.BadArgument(f"{here} would be uploaded with all its contents")
         error.next = "change to the program's folder, choose one with --files DIR, or upload none with --no-files"
@@ -226,7 +226,7 @@ def folder(files: Path | None) -> Path:
     return here
 
 
-def _here() -> Path:
+def _current_folder() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -235,13 +235,13 @@ def _here() -> Path:
         raise error from None
 
 
-def in_words(text: str) -> str:
+def translate_parameters(text: str) -> str:
     """Replace parameter names in an error message about a program by command-line options."""
     return re.sub(rf"\b({_NAMES})\b", lambda match: _OPTIONS[match[1]], text)
 
 
 @contextmanager
-def in_options() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Replace the kind's parameter names by command-line options in API errors."""
     try:
         yield
@@ -253,7 +253,7 @@ def in_options() -> Iterator[None]:
         raise
 
 
-class OwnFailure(errors.ClientError):
+class CommandFailure(errors.ClientError):
     """`cluster run` or `attach` failed before running a program. The exit code, 125, is the same as docker's and
     timeout's.
     """
@@ -267,14 +267,14 @@ class OwnFailure(errors.ClientError):
         self.field = getattr(error, "field", None)
 
 
-class WithProgram(TyperCommand):
+class ProgramCommand(TyperCommand):
     """Command whose last arguments are a program and its arguments."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["[OPTIONS]", "--", "CMD", "[ARGUMENT]..."]
 
 
-class OwnExitCodes(WithProgram):
+class ExitCodeCommand(ProgramCommand):
     """Command that returns the exit code of a program, and 125 for its own errors."""
 
     def make_context(self, *arguments: Any, **more: Any) -> Any:
@@ -282,23 +282,23 @@ class OwnExitCodes(WithProgram):
             return super().make_context(*arguments, **more)
         except Exception as error:
             if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
-                raise OwnFailure(error, f"see cluster {self.name} --help") from None
+                raise CommandFailure(error, f"see cluster {self.name} --help") from None
             raise
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except errors.ClientError as error:
-            if error.exit_code == errors.INTERRUPTED or isinstance(error, OwnFailure):
+            if error.exit_code == errors.INTERRUPTED or isinstance(error, CommandFailure):
                 raise
-            raise OwnFailure(error) from error
+            raise CommandFailure(error) from error
         except Exception as error:
             if hasattr(error, "format_message"):
-                raise OwnFailure(error, f"see cluster {self.name} --help") from None
+                raise CommandFailure(error, f"see cluster {self.name} --help") from None
             raise
 
 
-class BesideProgram(OwnExitCodes):
+class AttachCommand(ExitCodeCommand):
     """Command that runs a program inside a running job."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

@@ -34,13 +34,13 @@ _TOO_MANY = 429
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
-class Left(errors.ClientError):
+class StoppedWaiting(errors.ClientError):
     """The user stopped waiting. The message says what is still running."""
 
     exit_code = errors.INTERRUPTED
 
 
-class _Over(Exception):
+class _JobEnded(Exception):
     """The job has ended, or the unit will not run."""
 
 
@@ -76,7 +76,7 @@ def check_reader() -> None:
         raise BrokenPipeError(errno.EPIPE, "the reader of the output has exited")
 
 
-def settled(cluster: Cluster, job_id: str) -> Json:
+def wait_for_start(cluster: Cluster, job_id: str) -> Json:
     """Return the job. If it is waiting, read it again after a moment, because idle runners start jobs quickly."""
     job = cluster.job(job_id)
     return cluster.job(job_id, wait_seconds=_SETTLES_SECONDS) if job.get("waiting_because") else job
@@ -95,16 +95,16 @@ class Unit:
 
     def follow(self) -> Json:
         """Print the output as it arrives, then any remaining output. Return the unit once it has ended."""
-        with suppress(_Over):
-            self._look(first=True)
+        with suppress(_JobEnded):
+            self._report_wait(first=True)
             while True:
                 self._show_live()
-                self._until_ended()
-        return self.rest()
+                self._wait_for_end()
+        return self.print_remaining()
 
     def _show_live(self) -> None:
         try:
-            for piece in self._programs.follow(self._job_id, self._number, self._look):
+            for piece in self._programs.follow(self._job_id, self._number, self._report_wait):
                 self._show(piece)
         except errors.ApiError as error:
             if error.status != _TOO_MANY:
@@ -119,7 +119,7 @@ class Unit:
             note("some output was skipped; the rest is printed when the unit ends")
             self._said_wait = True
 
-    def _look(self, *, first: bool = False) -> None:
+    def _report_wait(self, *, first: bool = False) -> None:
         """Print from time to time why the program has not started. Raise _Over if its job has ended."""
         check_reader()
         now = time.monotonic()
@@ -127,30 +127,30 @@ class Unit:
             return
         self._looked = now
         try:
-            job = settled(self._cluster, self._job_id) if first else self._cluster.job(self._job_id)
+            job = wait_for_start(self._cluster, self._job_id) if first else self._cluster.job(self._job_id)
         except (errors.Unreachable, errors.ApiError) as error:
             if first or (isinstance(error, errors.ApiError) and error.status < 500):
                 raise
             return  # the code that follows the output notices the failure, too, and waits longer
         because = job.get("waiting_because") or ""
-        if because != self._because and because and not self._runs():
+        if because != self._because and because and not self._is_running():
             note(f"{self._job_id} is waiting: {because}")
         self._because = because
         if job["state"] in TERMINAL:
-            raise _Over
+            raise _JobEnded
 
-    def _runs(self) -> bool:
+    def _is_running(self) -> bool:
         """Return True if this unit is running, even if its job waits for capacity."""
         return bool(self._programs.unit(self._job_id, self._number)["state"] == "running")
 
-    def _until_ended(self) -> None:
+    def _wait_for_end(self) -> None:
         """Wait a few seconds for the job to end. Raise _Over if the unit will not run again."""
         check_reader()
         job = next(self._cluster.follow(self._job_id, first=_END_SECONDS))
         if job["state"] in TERMINAL or self._programs.unit(self._job_id, self._number)["state"] in ("done", "dead"):
-            raise _Over
+            raise _JobEnded
 
-    def rest(self) -> Json:
+    def print_remaining(self) -> Json:
         """Print the part of the stored output that was not printed. Return the unit."""
         row = self._programs.unit(self._job_id, self._number)
         before = self._shown.place
@@ -186,7 +186,7 @@ def run(session: Session, job_id: str) -> tuple[Json, int]:
             with suppress(errors.ClientError):
                 session.cluster.cancel(job_id)
             raise
-    return row, ended(job, row)
+    return row, program_exit_code(job, row)
 
 
 def _cancelled(session: Session, job_id: str, unit: Unit) -> Json:
@@ -195,7 +195,7 @@ def _cancelled(session: Session, job_id: str, unit: Unit) -> Json:
         row = unit.follow()
         state = session.cluster.wait(job_id)["state"]
     except KeyboardInterrupt:
-        raise Left(left(session, job_id)) from None
+        raise StoppedWaiting(describe_remaining(session, job_id)) from None
     note(f"{job_id} {state}; no process of it is running")
     return row
 
@@ -210,7 +210,7 @@ def cancel(session: Session, job_id: str) -> None:
             raise error from None
 
 
-def left(session: Session, job_id: str) -> str:
+def describe_remaining(session: Session, job_id: str) -> str:
     """Describe the parts of a cancelled job that may still be running."""
     state, where = "cancelling", ""
     with suppress(errors.ClientError, KeyboardInterrupt):
@@ -221,22 +221,22 @@ def left(session: Session, job_id: str) -> str:
     return f"job {job_id} is {state}{where}; show it with: cluster job {job_id}"
 
 
-def ended(job: Mapping[str, Any], row: Mapping[str, Any]) -> int:
+def program_exit_code(job: Mapping[str, Any], row: Mapping[str, Any]) -> int:
     """Return the program's exit code. Explain failures on stderr that the program's output does not show."""
     if row["state"] not in ("done", "dead"):
         why = f": {job['error']}" if job.get("error") else ""
         what = f"was {job['state']}" if job["state"] in ("cancelled", "skipped") else job["state"]
         note(f"job {job['job_id']} {what}{why}")
-        return OWN
+        return CLUSTER_FAILURE
     code, reason = exit_code(row), row.get("reason")
-    if reason or code == OWN:
-        why = options.in_words(failure(row))
+    if reason or code == CLUSTER_FAILURE:
+        why = options.translate_parameters(failure(row))
         note(why if reason in (None, "", "not started", "lost", "disk") else f"ended by the cluster: {why}")
     return code
 
 
 #: Exit code if the cluster, and not the program, failed.
-OWN = 125
+CLUSTER_FAILURE = 125
 
 
 @contextmanager
@@ -262,7 +262,7 @@ def ending_signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def log(session: Session, job_id: str, number: int, stream: str | None, *, follow: bool, raw: bool) -> None:
+def print_log(session: Session, job_id: str, number: int, stream: str | None, *, follow: bool, raw: bool) -> None:
     """Print the output of a unit on stdout. With `follow`, continue until the unit ends."""
     visible = Visible() if sys.stdout.isatty() and not raw else None
 
@@ -272,6 +272,6 @@ def log(session: Session, job_id: str, number: int, stream: str | None, *, follo
 
     shown = Shown(one, skips=True)
     unit = Unit(session, job_id, number, shown)
-    unit.follow() if follow else unit.rest()
+    unit.follow() if follow else unit.print_remaining()
     if visible is not None:
         write("stdout", visible.end())

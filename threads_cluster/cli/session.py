@@ -36,7 +36,7 @@ def time_parser(example: str) -> Callable[[str], int]:
     """Return a parser of durations in seconds. Its error message contains the example."""
 
     def read(text: str) -> int:
-        found = numbers.seconds(text)
+        found = numbers.parse_duration(text)
         if found is None:
             raise typer.BadParameter(f"must be a number with s, m, h or d, such as {example}; got {text!r}")
         return found
@@ -58,7 +58,7 @@ class Session:
         if self._url == "":
             raise errors.Misconfigured("--url must not be empty; it has the form http://host:port")
         cluster = Cluster(self._url)
-        cluster.notify(say_trouble, partial(say_silence, cluster.url))
+        cluster.notify(report_retry, partial(report_delay, cluster.url))
         return cluster
 
     def another(self) -> Cluster:
@@ -74,7 +74,7 @@ class Session:
             return [terminal.visible_everywhere(kind) for kind in self.cluster.kinds()]
         except errors.ClientError as error:
             self.missing = error
-            return known_here()
+            return local_kinds()
 
     def check(self, kind: str, parameters: Json) -> None:
         """If the cluster was not reachable, raise an error for invalid parameters, else for the failed connection."""
@@ -107,21 +107,21 @@ class Session:
             other.close()
 
 
-def say_trouble(error: errors.ClientError) -> None:
+def report_retry(error: errors.ClientError) -> None:
     """Report on stderr that a failed call is being retried, so that a stall does not look like progress."""
     from threads_cluster.cli import show
 
     show.say(f"{error}; retrying")
 
 
-def say_silence(url: str, seconds: float) -> None:
+def report_delay(url: str, seconds: float) -> None:
     """Report on stderr that a response is late. A coordinator that hangs keeps its port open."""
     from threads_cluster.cli import show
 
     show.say(f"no response from {url} yet; waiting for up to {seconds:.0f} s more")
 
 
-def known_here() -> list[Json]:
+def local_kinds() -> list[Json]:
     """Return the kinds of this checkout in the format of the API, or an empty list outside a checkout."""
     try:
         from jobs.kinds import registry

@@ -52,7 +52,7 @@ def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int 
     `gap` is an extra line in the middle.
     """
     table = [list(row) for row in lines]
-    cells = [[plain(cell) for cell in row] for row in (columns, *table)]
+    cells = [[format_value(cell) for cell in row] for row in (columns, *table)]
     widths = [max(len(row[number]) for row in cells) for number in range(len(columns))]
     right = [_all_numbers(row[number] for row in table) for number in range(len(columns))]
     for number, row in enumerate(cells):
@@ -87,20 +87,20 @@ def listing(
 
 def pairs(facts: Mapping[str, Any], indent: int = 0) -> None:
     """Print `name  value` lines, without empty values."""
-    kept = {plain(name): plain(value) for name, value in facts.items() if value not in (None, "", [], {})}
+    kept = {format_value(name): format_value(value) for name, value in facts.items() if value not in (None, "", [], {})}
     width = max(map(len, kept), default=0)
     for name, value in kept.items():
         line(f"{' ' * indent}{name:<{width}}  {value}")
 
 
-def plain(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a scalar or a short list. Floats have six digits, and only very long integers and texts are shortened."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: ""}[value]
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):
-        return " ".join(plain(item) for item in value)
+        return " ".join(format_value(item) for item in value)
     if isinstance(value, Mapping):
         return visible(json.dumps(value), LONGEST)
     text = str(value)
@@ -112,7 +112,7 @@ def plain(value: Any) -> str:
 def result(answer: Mapping[str, Any]) -> None:
     """Print a result by section. Long tables are shortened, with the command that prints them completely."""
     if answer.get("partial"):
-        say(f"partial: {plain(answer.get('units'))} of {plain(answer.get('total'))} units")
+        say(f"partial: {format_value(answer.get('units'))} of {format_value(answer.get('total'))} units")
     value = answer["result"]
     _section(value if isinstance(value, Mapping) else {"result": value}, str(answer["job_id"]), (), 0)
 
@@ -140,13 +140,13 @@ def _part(value: Any, job_id: str, path: tuple[str, ...], indent: int) -> None:
         if len(value) > SECTIONS:
             line(_more(len(value) - SECTIONS, job_id, ".".join(path), indent))
     else:
-        _shortened(value, job_id, path, indent)
+        _print_table(value, job_id, path, indent)
 
 
-def _shortened(value: list[Any], job_id: str, path: tuple[str, ...], indent: int) -> None:
+def _print_table(value: list[Any], job_id: str, path: tuple[str, ...], indent: int) -> None:
     found = next(tables.find(value, path), None)
     if found is None:
-        line(f"{' ' * indent}{plain(value[:ROWS])}")
+        line(f"{' ' * indent}{format_value(value[:ROWS])}")
         return
     if len(found.rows) <= ROWS + SLACK:
         rows(found.columns, found.rows, indent=indent)
@@ -173,7 +173,7 @@ def _cap(name: str) -> Callable[[Mapping[str, Any]], Any]:
     return lambda tenant: "-" if tenant.get(name) is None else tenant[name]
 
 
-def _capped_units(tenant: Mapping[str, Any]) -> str:
+def _units_today(tenant: Mapping[str, Any]) -> str:
     today = tenant.get("units_today", {})
     return " ".join(f"{kind}={today.get(kind, 0)}/{most}" for kind, most in tenant.get("max_units", {}).items()) or "-"
 
@@ -192,7 +192,7 @@ def _stored_bytes(tenant: Mapping[str, Any]) -> str:
 TENANTS: Columns = {
     "tenant": "tenant",
     **{name.replace("_", " "): _cap(name) for name in ("weight", "lanes", "max_lanes", "jobs", "max_jobs", "backlog")},
-    "units today": _capped_units,
+    "units today": _units_today,
     "gpu s today": _gpu_seconds,
     "stored bytes": _stored_bytes,
     "requires": lambda tenant: ",".join(tenant.get("requires", ())) or "-",
@@ -271,7 +271,7 @@ def ended_line(job: Mapping[str, Any]) -> str:
     text = f"{job['job_id']} {job['state']}"
     if seconds is not None:
         text += f" in {figures.duration(seconds)}"
-        text += f", {figures.scaled(done)} units at {figures.rate(done / seconds)}" if seconds and done > 1 else ""
+        text += f", {figures.format_si(done)} units at {figures.rate(done / seconds)}" if seconds and done > 1 else ""
     return f"{text}: {job['error']}" if job.get("error") else text
 
 
@@ -402,7 +402,7 @@ def schedule(row: Mapping[str, Any]) -> None:
         {
             "name": row["name"],
             "tenant": row["tenant"],
-            "runs": rhythm(row),
+            "runs": schedule_text(row),
             "state": row["state"],
             "overlap": row["overlap"],
             "catch up": row["catch_up"],
@@ -434,7 +434,7 @@ def next_runs(row: Mapping[str, Any]) -> None:
         line(f"next       {datetime.fromisoformat(moment).astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}")
 
 
-def rhythm(row: Mapping[str, Any]) -> str:
+def schedule_text(row: Mapping[str, Any]) -> str:
     """Describe when a schedule runs."""
     if row["every_seconds"]:
         seconds = row["every_seconds"]  # whole seconds
@@ -474,7 +474,7 @@ WEBHOOKS: Columns = {
 
 SCHEDULES: Columns = {
     "name": "name",
-    "runs": rhythm,
+    "runs": schedule_text,
     "kind": "type",
     "state": "state",
     "next": lambda row: _due(row["next_run"]),
@@ -545,7 +545,7 @@ HOSTS: Columns = {
     "memory": _memory,
     "gpus": lambda host: ", ".join(host["gpus"]),
     "labels": lambda host: ", ".join(sorted({*host["labels"], *host.get("given_labels", ())})),
-    "seen": lambda host: figures.ago(host["seen_seconds_ago"]),
+    "seen": lambda host: figures.format_age(host["seen_seconds_ago"]),
 }
 
 
@@ -562,7 +562,7 @@ def host(row: Mapping[str, Any]) -> None:
         {
             "host": row["host"],
             "state": _host_state(row),
-            "seen": figures.ago(row["seen_seconds_ago"]),
+            "seen": figures.format_age(row["seen_seconds_ago"]),
             "load": "" if load is None else f"{load:.2f} on {cpus} cpus",
             "score": "" if score is None else f"{score:.1f}",
             "memory": _memory(row),
@@ -586,7 +586,7 @@ def host(row: Mapping[str, Any]) -> None:
     workers(row["worker_rows"])
 
 
-def _measured(name: str, unit: str) -> Callable[[Mapping[str, Any]], str]:
+def _measurement(name: str, unit: str) -> Callable[[Mapping[str, Any]], str]:
     """Return a function that formats a GPU measurement; it returns "" for an unknown value."""
     return lambda gpu: "" if gpu.get(name) is None else f"{gpu[name]:.0f} {unit}"
 
@@ -594,8 +594,8 @@ def _measured(name: str, unit: str) -> Callable[[Mapping[str, Any]], str]:
 _GPU_LOAD: Columns = {
     "used": lambda gpu: figures.percent(gpu.get("utilization_ratio")),
     "memory": _memory,
-    "temperature": _measured("temperature_celsius", "C"),
-    "power": _measured("power_watts", "W"),
+    "temperature": _measurement("temperature_celsius", "C"),
+    "power": _measurement("power_watts", "W"),
 }
 _DEVICES: Columns = {
     "gpu": "index",
@@ -646,7 +646,7 @@ _WORKERS: Columns = {
     "cpu": lambda worker: figures.percent(worker.get("cpu_ratio")),
     "memory": lambda worker: figures.size(worker.get("memory_used_bytes")),
     "host": "host",
-    "seen": lambda worker: figures.ago(worker.get("seen_seconds_ago", 0)),
+    "seen": lambda worker: figures.format_age(worker.get("seen_seconds_ago", 0)),
 }
 
 

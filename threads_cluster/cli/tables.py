@@ -41,7 +41,7 @@ def find(value: Any, path: tuple[str, ...] = ()) -> Iterator[Table]:
                 yield from find(row, (*path, str(number)))
 
 
-def picked(result: Any, name: str | None) -> tuple[Table, list[str]]:
+def select(result: Any, name: str | None) -> tuple[Table, list[str]]:
     """Return the named table, or the first one, and the names of the others. Raise LookupError for an unknown name."""
     by_name = {table.name: table for table in find(result)}
     if not by_name:
@@ -54,10 +54,10 @@ def picked(result: Any, name: str | None) -> tuple[Table, list[str]]:
 
 def scalars(value: Any) -> Table:
     """Return all values outside of tables as (name, value) rows with dotted names."""
-    return Table("result", ("name", "value"), list(_flat(value)))
+    return Table("result", ("name", "value"), list(_flatten(value)))
 
 
-def as_csv(table: Table) -> str:
+def to_csv(table: Table) -> str:
     """Format a table as CSV (RFC 4180) with exact digits. Control characters are escaped, so each row is one line."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -69,7 +69,7 @@ def as_csv(table: Table) -> str:
 def _as_table(rows: list[Any], path: tuple[str, ...]) -> Table | None:
     name = ".".join(path)
     if all(isinstance(row, Mapping) for row in rows):
-        flat = [dict(_flat(row)) for row in rows]
+        flat = [dict(_flatten(row)) for row in rows]
         columns = tuple(dict.fromkeys(column for row in flat for column in row))
         if len(columns) * len(flat) > LARGEST:
             return None
@@ -89,11 +89,11 @@ def _columns(path: tuple[str, ...], width: int) -> tuple[str, ...]:
     return tuple(f"column{number}" for number in range(1, width + 1))
 
 
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield scalars with their dotted names. A short list counts as one value, and tables are skipped."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _flat(inner, f"{path}.{name}" if path else str(name))
+            yield from _flatten(inner, f"{path}.{name}" if path else str(name))
     elif isinstance(value, list):
         if len(value) <= SHORT and not any(isinstance(item, list | Mapping) for item in value):
             yield path, " ".join(map(str, value))

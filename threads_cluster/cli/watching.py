@@ -29,14 +29,14 @@ class Interrupted(errors.ClientError):
     exit_code = errors.INTERRUPTED
 
 
-def until_end(session: Session, job_id: str, *, quiet: bool = False, soon: bool = False) -> Json:
+def wait_for_end(session: Session, job_id: str, *, quiet: bool = False, soon: bool = False) -> Json:
     """Wait for a job and return it once it has ended. Its progress is reported on stderr.
 
     `soon` reports for the first time without delay. Raises Interrupted on Ctrl-C.
     """
     live = sys.stderr.isatty() and not quiet
     step = _LIVE_STEP if live else _STEP
-    shown = nullcontext(_nothing) if quiet else bar() if live else nullcontext(Lines())
+    shown = nullcontext(_ignore) if quiet else bar() if live else nullcontext(Lines())
     first = _LIVE_STEP if soon else None
     job: Json = {}
     try:
@@ -44,11 +44,11 @@ def until_end(session: Session, job_id: str, *, quiet: bool = False, soon: bool 
             for job in session.cluster.follow(job_id, step=step, first=first):
                 report(job)
     except KeyboardInterrupt:
-        raise Interrupted(goes_on(job_id)) from None
+        raise Interrupted(describe_running_job(job_id)) from None
     return job
 
 
-def goes_on(job_id: str) -> str:
+def describe_running_job(job_id: str) -> str:
     return f"the job keeps running; watch it with: cluster watch {job_id}   stop it with: cluster cancel {job_id}"
 
 
@@ -56,7 +56,7 @@ def exit_code(job: Mapping[str, Any]) -> int:
     return 0 if job["state"] == "done" else errors.JOB_FAILED
 
 
-def _nothing(job: Mapping[str, Any]) -> None:
+def _ignore(job: Mapping[str, Any]) -> None:
     """Report nothing."""
 
 

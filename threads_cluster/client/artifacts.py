@@ -118,7 +118,7 @@ class Artifacts:
             for path, entry in named.values()
             if path is not None and (entry.kind != "l" or _leads_along(entry, path, rename))
         ]
-        sound = trees.parsed(manifest.serialize(folders.with_sound_links(entries)))
+        sound = trees.parsed(manifest.serialize(folders.without_broken_links(entries)))
         return self._fetch_into(folder, sound, _silent, replace=replace)
 
     def entry(self, artifact_id: str, path: str) -> Entry | None:

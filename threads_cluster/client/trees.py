@@ -54,7 +54,7 @@ def scan(path: Path, exclude: Sequence[str] = ()) -> Tree:
         raise BadArgument(f"the name {visible(ascii(error.object), 200)} is not UTF-8; rename or exclude it") from None
     except OSError as error:
         raise BadArgument(f"{visible(str(error.filename))} cannot be read: {error.strerror}") from None
-    ends = folders.link_ends(entries)
+    ends = folders.resolve_links(entries)
     for entry in entries:
         if entry.kind == "l" and ends[entry.path] is None:
             where = f"the link {visible(entry.path)} leads to {visible(entry.target)}"

@@ -21,7 +21,7 @@ _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _PERIODS = range(10, 1001)
 
 
-class Refused(Exception):
+class NotTranslatable(Exception):
     """The command cannot be translated. The message gives the reason and the alternatives."""
 
 
@@ -29,7 +29,7 @@ def _as(flag: str) -> Translate:
     return lambda value: [flag, value]
 
 
-def _nothing(_value: str) -> list[str]:
+def _ignored(_value: str) -> list[str]:
     return []
 
 
@@ -72,76 +72,76 @@ def _level(value: str) -> list[str]:
 class Row:
     """A command of another system, and the equivalent command of `cluster`."""
 
-    theirs: str
+    foreign: str
     #: Command of this project, without the word `cluster`.
-    ours: str
+    native: str
     #: Maximum number of operands.
     operands: int = 0
     flags: Mapping[str, Translate] = field(default_factory=dict)
 
 
-def _same(*flags: str) -> dict[str, Translate]:
+def _unchanged(*flags: str) -> dict[str, Translate]:
     return {flag: _as(flag) for flag in flags}
 
 
-_NODE = {"--node": _nothing}  # Services are found by name, so the node is ignored.
+_NODE = {"--node": _ignored}  # Services are found by name, so the node is ignored.
 
 GSWARM = (
-    Row(theirs="status", ours="status"),
-    Row(theirs="nodes", ours="hosts"),
-    Row(theirs="health", ours="health"),
-    Row(theirs="node status", ours="host", operands=1),
-    Row(theirs="profiler start", ours="profile start", flags={"--name": _operand, "--freq": _hertz}),
-    Row(theirs="profiler stop", ours="profile stop", flags={"--name": _operand}),
-    Row(theirs="profiler status", ours="profile status"),
-    Row(theirs="profiler sessions", ours="profile list"),
-    Row(theirs="profiler recover", ours="profile recover"),
-    Row(theirs="profiler analyze", ours="profile analyze", operands=1, flags=_same("--data", "--plot")),
-    Row(theirs="model list", ours="model list", flags=_same("--location")),
-    Row(theirs="model info", ours="model info", operands=1),
-    Row(theirs="model register", ours="model register", operands=1, flags=_same("--type", "--source")),
+    Row(foreign="status", native="status"),
+    Row(foreign="nodes", native="hosts"),
+    Row(foreign="health", native="health"),
+    Row(foreign="node status", native="host", operands=1),
+    Row(foreign="profiler start", native="profile start", flags={"--name": _operand, "--freq": _hertz}),
+    Row(foreign="profiler stop", native="profile stop", flags={"--name": _operand}),
+    Row(foreign="profiler status", native="profile status"),
+    Row(foreign="profiler sessions", native="profile list"),
+    Row(foreign="profiler recover", native="profile recover"),
+    Row(foreign="profiler analyze", native="profile analyze", operands=1, flags=_unchanged("--data", "--plot")),
+    Row(foreign="model list", native="model list", flags=_unchanged("--location")),
+    Row(foreign="model info", native="model info", operands=1),
+    Row(foreign="model register", native="model register", operands=1, flags=_unchanged("--type", "--source")),
     Row(
-        theirs="model download",
-        ours="model download",
+        foreign="model download",
+        native="model download",
         operands=1,
         flags={
             "--source": _source,
             "--url": _as("--source"),
-            "--type": _nothing,
+            "--type": _ignored,
             "--node": _as("--host"),
             "--device": _as("--device"),
         },
     ),
-    Row(theirs="model move", ours="model move", operands=1, flags=_same("--from", "--to", "--node")),
-    Row(theirs="model copy", ours="model copy", operands=1, flags=_same("--from", "--to", "--node")),
-    Row(theirs="model delete", ours="model delete", operands=1, flags=_same("--device", "--node")),
+    Row(foreign="model move", native="model move", operands=1, flags=_unchanged("--from", "--to", "--node")),
+    Row(foreign="model copy", native="model copy", operands=1, flags=_unchanged("--from", "--to", "--node")),
+    Row(foreign="model delete", native="model delete", operands=1, flags=_unchanged("--device", "--node")),
     Row(
-        theirs="model serve",
-        ours="serve",
+        foreign="model serve",
+        native="serve",
         operands=1,
         flags={"--device": _gpu, "--node": _as("--host"), "--port": _no_port},
     ),
-    Row(theirs="model stop", ours="service stop", operands=1, flags=_NODE),
-    Row(theirs="model services", ours="services"),
-    Row(theirs="model status", ours="service show", operands=1, flags=_NODE),
-    Row(theirs="model service-health", ours="service show", operands=1, flags=_NODE),
-    Row(theirs="data create", ours="data create", flags=_same("--source", "--device")),
-    Row(theirs="data list", ours="data list", flags=_same("--device")),
-    Row(theirs="data info", ours="data info", operands=1),
-    Row(theirs="data move", ours="data move", operands=1, flags=_same("--to")),
-    Row(theirs="data transfer", ours="data transfer", operands=1, flags=_same("--to")),
-    Row(theirs="data delete", ours="data delete", operands=1),
-    Row(theirs="queue status", ours="queue status"),
-    Row(theirs="queue tasks", ours="queue tasks", flags=_same("--status")),
-    Row(theirs="queue cancel", ours="queue cancel", operands=1),
-    Row(theirs="queue history", ours="queue history", flags=_same("--limit")),
+    Row(foreign="model stop", native="service stop", operands=1, flags=_NODE),
+    Row(foreign="model services", native="services"),
+    Row(foreign="model status", native="service show", operands=1, flags=_NODE),
+    Row(foreign="model service-health", native="service show", operands=1, flags=_NODE),
+    Row(foreign="data create", native="data create", flags=_unchanged("--source", "--device")),
+    Row(foreign="data list", native="data list", flags=_unchanged("--device")),
+    Row(foreign="data info", native="data info", operands=1),
+    Row(foreign="data move", native="data move", operands=1, flags=_unchanged("--to")),
+    Row(foreign="data transfer", native="data transfer", operands=1, flags=_unchanged("--to")),
+    Row(foreign="data delete", native="data delete", operands=1),
+    Row(foreign="queue status", native="queue status"),
+    Row(foreign="queue tasks", native="queue tasks", flags=_unchanged("--status")),
+    Row(foreign="queue cancel", native="queue cancel", operands=1),
+    Row(foreign="queue history", native="queue history", flags=_unchanged("--limit")),
 )
 GRID_CLI = (
-    Row(theirs="health", ours="health"),
-    Row(theirs="run", ours="run", operands=1, flags={"--log-level": _level}),
-    Row(theirs="cluster start", ours="up"),
-    Row(theirs="cluster stop", ours="down"),
-    Row(theirs="metrics", ours="metrics"),
+    Row(foreign="health", native="health"),
+    Row(foreign="run", native="run", operands=1, flags={"--log-level": _level}),
+    Row(foreign="cluster start", native="up"),
+    Row(foreign="cluster stop", native="down"),
+    Row(foreign="metrics", native="metrics"),
 )
 #: Commands that start or join a cluster, for which `cluster` has no equivalent.
 _SCRIPT = {
@@ -152,30 +152,34 @@ _SCRIPT = {
 }
 
 
-def translated(rows: Sequence[Row], words: Sequence[str], known: Callable[[Sequence[str]], bool]) -> list[str]:
+def translate(rows: Sequence[Row], words: Sequence[str], known: Callable[[Sequence[str]], bool]) -> list[str]:
     """Translate a command line into arguments of `cluster`. Raise Refused with the alternatives if that is impossible.
 
     `known` returns True if `cluster` has a command.
     """
-    row = _row(rows, words)
-    operands, flags = _split(row, words[len(row.theirs.split()) :])
-    ours = row.ours.split()
-    if not known(ours):
-        raise Refused(f"{row.theirs} corresponds to cluster {row.ours}, which this version lacks; see: cluster --help")
-    if row.theirs == "run" and "--help" not in flags:
+    row = _find_row(rows, words)
+    operands, flags = _split(row, words[len(row.foreign.split()) :])
+    native = row.native.split()
+    if not known(native):
+        raise NotTranslatable(
+            f"{row.foreign} corresponds to cluster {row.native}, which this version lacks; see: cluster --help"
+        )
+    if row.foreign == "run" and "--help" not in flags:
         return _program(operands, known)
-    return [*ours, *operands, *flags]
+    return [*native, *operands, *flags]
 
 
-def _row(rows: Sequence[Row], words: Sequence[str]) -> Row:
+def _find_row(rows: Sequence[Row], words: Sequence[str]) -> Row:
     for count in (2, 1):
         typed = " ".join(words[:count])
-        if typed in _SCRIPT and any(row.theirs == "nodes" for row in rows):
-            raise Refused(f"{typed} is not supported; use {_SCRIPT[typed]}")
-        if row := next((row for row in rows if row.theirs == typed), None):
+        if typed in _SCRIPT and any(row.foreign == "nodes" for row in rows):
+            raise NotTranslatable(f"{typed} is not supported; use {_SCRIPT[typed]}")
+        if row := next((row for row in rows if row.foreign == typed), None):
             return row
-    have = ", ".join(row.theirs for row in rows)
-    raise Refused(f"command {' '.join(words[:2])} does not exist; the commands are {have}; see also: cluster --help")
+    have = ", ".join(row.foreign for row in rows)
+    raise NotTranslatable(
+        f"command {' '.join(words[:2])} does not exist; the commands are {have}; see also: cluster --help"
+    )
 
 
 def _split(row: Row, words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -187,42 +191,44 @@ def _split(row: Row, words: Sequence[str]) -> tuple[list[str], list[str]]:
         name, sign, value = word.partition("=")
         if not word.startswith("--"):
             operands.append(word)
-        elif word in _ALWAYS or (word == "--keep-source" and row.theirs == "model move"):
+        elif word in _ALWAYS or (word == "--keep-source" and row.foreign == "model move"):
             flags.append(word)
         else:
             flags += _flag(row, name, value if sign else next(rest, None))
     if len(operands) > row.operands:
         extra = operands[row.operands]
-        raise Refused(f"{row.theirs}: unexpected argument {extra!r}; see: cluster {row.ours} --help")
+        raise NotTranslatable(f"{row.foreign}: unexpected argument {extra!r}; see: cluster {row.native} --help")
     return operands, flags
 
 
 def _flag(row: Row, name: str, value: str | None) -> list[str]:
     if name not in row.flags:
         have = ", ".join((*row.flags, "--json"))
-        raise Refused(f"{row.theirs}: unknown option {name}; the options are {have}; see: cluster {row.ours} --help")
+        raise NotTranslatable(
+            f"{row.foreign}: unknown option {name}; the options are {have}; see: cluster {row.native} --help"
+        )
     if value is None:
-        raise Refused(f"{row.theirs}: {name} needs a value")
+        raise NotTranslatable(f"{row.foreign}: {name} needs a value")
     try:
         return row.flags[name](value)
     except ValueError as error:
-        raise Refused(f"{row.theirs}: {name} {error}; got {value}") from None
+        raise NotTranslatable(f"{row.foreign}: {name} {error}; got {value}") from None
 
 
 def _program(operands: Sequence[str], known: Callable[[Sequence[str]], bool]) -> list[str]:
     """Translate a shell command: run it over SSH if cluster.yaml exists, else on a runner."""
     if not operands:
-        raise Refused('run: needs a command, as in: run "python3 train.py"; see: cluster run --help')
+        raise NotTranslatable('run: needs a command, as in: run "python3 train.py"; see: cluster run --help')
     if not Path("cluster.yaml").is_file():
         return ["run", "--shell", operands[0]]
     if not known(["run", "--on"]):
-        raise Refused(
+        raise NotTranslatable(
             "run: this version cannot use the hosts of cluster.yaml; without that file, the command runs on a runner"
         )
     return ["run", "--on", "ssh", "--", "/bin/sh", "-c", operands[0]]
 
 
-def has(words: Sequence[str]) -> bool:
+def has_command(words: Sequence[str]) -> bool:
     """Return True if `cluster` has this command. A last word that starts with dashes is a flag of the command."""
     command = cli.commands()
     for word in words:
@@ -238,15 +244,15 @@ def has(words: Sequence[str]) -> bool:
 def _main(name: str, rows: Sequence[Row]) -> NoReturn:
     words = sys.argv[1:]
     if not words or words[0] in ("--help", "-h"):
-        lines = [f"  {name} {row.theirs:<22} cluster {row.ours}" for row in rows]
+        lines = [f"  {name} {row.foreign:<22} cluster {row.native}" for row in rows]
         print(f"{name}: commands of another system and the equivalent commands of cluster", *lines, sep="\n")
         sys.exit(0 if words else errors.REFUSED)
     try:
-        ours = translated(rows, words, has)
-    except Refused as refused:
+        native = translate(rows, words, has_command)
+    except NotTranslatable as refused:
         print(visible(f"error: {name} {refused}", LONGEST), file=sys.stderr)
         sys.exit(errors.REFUSED)
-    cli.main(ours)
+    cli.main(native)
 
 
 def gswarm() -> NoReturn:

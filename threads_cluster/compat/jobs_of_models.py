@@ -22,7 +22,7 @@ from threads_cluster.errors import BadArgument, JobEnded
 Json: TypeAlias = dict[str, Any]
 
 #: Port of the API in the other system, which this project uses for metrics, and port of the API here.
-_THEIRS, _OURS = "9090", "3000"
+_OTHER_PORT, _API_PORT = "9090", "3000"
 _ACTION = "answer"
 #: Valid fields of `input_data` other than the prompt, and of `gpu_requirements`.
 _OPTIONS = ("max_tokens", "temperature")
@@ -40,7 +40,7 @@ class ClusterClient:
     def __init__(self, address: str, token: str | None = None, *, cluster: Cluster | None = None) -> None:
         """Connect to the API at HOST:PORT. Port 9090, the other system's default, is replaced by 3000."""
         host, colon, port = address.rpartition(":")
-        self.cluster = cluster or Cluster(f"{host}:{_OURS}" if colon and port == _THEIRS else address, token)
+        self.cluster = cluster or Cluster(f"{host}:{_API_PORT}" if colon and port == _OTHER_PORT else address, token)
 
     def __enter__(self) -> Self:
         return self
@@ -62,7 +62,7 @@ class ClusterClient:
         `memory_gb` (GiB per GPU), `compute_capability` and `count`; without it, the job runs on CPUs. Raises
         BadArgument for invalid values.
         """
-        prompts, options = _asked(input_data)
+        prompts, options = _parse_input(input_data)
         action = {
             "action_id": _ACTION,
             "action_type": "inference",
@@ -120,7 +120,7 @@ class ClusterClient:
         return artifact
 
 
-def _asked(given: Mapping[str, Any]) -> tuple[list[str], Json]:
+def _parse_input(given: Mapping[str, Any]) -> tuple[list[str], Json]:
     """Return the prompts and the other options of `input_data`."""
     _check_names("input_data", given, ("prompt", *_OPTIONS))
     prompts = given.get("prompt")

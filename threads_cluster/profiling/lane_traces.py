@@ -70,15 +70,15 @@ def _lanes(spans: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
 
 
 def _names(job: Mapping[str, Any], lanes: Mapping[int, _Lane]) -> Iterator[Json]:
-    yield _named("process_name", _JOB, 0, f"job {job['job_id']} ({job['type']})")
+    yield _name_event("process_name", _JOB, 0, f"job {job['job_id']} ({job['type']})")
     yield {"ph": "M", "name": "process_sort_index", "pid": _JOB, "tid": 0, "args": {"sort_index": 0}}
     for process, worker in sorted({(lane.process, lane.worker) for lane in lanes.values()}):
-        yield _named("process_name", process, 0, worker)
+        yield _name_event("process_name", process, 0, worker)
     for lane in lanes.values():
-        yield _named("thread_name", lane.process, lane.thread, lane.title)
+        yield _name_event("thread_name", lane.process, lane.thread, lane.title)
 
 
-def _named(what: str, process: int, thread: int, name: str) -> Json:
+def _name_event(what: str, process: int, thread: int, name: str) -> Json:
     return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
 
 

@@ -124,14 +124,14 @@ def read(place: Path) -> Recorded:
     for several in pieces.values():
         several.sort(key=lambda piece: piece.begin)
     about = place / "profile.json" if place.is_dir() else None
-    return Recorded(_named(about) or name or place.name, dict(sorted(pieces.items())))
+    return Recorded(_profile_name(about) or name or place.name, dict(sorted(pieces.items())))
 
 
 def _is_recording(file: Path) -> bool:
     return file.name.endswith((".jsonl", ".jsonl.gz"))
 
 
-def _named(about: Path | None) -> str:
+def _profile_name(about: Path | None) -> str:
     try:
         return str(json.loads(about.read_text())["name"]) if about else ""
     except (OSError, ValueError, KeyError, TypeError):
@@ -200,12 +200,12 @@ def _lines(file: Path) -> Iterator[Any]:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as opened:
             for text in opened:
                 if text.strip():
-                    yield _parsed(text)
+                    yield _parse(text)
     except (OSError, EOFError, zlib.error) as error:
         raise BadArgument(f"{file} cannot be read: {error}") from None
 
 
-def _parsed(text: bytes) -> Any:
+def _parse(text: bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -368,7 +368,7 @@ def _device(pieces: Sequence[Piece], axis: Axis, end: float, figures: Mapping[st
         "memory_total_bytes": first.memory_total,
         "power_watts": _spread([value for value, _ in watts]),
         "energy_joules": sum(value * seconds for value, seconds in watts) if watts else None,
-        "profiler_ratio": _own(pieces),
+        "profiler_ratio": _profiler_ratio(pieces),
     }
     for name in ("receive", "transmit", "read", "write"):
         row[name] = _flow(figures[name], length)
@@ -395,7 +395,7 @@ def _flow(figure: Line, length: Iterable[float]) -> Json | None:
     return {"bytes": total, "mean": total / seconds if seconds else 0.0, "max": max(value for value, _ in known)}
 
 
-def _own(pieces: Sequence[Piece]) -> float | None:
+def _profiler_ratio(pieces: Sequence[Piece]) -> float | None:
     known = [piece for piece in pieces if piece.cpu_seconds is not None and piece.end > piece.begin]
     if not known or not known[0].device.startswith("host:"):
         return None

@@ -45,14 +45,14 @@ def health(
     from threads_cluster.ssh.hosts import Hosts
 
     session: Session = ctx.find_root().obj
-    with Hosts(lambda: session.another().hosts(), found(config)) as hosts:
+    with Hosts(lambda: session.another().hosts(), read_configuration(config)) as hosts:
         _show(hosts.health(), as_json=as_json)
         while watch:
             time.sleep(hosts.refresh_seconds)
             _show(hosts.health(), as_json=as_json)
 
 
-def found(path: Path | None) -> ClusterConfig | None:
+def read_configuration(path: Path | None) -> ClusterConfig | None:
     """Read the configuration. Return None if no file is named and ./cluster.yaml does not exist."""
     from threads_cluster.ssh import hosts
 
@@ -98,12 +98,12 @@ def up(
     from threads_cluster.ssh import up as hosts
     from threads_cluster.ssh.hosts import Hosts
 
-    read = _needed(config)
+    read = _require_configuration(config)
     nodes = [read.node(name) for name in host or ()] or list(read.nodes)
     tree = hosts.checkout()
     with Hosts(list, read) as opened:
         installer = hosts.Installer(opened.pool, tree, _say, lambda labels: hosts.invitation(address, labels))
-        _show_outcomes(opened.run(hosts.all_of(nodes, installer.up)), as_json=as_json)
+        _show_outcomes(opened.run(hosts.process_all(nodes, installer.up)), as_json=as_json)
 
 
 def down(
@@ -119,15 +119,15 @@ def down(
     from threads_cluster.ssh import up as hosts
     from threads_cluster.ssh.hosts import Hosts
 
-    read = _needed(config)
+    read = _require_configuration(config)
     nodes = [read.node(name) for name in host or ()] or list(read.nodes)
     with Hosts(list, read) as opened:
         leave = partial(hosts.down, opened.pool, say=_say, anyway=anyway)
-        _show_outcomes(opened.run(hosts.all_of(nodes, leave)), as_json=as_json)
+        _show_outcomes(opened.run(hosts.process_all(nodes, leave)), as_json=as_json)
 
 
-def _needed(path: Path | None) -> ClusterConfig:
-    read = found(path)
+def _require_configuration(path: Path | None) -> ClusterConfig:
+    read = read_configuration(path)
     if read is None:
         error = errors.BadArgument("this folder has no cluster.yaml, which lists the hosts")
         error.next = "write one, such as: nodes: [gpu1, gpu2]   docs/ssh.md describes the format"

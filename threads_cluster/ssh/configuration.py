@@ -136,9 +136,9 @@ def _read(path: Path) -> ClusterConfig:
         raise errors.BadArgument(f"{path}:1: must be a mapping with the key nodes, as in: nodes: [gpu1, gpu2]")
     try:
         # An empty value is the same as a missing one.
-        read = ClusterConfig.model_validate(_given(value))
+        read = ClusterConfig.model_validate(_without_empty(value))
     except ValidationError as error:
-        raise _wrong(path, value, error) from None
+        raise _to_error(path, value, error) from None
     _check_names(path, value, read.nodes)
     return read
 
@@ -150,13 +150,13 @@ def _line(value: Any, place: tuple[str | int, ...]) -> int:
     return find_position(value, place, START).line
 
 
-def _given(value: Any) -> Any:
+def _without_empty(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _given(inner) for key, inner in value.items() if inner is not None}
-    return [_given(item) for item in value] if isinstance(value, list) else value
+        return {key: _without_empty(inner) for key, inner in value.items() if inner is not None}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 
-def _wrong(path: Path, value: Any, error: ValidationError) -> errors.BadArgument:
+def _to_error(path: Path, value: Any, error: ValidationError) -> errors.BadArgument:
     """Return the first error with its line, and the number of further errors."""
     several = error.errors(include_url=False)
     first = several[0]
@@ -170,7 +170,7 @@ def _wrong(path: Path, value: Any, error: ValidationError) -> errors.BadArgument
     elif first["type"] != "missing":
         text = f"{text}; got {first['input']!r:.100}"
     more = f" (and {len(several) - 1} more)" if len(several) > 1 else ""
-    return errors.BadArgument(f"{path}:{_line(value, place)}: {dotted(place)}: {text}{more}")
+    return errors.BadArgument(f"{path}:{_line(value, place)}: {format_path(place)}: {text}{more}")
 
 
 #: Descriptions of the valid characters of fields that have a pattern.
@@ -189,7 +189,7 @@ def _keys(place: Iterable[str | int]) -> list[str]:
     return list(names[-1] if names else ClusterConfig.model_fields)
 
 
-def dotted(place: Iterable[str | int]) -> str:
+def format_path(place: Iterable[str | int]) -> str:
     """Format a path for messages, such as nodes[2].port."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     return text.removeprefix(".")

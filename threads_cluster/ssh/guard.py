@@ -29,7 +29,7 @@ def main(request: dict[str, Any]) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # Adopt all orphaned descendants of the program, even if they change their session.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    child = started(request)
+    child = start(request)
     over: list[str] = []
     watching = threading.Thread(target=watch, args=(request["silent_seconds"], request["timeout_seconds"], over))
     watching.daemon = True
@@ -39,7 +39,7 @@ def main(request: dict[str, Any]) -> None:
     os._exit(TIMED_OUT if over else code if code >= 0 else 128 - code)
 
 
-def started(request: dict[str, Any]) -> Any:
+def start(request: dict[str, Any]) -> Any:
     """Start the program and return its process. Exit if it cannot be started."""
     try:
         os.chdir(request["folder"])
@@ -68,12 +68,12 @@ def watch(silent_seconds: float, timeout_seconds: float, over: list[str]) -> Non
         if left <= 0:
             over.append("the time")
             break
-        if not heard(min(left, silent_seconds)) and left > silent_seconds:
+        if not receives_keep_alive(min(left, silent_seconds)) and left > silent_seconds:
             break
     end_all()
 
 
-def heard(seconds: float) -> bool:
+def receives_keep_alive(seconds: float) -> bool:
     """Return True if a keep-alive arrived within `seconds`. At the end of stdin, kill everything and exit."""
     ready, _, _ = select.select([0], [], [], seconds)
     if not ready:

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from threads_cluster.ssh.pool import Pool
 
 
-async def of_nodes(pool: Pool, nodes: Sequence[Node] | None = None) -> list[Health]:
+async def check_nodes(pool: Pool, nodes: Sequence[Node] | None = None) -> list[Health]:
     """Check some or all hosts of a configuration in parallel. Return their health in the same order."""
     places = asyncio.Semaphore(pool.config.health_check.max_workers)
 
     async def one(node: Node) -> Health:
         async with places:
-            return await probe.asked(pool, node)
+            return await probe.check_host(pool, node)
 
     return list(await asyncio.gather(*map(one, nodes or pool.config.nodes)))
 
 
-def of_joined(rows: Iterable[Mapping[str, Any]], check: HealthCheck) -> list[Health]:
+def from_cluster(rows: Iterable[Mapping[str, Any]], check: HealthCheck) -> list[Health]:
     """Convert hosts in the format of /api/hosts to their health."""
     return [_joined(row, check) for row in rows]
 
@@ -53,11 +53,14 @@ def _joined(row: Mapping[str, Any], check: HealthCheck) -> Health:
     if load1 is None or not cpus:
         return Health(**told, reachable=True)
     return Health(
-        **told, reachable=True, reason=probe.trouble_of(load1, cpus, gpus), score=probe.score(load1, cpus, gpus, check)
+        **told,
+        reachable=True,
+        reason=probe.find_trouble(load1, cpus, gpus),
+        score=probe.score(load1, cpus, gpus, check),
     )
 
 
-def together(nodes: Sequence[Health], joined: Sequence[Health]) -> list[Health]:
+def merge(nodes: Sequence[Health], joined: Sequence[Health]) -> list[Health]:
     """Merge both lists. A host in both keeps its health from SSH."""
     names = {each.name for each in nodes}
     return [*nodes, *(each for each in joined if each.name not in names)]
@@ -69,7 +72,7 @@ def best(several: Iterable[Health]) -> Health | None:
     return min(scored, key=lambda each: (not each.healthy, each.score, each.name), default=None)
 
 
-def chosen(several: Sequence[Health]) -> Health:
+def choose(several: Sequence[Health]) -> Health:
     """Return the best host. Raise ClientError if no host is reachable."""
     found = best(several)
     if found is None:

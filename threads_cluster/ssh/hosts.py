@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from threads_cluster.ssh.probe import Health
 
 #: Returns hosts in the format of /api/hosts. Raises ClientError if the cluster is not reachable.
-Tell: TypeAlias = Callable[[], list[dict[str, Any]]]
+ListHosts: TypeAlias = Callable[[], list[dict[str, Any]]]
 #: Default configuration file. It does not have to exist.
 _FILE = Path("cluster.yaml")
 #: Default interval in seconds between two health checks.
@@ -37,18 +37,18 @@ def configuration(path: Path | None) -> ClusterConfig | None:
     return ClusterConfig.from_yaml(path or _FILE)
 
 
-def best(tell: Tell, path: Path | None) -> str:
+def best(tell: ListHosts, path: Path | None) -> str:
     """Return the name of the best host. Raise ClientError if no host is reachable."""
     from threads_cluster.ssh import health
 
     with Hosts(tell, configuration(path)) as hosts:
-        return health.chosen(hosts.health()).name
+        return health.choose(hosts.health()).name
 
 
 class Hosts:
     """Hosts of cluster.yaml, with connections that stay open within a `with` block, and hosts of the cluster."""
 
-    def __init__(self, tell: Tell, config: ClusterConfig | None) -> None:
+    def __init__(self, tell: ListHosts, config: ClusterConfig | None) -> None:
         self._tell, self.config = tell, config
         self._background: Any = None
         self.pool: Any = None
@@ -81,19 +81,19 @@ class Hosts:
         from threads_cluster.ssh.configuration import HealthCheck
 
         if self.config is None:
-            return health.of_joined(self._tell(), HealthCheck())
-        told = _Told(self._tell)
-        nodes: list[Health] = self.run(health.of_nodes(self.pool))
-        return health.together(nodes, health.of_joined(told.rows(), self.config.health_check))
+            return health.from_cluster(self._tell(), HealthCheck())
+        told = _HostsRequest(self._tell)
+        nodes: list[Health] = self.run(health.check_nodes(self.pool))
+        return health.merge(nodes, health.from_cluster(told.rows(), self.config.health_check))
 
 
-class _Told:
+class _HostsRequest:
     """Request for the cluster's hosts that runs in parallel with the checks over SSH."""
 
     #: Seconds to wait for the response after all SSH checks have finished.
     _PATIENCE_SECONDS = 1.0
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: ListHosts) -> None:
         self._tell = tell
         self._rows: list[dict[str, Any]] = []
         self._why = "the cluster did not respond in time"

@@ -65,7 +65,7 @@ class _Line:
                 await self.connection.wait_closed()
         self.connection.abort()
         if self._proxy:
-            await _ended(self._proxy)
+            await _kill(self._proxy)
 
 
 class _HostLines:
@@ -82,11 +82,11 @@ class _HostLines:
     @contextlib.asynccontextmanager
     async def channel(self, seconds: float) -> AsyncIterator[Any]:
         async with self._room:
-            line = await self._taken(seconds)
+            line = await self._reserve(seconds)
             with line.command() as connection:
                 yield connection
 
-    async def _taken(self, seconds: float) -> _Line:
+    async def _reserve(self, seconds: float) -> _Line:
         """Reserve a session on a connection. Connect if all connections are full."""
         if line := self._free():
             return line
@@ -94,7 +94,7 @@ class _HostLines:
             if line := self._free():
                 return line
             await self._forget_ended()
-            line = await _connected(self._node, self._config, seconds)
+            line = await _connect(self._node, self._config, seconds)
             line.used = 1
             self._lines.append(line)
             self._all.append(line)
@@ -147,7 +147,7 @@ def _user(node: Node) -> str:
     return node.user or getuser()
 
 
-async def _connected(node: Node, config: ClusterConfig, seconds: float) -> _Line:
+async def _connect(node: Node, config: ClusterConfig, seconds: float) -> _Line:
     """Connect to a host and verify its key. Raises HostTrouble."""
     keys = _KnownKeys(config)
     offered: list[Any] = []
@@ -172,13 +172,13 @@ async def _connected(node: Node, config: ClusterConfig, seconds: float) -> _Line
     try:
         async with asyncio.timeout(seconds):
             if node.proxy_command:
-                proxy, given["sock"] = await _proxied(node)
+                proxy, given["sock"] = await _start_proxy(node)
             return _Line(await asyncssh.connect(node.host, **given), proxy)
     except BaseException as error:
         if proxy:
-            await _ended(proxy)
+            await _kill(proxy)
         if isinstance(error, asyncssh.HostKeyNotVerifiable) and offered:
-            raise refusals.not_known(node, offered[0], known=keys.found, files=keys.file) from None
+            raise refusals.unknown_key(node, offered[0], known=keys.found, files=keys.file) from None
         if isinstance(error, (OSError, ValueError, asyncssh.Error)):
             raise refusals.trouble(node, error, seconds=seconds, user=_user(node)) from None
         raise
@@ -195,27 +195,27 @@ def _options(node: Node, config: ClusterConfig) -> dict[str, Any]:
     return {name: value for name, value in stated.items() if value is not None}
 
 
-async def _proxied(node: Node) -> tuple[asyncio.subprocess.Process, socket.socket]:
-    """Start a ProxyCommand without a shell. Return its process, and a socket connected to its stdin and stdout."""
+async def _start_proxy(node: Node) -> tuple[asyncio.subprocess.Process, socket.socket]:
+    """Start a ProxyCommand without a shell. Return remote process, and a socket connected to its stdin and stdout."""
     values = {"%h": node.host, "%p": str(node.port or 22), "%r": _user(node), "%%": "%"}
     try:
         words = shlex.split(node.proxy_command or "")
     except ValueError as error:
         raise HostTrouble(node, f"invalid proxy_command: {error}") from None
     words = [re.sub("%[hpr%]", lambda match: values[match[0]], word) for word in words]
-    ours, its = socket.socketpair()
+    local, remote = socket.socketpair()
     try:
-        with its:
+        with remote:
             process = await asyncio.create_subprocess_exec(
-                *words, stdin=its.fileno(), stdout=its.fileno(), start_new_session=True
+                *words, stdin=remote.fileno(), stdout=remote.fileno(), start_new_session=True
             )
     except BaseException:
-        ours.close()
+        local.close()
         raise
-    return process, ours
+    return process, local
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
+async def _kill(process: asyncio.subprocess.Process) -> None:
     """Kill a ProxyCommand and its child processes."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -77,7 +77,7 @@ def score(load1: float, cpus: int, gpus: tuple[float, ...], check: HealthCheck) 
     return check.cpu_weight * 100 * load1 / cpus + (check.gpu_weight * sum(gpus) / len(gpus) if gpus else 0.0)
 
 
-def trouble_of(load1: float, cpus: int, gpus: tuple[float, ...]) -> str:
+def find_trouble(load1: float, cpus: int, gpus: tuple[float, ...]) -> str:
     """Return why a reachable host is unhealthy, or "" if it is healthy."""
     if load1 / cpus > _BUSY_LOAD:
         return f"load {load1:.2f} on {cpus} cpus"
@@ -86,13 +86,13 @@ def trouble_of(load1: float, cpus: int, gpus: tuple[float, ...]) -> str:
     return ""
 
 
-async def asked(pool: Pool, node: Node) -> Health:
+async def check_host(pool: Pool, node: Node) -> Health:
     """Check a host within `health_check.timeout`. Never raises for an unhealthy or unreachable host."""
     began, check = monotonic(), pool.config.health_check
     try:
         async with asyncio.timeout(check.timeout), pool.channel(node, check.timeout) as connection:
             answer = await _answer(connection, node)
-        return _judged(node, answer, check, monotonic() - began)
+        return _parse_output(node, answer, check, monotonic() - began)
     except (HostTrouble, TimeoutError) as error:
         found = refusals.trouble(node, error, seconds=check.timeout, user="")
         return Health(
@@ -120,7 +120,7 @@ async def _answer(connection: Any, node: Node) -> bytes:
     return said
 
 
-def _judged(node: Node, said: bytes, check: HealthCheck, seconds: float) -> Health:
+def _parse_output(node: Node, said: bytes, check: HealthCheck, seconds: float) -> Health:
     """Parse the output of a check. Raise HostTrouble if it is invalid."""
     lines = said.splitlines()
     if len(said) > _MOST_BYTES or b"end" not in lines:
@@ -140,7 +140,7 @@ def _judged(node: Node, said: bytes, check: HealthCheck, seconds: float) -> Heal
         name=node.name,
         source="ssh",
         reachable=True,
-        reason=trouble_of(load1, cpus, gpus),
+        reason=find_trouble(load1, cpus, gpus),
         load1=load1,
         cpus=cpus,
         memory_total_bytes=total,

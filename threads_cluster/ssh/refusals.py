@@ -26,7 +26,7 @@ class HostTrouble(errors.ClientError):
         self.why, self.next = why, advice
 
 
-class Passing(HostTrouble):
+class TransientTrouble(HostTrouble):
     """A host is not reachable, or its connection was lost. Another attempt can succeed."""
 
     passing = True
@@ -61,7 +61,7 @@ def trouble(node: Node, error: BaseException, *, seconds: float, user: str) -> H
     if isinstance(error, HostTrouble):
         return error
     if isinstance(error, TimeoutError):
-        return Passing(node, f"no response within {seconds:g} s", _reach(node))
+        return TransientTrouble(node, f"no response within {seconds:g} s", _reach(node))
     if isinstance(error, asyncssh.PermissionDenied):
         return HostTrouble(
             node, f"rejected every key of {user}", f"run once on this machine: {_ssh(node, 'ssh-copy-id')}"
@@ -72,15 +72,15 @@ def trouble(node: Node, error: BaseException, *, seconds: float, user: str) -> H
         advice = "set key_file to a key without a passphrase, or add your key to the agent: ssh-add"
         return HostTrouble(node, f"cannot read a key: {error}", advice)
     if isinstance(error, asyncssh.Error):
-        return Passing(node, f"lost the connection: {error.reason or type(error).__name__}", _reach(node))
+        return TransientTrouble(node, f"lost the connection: {error.reason or type(error).__name__}", _reach(node))
     if isinstance(error, OSError):
-        return Passing(node, f"not reachable: {_plainly(error)}", _reach(node))
+        return TransientTrouble(node, f"not reachable: {_describe(error)}", _reach(node))
     if isinstance(error, ValueError):  # asyncssh rejected the configuration
         return HostTrouble(node, f"invalid connection settings: {error}", _reach(node))
     raise error
 
 
-def not_known(node: Node, key: Any, *, known: bool, files: str) -> HostTrouble:
+def unknown_key(node: Node, key: Any, *, known: bool, files: str) -> HostTrouble:
     """Return the error for a host key that is not in the file of known hosts, either of a new host or changed."""
     fingerprint = f"{key.get_algorithm()} {key.get_fingerprint()}"
     if not known:
@@ -97,7 +97,7 @@ def not_known(node: Node, key: Any, *, known: bool, files: str) -> HostTrouble:
     return HostTrouble(node, f"the host key has CHANGED, or the connection is intercepted: {fingerprint}", advice)
 
 
-def _plainly(error: OSError) -> str:
+def _describe(error: OSError) -> str:
     number = error.errno or 0  # getaddrinfo errors are negative
     return (os.strerror(number) if number > 0 else str(error) or type(error).__name__).lower()
 

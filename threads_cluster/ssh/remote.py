@@ -16,7 +16,7 @@ from threads_cluster.client.output import Stream
 from threads_cluster.ssh import guard
 from threads_cluster.ssh.configuration import Node
 from threads_cluster.ssh.pool import Pool
-from threads_cluster.ssh.refusals import Passing
+from threads_cluster.ssh.refusals import TransientTrouble
 
 #: Output of a program, or None once it has exited.
 Piece: TypeAlias = tuple[Stream, bytes] | None
@@ -100,7 +100,7 @@ class Remote:
         status = self._process.exit_status
         await self.leave()
         if status is None or self._process.exit_signal:
-            raise Passing(self._node, "lost the connection while the program was running")
+            raise TransientTrouble(self._node, "lost the connection while the program was running")
         return int(status)
 
     async def end(self) -> None:

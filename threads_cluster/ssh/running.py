@@ -15,7 +15,7 @@ from threads_cluster import errors
 from threads_cluster.cli import program_options as options
 from threads_cluster.cli import show
 from threads_cluster.cli.commands import artifact_commands
-from threads_cluster.cli.running import Left, check_reader, ending_signals, write
+from threads_cluster.cli.running import StoppedWaiting, check_reader, ending_signals, write
 from threads_cluster.client import trees
 from threads_cluster.ssh import health, hosts
 from threads_cluster.ssh.configuration import Node
@@ -35,7 +35,7 @@ _TAKEN = ("env", "exclude", "host", "label", "timeout", "shell")
 
 def run(words: Sequence[str] | None, given: dict[str, Any], *, files: Path | None, no_files: bool, quiet: bool) -> int:
     """Run a program on a host and return its exit code. Raises ClientError and BadParameter."""
-    refuse_others(given)
+    check_options(given)
     text = given["shell"]
     program = options.program(words, given)  # validates the arguments and variables
     command = ["/bin/sh", "-c", text] if text is not None else list(words or ())
@@ -49,11 +49,11 @@ def run(words: Sequence[str] | None, given: dict[str, Any], *, files: Path | Non
     tree = None if folder is None else trees.scan(folder, patterns)
     say = (lambda _text: None) if quiet else info
     with Hosts(list, config) as opened:
-        started = _Started(opened, tree, command, program.env, program.timeout_seconds or 0.0, say, quiet=quiet)
-        return started.through(_eligible(opened, program.host, program.labels))
+        started = _Run(opened, tree, command, program.env, program.timeout_seconds or 0.0, say, quiet=quiet)
+        return started.run_to_end(_eligible(opened, program.host, program.labels))
 
 
-def refuse_others(given: Mapping[str, Any]) -> None:
+def check_options(given: Mapping[str, Any]) -> None:
     """Raise BadParameter for an option that only runners support."""
     for name, value in given.items():
         if value and name not in _TAKEN:
@@ -75,7 +75,7 @@ def info(text: str) -> None:
     show.say(f"[INFO] {text}")
 
 
-class _Started:
+class _Run:
     """A program that is restarted until one host has run it to its end."""
 
     def __init__(
@@ -93,11 +93,11 @@ class _Started:
         self._timeout, self._say, self._quiet = timeout_seconds, say, quiet
         self._wrote = False
 
-    def through(self, nodes: Sequence[Node]) -> int:
+    def run_to_end(self, nodes: Sequence[Node]) -> int:
         """Run the program and return its exit code. After a lost connection, retry on the host that is best then."""
         for attempt in range(1, _STARTS + 1):
             try:
-                return self._once(self._chosen(nodes))
+                return self._attempt(self._choose(nodes))
             except HostTrouble as trouble:
                 if not trouble.passing or attempt == _STARTS:
                     raise
@@ -106,19 +106,19 @@ class _Started:
                 time.sleep(wait)
         raise AssertionError("the last try returns or raises")
 
-    def _chosen(self, nodes: Sequence[Node]) -> Node:
+    def _choose(self, nodes: Sequence[Node]) -> Node:
         if len(nodes) == 1:
             self._say(f"Selected {nodes[0].name}")
             return nodes[0]
-        best = health.chosen(self._hosts.run(health.of_nodes(self._hosts.pool, nodes)))
+        best = health.choose(self._hosts.run(health.check_nodes(self._hosts.pool, nodes)))
         if not best.healthy:
             show.say(f"[WARNING] no host is healthy; {best.name} has the lowest score: {best.reason}")
         self._say(f"Selected {best.name} (score: {best.score:.1f})")
         return next(node for node in nodes if node.name == best.name)
 
-    def _once(self, node: Node) -> int:
+    def _attempt(self, node: Node) -> int:
         with ending_signals() as received:
-            folder = self._synced(node)
+            folder = self._sync(node)
             program = Program(words=self._words, folder=folder, env=self._env, timeout_seconds=self._timeout)
             remote = Remote(self._hosts.pool, node, program)
             self._say(f"Running command on {node.name}")
@@ -137,11 +137,11 @@ class _Started:
                     self._hosts.run(remote.end())
                 raise
 
-    def _synced(self, node: Node) -> str:
+    def _sync(self, node: Node) -> str:
         """Sync the folder to a host and return its path there."""
         around = self._hosts.pool.config.root(node)
         if self._tree is None:
-            return str(self._hosts.run(made(self._hosts.pool, node, around)))
+            return str(self._hosts.run(create_directory(self._hosts.pool, node, around)))
         self._say(f"Syncing to {node.name}:{around}/{self._tree.root.resolve().name}")
         with artifact_commands.progress("sent", quiet=self._quiet) as progress:
             done: Synced = self._hosts.run(Sender(self._hosts.pool, node, self._tree, progress).send())
@@ -172,7 +172,7 @@ class _Started:
             return
         except KeyboardInterrupt:
             seconds = remote.silent_seconds
-            raise Left(f"the program can still run on {node.name} for up to {seconds:g} s") from None
+            raise StoppedWaiting(f"the program can still run on {node.name} for up to {seconds:g} s") from None
         show.say(f"cluster: the program has exited on {node.name}")
 
     def _wait_for_end(self, remote: Remote, node: Node) -> None:
@@ -185,7 +185,7 @@ class _Started:
             show.say("[WARNING] the output of the restarted program follows from the beginning")
 
 
-async def made(pool: Any, node: Node, folder: str) -> str:
+async def create_directory(pool: Any, node: Node, folder: str) -> str:
     """Create a directory on a host and return its absolute path."""
     async with pool.channel(node) as connection, connection.start_sftp_client() as sftp:
         place = f"{await sftp.realpath('.')}/{folder[2:]}" if folder.startswith("~/") else folder

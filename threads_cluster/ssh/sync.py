@@ -73,7 +73,7 @@ class Sender:
             try:
                 return await self._send()
             except asyncssh.SFTPError as error:
-                raise await self._unwritten(error) from None
+                raise await self._to_trouble(error) from None
 
     async def _send(self) -> Synced:
         await self._find_root()
@@ -83,7 +83,7 @@ class Sender:
         times = {path: int((self._tree.root / path).lstat().st_mtime) for path in self._files}
         changed = await self._changed(before, times)
         self._total = sum(self._files[path].size for path in changed)
-        await _some(_FILES, lambda path: self._put(path, times[path]), changed)
+        await _for_each(_FILES, lambda path: self._put(path, times[path]), changed)
         await self._link(before)
         await self._keep(times)
         return Synced(
@@ -135,7 +135,7 @@ class Sender:
             if before.get(path) != self._row(path, times) or not await self._is_there(path, before[path]):
                 changed.append(path)
 
-        await _some(_QUESTIONS, look, self._files)
+        await _for_each(_QUESTIONS, look, self._files)
         return sorted(changed)
 
     def _row(self, path: str, times: Mapping[str, int]) -> list[Any]:
@@ -176,7 +176,7 @@ class Sender:
         for folder in folders - {"."}:
             by_depth[folder.count("/")].append(folder)
         for _, same_depth in sorted(by_depth.items()):
-            await _some(_QUESTIONS, self._make_folder, same_depth)
+            await _for_each(_QUESTIONS, self._make_folder, same_depth)
 
     async def _make_folder(self, folder: str) -> None:
         try:
@@ -222,7 +222,7 @@ class Sender:
             await file.write(json.dumps({"from": self._origin(), "sent": sent}).encode())
         await self._sftp.posix_rename(part, self._list)
 
-    async def _unwritten(self, error: Any) -> HostTrouble:
+    async def _to_trouble(self, error: Any) -> HostTrouble:
         """Convert an error of the host's disk into HostTrouble. SFTP reports few details."""
         why = error.reason
         with contextlib.suppress(asyncssh.Error, OSError):
@@ -233,7 +233,7 @@ class Sender:
         )
 
 
-async def _some(most: int, work: Callable[[str], Awaitable[None]], paths: Iterable[str]) -> None:
+async def _for_each(most: int, work: Callable[[str], Awaitable[None]], paths: Iterable[str]) -> None:
     """Process all paths with limited concurrency. The first error cancels the others."""
     places = asyncio.Semaphore(most)
 

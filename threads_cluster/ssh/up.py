@@ -83,7 +83,7 @@ def invitation(address: str | None, labels: Sequence[str] = ()) -> str:
     return found[1]
 
 
-async def all_of(nodes: Sequence[Node], work: Callable[[Node], Awaitable[Outcome]]) -> list[Outcome]:
+async def process_all(nodes: Sequence[Node], work: Callable[[Node], Awaitable[Outcome]]) -> list[Outcome]:
     """Process several hosts at once and return their outcomes. An error on one host does not affect others."""
     places = asyncio.Semaphore(_HOSTS)
 
@@ -108,28 +108,30 @@ class Installer:
     async def up(self, node: Node) -> Outcome:
         """Join a host to the cluster, unless it already works for it. Raises HostTrouble."""
         host = _Checkout(self._pool, node)
-        if (state := await host.works()) is not None:
+        if (state := await host.running_state()) is not None:
             return Outcome(name=node.name, state="already up", detail=_detail(state))
         self._say(node, "is receiving the checkout")
-        sent = await self._sent(node)
+        sent = await self._send(node)
         host.folder = sent.folder
         if not node.python:
             self._say(node, "is installing packages; the first time takes a minute or two")
             for group in ("local", *(["gpu-worker"] if node.gpu else [])):
                 await host.install(group)
-        before = await host.told("state")
+        before = await host.read_state("state")
         if before["running"]:
             advice = f"stop that cluster on the host, in {host.folder}: ./deploy-cluster.sh stop"
             raise HostTrouble(node, "its checkout is running its own cluster", advice)
         self._say(node, "is starting its workers" if before["joined"] else "is joining")
-        line = "" if before["joined"] else await self._invited(node)
-        after = await host.told("join-detached", *([] if before["joined"] else ["--", *_options(node)]), line=line)
+        line = "" if before["joined"] else await self._create_invitation(node)
+        after = await host.read_state(
+            "join-detached", *([] if before["joined"] else ["--", *_options(node)]), line=line
+        )
         return Outcome(name=node.name, state="up", detail=_detail(after))
 
-    async def _sent(self, node: Node) -> Synced:
+    async def _send(self, node: Node) -> Synced:
         return await Sender(self._pool, node, self._tree, lambda _sent, _all: None, name=FOLDER).send()
 
-    async def _invited(self, node: Node) -> str:
+    async def _create_invitation(self, node: Node) -> str:
         async with self._inviting:  # The lock is needed because each invitation writes the TLS proxy's files.
             return await asyncio.to_thread(self._invite, node.labels)
 
@@ -139,7 +141,7 @@ async def down(pool: Pool, node: Node, say: Say, *, anyway: bool) -> Outcome:
     host = _Checkout(pool, node)
     if not await host.find():
         return Outcome(name=node.name, state="not joined", detail="nothing is installed there")
-    if not (await host.told("state"))["joined"]:
+    if not (await host.read_state("state"))["joined"]:
         return Outcome(name=node.name, state="not joined")
     say(node, "is leaving; its workers return their leases")
     await host.run("leave", *(["--anyway"] if anyway else []))
@@ -178,10 +180,10 @@ class _Checkout:
             self.folder = posixpath.join(home, around.removeprefix("~/"), FOLDER)
             return bool(await sftp.exists(posixpath.join(self.folder, "deploy/local/joining/detached.py")))
 
-    async def works(self) -> dict[str, Any] | None:
+    async def running_state(self) -> dict[str, Any] | None:
         """Return the host's state if it has joined and is running, else None."""
         with suppress(HostTrouble):
-            if await self.find() and (state := await self.told("state"))["joined"] and state["running"]:
+            if await self.find() and (state := await self.read_state("state"))["joined"] and state["running"]:
                 return state
         return None
 
@@ -223,7 +225,7 @@ class _Checkout:
     def _look(self) -> str:
         return f"check {self.folder} on {self._node.name}"
 
-    async def told(self, *words: str, line: str = "") -> dict[str, Any]:
+    async def read_state(self, *words: str, line: str = "") -> dict[str, Any]:
         """Return the state that a command of deploy.local prints."""
         said = await self.run(*words, line=line)
         with suppress(ValueError, IndexError):

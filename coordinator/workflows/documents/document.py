@@ -13,7 +13,16 @@ from typing import Any
 from coordinator import destinations
 from jobs import errors
 from threads_protocol import yaml_texts
-from threads_protocol.yaml_texts import START, Complaint, Complaints, Mapping, Place, Sequence, Unreadable, short_name
+from threads_protocol.yaml_texts import (
+    START,
+    Complaint,
+    Complaints,
+    Mapping,
+    Position,
+    Sequence,
+    Unreadable,
+    short_name,
+)
 
 #: Bytes of workflow texts that a coordinator holds in memory at once, and size above which texts are validated one by
 #: one.
@@ -50,7 +59,7 @@ class Action:
     options: dict[str, Any] = field(default_factory=dict)
     #: Whether the parameters depend on results of other actions.
     late: bool = False
-    place: Place = START
+    place: Position = START
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +128,7 @@ class Reading:
     root: Any
     complaints: Complaints
 
-    def complain(self, place: Place, words: str, *, action: str = "", field: str = "") -> None:
+    def complain(self, place: Position, words: str, *, action: str = "", field: str = "") -> None:
         """Add an error."""
         self.complaints.add(Complaint(place=place, action=action, field=field, text=words))
 
@@ -192,7 +201,7 @@ def _check_text(reading: Reading, key: str, most: int, *, needed: bool) -> None:
 
 
 def _actions(reading: Reading) -> Iterator[tuple[int, Action]]:
-    nodes, seen = reading.root.get("actions"), dict[str, Place]()
+    nodes, seen = reading.root.get("actions"), dict[str, Position]()
     if not isinstance(nodes, Sequence) or not 1 <= len(nodes) <= MAX_ACTIONS:
         got = f"{len(nodes)} actions" if isinstance(nodes, Sequence) else yaml_texts.describe_value(nodes)
         place = reading.root.keys_at.get("actions", reading.root.at)
@@ -212,7 +221,7 @@ def _actions(reading: Reading) -> Iterator[tuple[int, Action]]:
         yield number, action
 
 
-def _action(reading: Reading, node: Any, place: Place) -> Action | None:
+def _action(reading: Reading, node: Any, place: Position) -> Action | None:
     """Return the action of a node, or None after adding an error if the node is malformed."""
     if not isinstance(node, Mapping):
         reading.complain(

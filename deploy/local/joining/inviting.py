@@ -52,7 +52,7 @@ class InvitationOptions:
 
 def invite(asked: InvitationOptions) -> int:
     """Print the join command on stdout and explanations on stderr. Return the exit code."""
-    seconds = numbers.seconds(asked.ttl)
+    seconds = numbers.parse_duration(asked.ttl)
     if not seconds:
         raise CommandError(USAGE, f"--ttl must be a number followed by s, m, h or d, such as 1h; got {asked.ttl!r}")
     given = _labels(asked.labels)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from threads_protocol import manifest
 from threads_protocol.errors import TooLarge
-from threads_protocol.folders import Tree, list_folder, open_file, with_sound_links
+from threads_protocol.folders import Tree, list_folder, open_file, without_broken_links
 from threads_protocol.manifest import Entry
 
 _PIECE = 1 << 20
@@ -30,7 +30,7 @@ def scan(root: Path) -> Tree:
             raise TooLarge(
                 f"the folder contains more than {manifest.MAX_ENTRIES} paths; pack some of them into archives"
             )
-    kept = with_sound_links(entries)
+    kept = without_broken_links(entries)
     left_out += sorted({entry.path for entry in entries} - {entry.path for entry in kept})
     return Tree(root=root, entries=kept, left_out=left_out)
 

@@ -93,17 +93,17 @@ def login(
         show.say(f"The link works once and expires in {code['seconds'] // 60} minutes.")
         return
     address = _address(ctx, url)
-    token = (_typed() if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    token = (_prompt() if sys.stdin.isatty() else sys.stdin.readline()).strip()
     if not token:
         raise errors.Misconfigured("no token was entered; type it at the prompt, or run: cluster login < FILE")
     with api.Cluster(address, token) as cluster:
-        who = _who(cluster)
+        who = _check_token(cluster)
         file = logins.keep(cluster.url, token, api.environment())
     show.line(f"{cluster.url}: {', '.join(who['scopes'])} for tenant {who['tenant']}")
     show.say(f"Stored in {file}.")
 
 
-def _typed() -> str:
+def _prompt() -> str:
     """Read a token at a prompt without echo. Return "" if the user presses Ctrl-D."""
     try:
         return getpass.getpass("token: ")
@@ -112,7 +112,7 @@ def _typed() -> str:
         return ""
 
 
-def _who(cluster: Any) -> dict[str, Any]:
+def _check_token(cluster: Any) -> dict[str, Any]:
     """Return the token's session information. Raise Misconfigured if the cluster rejects the token."""
     try:
         who: dict[str, Any] = cluster.session()

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 from threads_cluster import errors, settings
 from threads_cluster.cli import show
-from threads_cluster.cli.running import OWN, check_reader, ending_signals, note, write
+from threads_cluster.cli.running import CLUSTER_FAILURE, check_reader, ending_signals, note, write
 from threads_cluster.cli.session import Session
 from threads_cluster.client.attachments import Attachment, Shown, Terminal
 
@@ -85,7 +85,7 @@ class _Attached:
         self._attachment, self._unit, self._with_terminal = attachment, unit, with_terminal
         self._asked_at = time.monotonic()
         self._said = ""
-        self._keys = _Keys(attachment, with_terminal=with_terminal)
+        self._keys = _InputThread(attachment, with_terminal=with_terminal)
         self._say_waits(unit_state)
 
     def serve(self) -> int:
@@ -136,10 +136,10 @@ class _Attached:
             return 0
         if shown.reason:
             note(_WHY.get(shown.reason, shown.reason))
-        return OWN if shown.exit is None else shown.exit
+        return CLUSTER_FAILURE if shown.exit is None else shown.exit
 
 
-class _Keys(threading.Thread):
+class _InputThread(threading.Thread):
     """Thread that sends stdin and terminal size changes to the shell."""
 
     def __init__(self, attachment: Attachment, *, with_terminal: bool) -> None:

@@ -67,7 +67,7 @@ def verify(session: Session, file: str | None, head: str, *, as_json: bool) -> N
             verified = audit.Chain(_all(session)).verify(head)
         else:
             with Path(file).open("rb") as stream:
-                verified = audit.Chain(_whole(stream)).verify(head)
+                verified = audit.Chain(_complete_lines(stream)).verify(head)
     except OSError as error:
         raise Unreadable(f"{file}: {error.strerror}") from None
     except audit.Tampered as error:
@@ -93,7 +93,7 @@ def _all(session: Session) -> Iterator[bytes]:
         after, count = last.get("seq", last.get("after", after)), sum(line.startswith('{"seq"') for line in lines)
 
 
-def _whole(stream: IO[bytes]) -> Iterator[bytes]:
+def _complete_lines(stream: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file without newlines. A last line without a newline is incomplete and skipped."""
     for line in stream:
         if line.endswith(b"\n"):

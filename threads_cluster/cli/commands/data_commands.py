@@ -48,7 +48,7 @@ def create(
     """Download data from a source into a chunk on a runner. Prints the chunk ID at once."""
     row = ctx.obj.cluster.data.create(source, device=places.on(host, device), secrets=secret or ())
     show.json_line(row) if as_json else show.line(row["chunk_id"])
-    workflow_commands.followed(ctx, row["task_id"], wait=wait, as_json=as_json)
+    workflow_commands.follow_or_suggest(ctx, row["task_id"], wait=wait, as_json=as_json)
 
 
 @app.command("list")
@@ -98,7 +98,9 @@ def move(
     ctx: typer.Context, chunk: Chunk, target: Target, host: Node = None, wait: Wait = False, as_json: AsJson = False
 ) -> None:
     """Move a chunk to another location. Other copies are deleted, except in the cluster's store."""
-    workflow_commands.begun(ctx, ctx.obj.cluster.data.move(chunk, places.on(host, target)), wait=wait, as_json=as_json)
+    workflow_commands.print_started(
+        ctx, ctx.obj.cluster.data.move(chunk, places.on(host, target)), wait=wait, as_json=as_json
+    )
 
 
 @app.command()
@@ -106,7 +108,7 @@ def transfer(
     ctx: typer.Context, chunk: Chunk, target: Target, host: Node = None, wait: Wait = False, as_json: AsJson = False
 ) -> None:
     """Move a chunk to another host, and delete the copy on the previous one."""
-    workflow_commands.begun(
+    workflow_commands.print_started(
         ctx, ctx.obj.cluster.data.transfer(chunk, places.on(host, target)), wait=wait, as_json=as_json
     )
 

@@ -53,7 +53,7 @@ def install(
     from threads_cluster.cli import running
     from threads_cluster.client.programs import Program
 
-    row = found(ctx, name)
+    row = find_engine(ctx, name)
     if not row["packages"]:
         show.say(f"the engine {name} needs no packages")
         return
@@ -67,7 +67,7 @@ def install(
         raise typer.Exit(code)
 
 
-def found(ctx: typer.Context, name: str) -> Mapping[str, Any]:
+def find_engine(ctx: typer.Context, name: str) -> Mapping[str, Any]:
     """Return an engine. A BadArgument error lists the valid engines."""
     rows = {row["engine"]: row for row in ctx.obj.cluster.services.engines()}
     if name not in rows:
@@ -76,7 +76,7 @@ def found(ctx: typer.Context, name: str) -> Mapping[str, Any]:
     return row
 
 
-def agreed(ctx: typer.Context, name: str) -> None:
+def confirm_download(ctx: typer.Context, name: str) -> None:
     """Ask for confirmation before runners download gigabytes of packages.
 
     Raises BadArgument if stdin is not a terminal, and Exit if the user declines.

@@ -83,7 +83,7 @@ def download(
     """Download a model (GGUF or safetensors) on a runner. An interrupted download resumes."""
     to = places.on(host, device)
     row = ctx.obj.cluster.models.download(name, source, to=to, sha256=sha256, secrets=secret or ())
-    workflow_commands.begun(ctx, row, wait=wait, as_json=as_json)
+    workflow_commands.print_started(ctx, row, wait=wait, as_json=as_json)
     if not as_json:
         show.say(f"Serve it with: cluster serve {name}")
 
@@ -101,7 +101,7 @@ def copy(
     """Copy a model to another location before it is needed there."""
     models = ctx.obj.cluster.models
     row = models.copy(name, places.on(host, target), source=places.on(host, source, store=True))
-    workflow_commands.begun(ctx, row, wait=wait, as_json=as_json)
+    workflow_commands.print_started(ctx, row, wait=wait, as_json=as_json)
 
 
 @app.command()
@@ -118,7 +118,7 @@ def move(
     """Move a model to another location. The cluster's store always keeps a copy."""
     to, of = places.on(host, target), places.on(host, source, store=True)
     row = ctx.obj.cluster.models.move(name, to, source=of, keep_source=keep_source)
-    workflow_commands.begun(ctx, row, wait=wait, as_json=as_json)
+    workflow_commands.print_started(ctx, row, wait=wait, as_json=as_json)
 
 
 @app.command("list")

@@ -69,7 +69,7 @@ def stop(
 ) -> None:
     """Stop recording, and wait until workers have sent their recordings."""
     row = ctx.obj.cluster.profiles.stop(name, tenant=tenant)
-    _ended(ctx.obj, _waited(ctx.obj, row, tenant) if wait else row, as_json=as_json)
+    _print_state(ctx.obj, _wait_until_done(ctx.obj, row, tenant) if wait else row, as_json=as_json)
 
 
 @app.command()
@@ -89,14 +89,14 @@ def recover(
         show.say("No known recording is missing. Name a profile to search for unknown ones.")
     for each in names:
         row = profiles.recover(each, tenant=tenant)
-        _ended(ctx.obj, _waited(ctx.obj, row, tenant) if wait else row, as_json=as_json)
+        _print_state(ctx.obj, _wait_until_done(ctx.obj, row, tenant) if wait else row, as_json=as_json)
 
 
 def _may_lack(row: Mapping[str, Any]) -> bool:
     return row["state"] == "done" and any(one["state"] != "kept" for one in row["recordings"])
 
 
-def _waited(session: Session, row: dict[str, Any], tenant: str | None = None) -> dict[str, Any]:
+def _wait_until_done(session: Session, row: dict[str, Any], tenant: str | None = None) -> dict[str, Any]:
     """Wait until a profile is done, and return it. After QUIET_SECONDS, print the progress on stderr."""
     said, now, began = "", row, time.monotonic()
     try:
@@ -117,7 +117,7 @@ def _progress(row: Mapping[str, Any]) -> str:
     return f"{text}; {row['trouble']}" if row["trouble"] else text
 
 
-def _ended(session: Session, row: Mapping[str, Any], *, as_json: bool) -> None:
+def _print_state(session: Session, row: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         show.json_line(row)
         return
@@ -254,7 +254,7 @@ def _place(session: Session, what: str, folder: Path) -> Path:
     profiles = session.cluster.profiles
     row = profiles.get(what)
     if row["state"] == "collecting":
-        _waited(session, row)
+        _wait_until_done(session, row)
     profiles.fetch(what, folder)
     return folder
 
@@ -265,7 +265,7 @@ def _summary(summary: Mapping[str, Any]) -> None:
         {
             "profile": summary["name"],
             "time": figures.duration(summary["seconds"]),
-            "energy": "" if energy is None else figures.scaled(energy, "J"),
+            "energy": "" if energy is None else figures.format_si(energy, "J"),
         }
     )
     show.line("")
@@ -309,7 +309,7 @@ def _device(row: Mapping[str, Any]) -> list[Any]:
 
 
 def _scaled(value: float | None, unit: str) -> str:
-    return "" if value is None else figures.scaled(value, unit)
+    return "" if value is None else figures.format_si(value, unit)
 
 
 @app.command()
@@ -331,7 +331,7 @@ def kernels(
         raise errors.BadArgument(_none(job))
     json.dump(lane_traces.trace(job, stream), output)
     output.write("\n")
-    _say(lane_traces.totals(spans, stream["lanes"]), stream, output.name)
+    _print_totals(lane_traces.totals(spans, stream["lanes"]), stream, output.name)
 
 
 def _none(job: dict[str, Any]) -> str:
@@ -345,13 +345,13 @@ def _none(job: dict[str, Any]) -> str:
     )
 
 
-def _counted(count: int, what: str) -> str:
+def _count(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _say(totals: dict[str, Any], stream: dict[str, Any], name: str) -> None:
+def _print_totals(totals: dict[str, Any], stream: dict[str, Any], name: str) -> None:
     running = f", {totals['open']} of them running now" if totals["open"] else ""
-    leases, lanes, workers = (_counted(totals[f"{one}s"], one) for one in ("lease", "lane", "worker"))
+    leases, lanes, workers = (_count(totals[f"{one}s"], one) for one in ("lease", "lane", "worker"))
     show.say(
         f"{leases} on {lanes} of {workers}{running}, {totals['busy_seconds']:.1f} s busy: {name}; "
         "open this file in https://ui.perfetto.dev"

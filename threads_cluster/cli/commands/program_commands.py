@@ -99,17 +99,17 @@ _NAMED = 5
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    app.command("run", cls=options.OwnExitCodes, context_settings=options.BEFORE_PROGRAM, epilog=_RUN_EPILOG)(run)
+    app.command("run", cls=options.ExitCodeCommand, context_settings=options.BEFORE_PROGRAM, epilog=_RUN_EPILOG)(run)
     app.command("map", epilog=_MAP_EPILOG)(map_items)
     app.command()(logs)
     app.command()(units)
-    app.command("attach", cls=options.BesideProgram, epilog=_ATTACH_EPILOG)(attach)
+    app.command("attach", cls=options.AttachCommand, epilog=_ATTACH_EPILOG)(attach)
 
 
 # -- one unit ----------------------------------------------------------------------------------------------------------
 
 
-@options.takes(options.OUTPUT, options.SHELL, options.COMMON)
+@options.accept_options(options.OUTPUT, options.SHELL, options.COMMON)
 def run(
     ctx: typer.Context,
     words: options.Words = None,
@@ -139,9 +139,9 @@ def run(
     program = options.program(words, given, retries=retries)
     folder = None if no_files else options.folder(files)
     _warn_of_stdin()
-    job_id = _submitted(session, program, given, folder, quiet=quiet)["job_id"]
+    job_id = _submit(session, program, given, folder, quiet=quiet)["job_id"]
     if no_wait:
-        _left(session, job_id, quiet=quiet)
+        _print_job(session, job_id, quiet=quiet)
         return
     from threads_cluster.cli import running
 
@@ -180,7 +180,7 @@ def _explain_one_word(word: str) -> None:
         running.note(f"no program has this name; pass the arguments without quotes: cluster run -- {word}")
 
 
-def _left(session: Session, job_id: str, *, quiet: bool) -> None:
+def _print_job(session: Session, job_id: str, *, quiet: bool) -> None:
     show.line(job_id)
     sys.stdout.flush()
     _say_why_it_waits(session, job_id)
@@ -188,7 +188,7 @@ def _left(session: Session, job_id: str, *, quiet: bool) -> None:
         show.say(f"Show its output with: cluster logs {job_id} -f   Stop it with: cluster cancel {job_id}")
 
 
-def _submitted(
+def _submit(
     session: Session, program: Program, given: dict[str, Any], folder: Path | None, *, quiet: bool = False, **units: Any
 ) -> Json:
     """Submit a program with its folder, and report the upload on stderr. Ctrl-C during the upload leaves no job."""
@@ -201,8 +201,8 @@ def _submitted(
             show.say(f"uploaded {what} of {row['files']:,} {'file' if row['files'] == 1 else 'files'}")
 
     key = given.get("idempotency_key") or uuid.uuid4().hex
-    choices = options.choices(given) | {"idempotency_key": key}
-    with options.in_options(), artifact_commands.progress("sent", quiet=quiet or folder is None) as progress:
+    choices = options.job_options(given) | {"idempotency_key": key}
+    with options.translate_errors(), artifact_commands.progress("sent", quiet=quiet or folder is None) as progress:
         answer = session.cluster.programs.submit(
             program, files=folder, exclude=given.get("exclude") or (), progress=progress, sent=sent, **units, **choices
         )
@@ -251,7 +251,7 @@ def _has_bytes(number: int) -> bool:
 # -- many units --------------------------------------------------------------------------------------------------------
 
 
-@options.takes(options.OUTPUT, options.SHELL, options.MANY, options.COMMON)
+@options.accept_options(options.OUTPUT, options.SHELL, options.MANY, options.COMMON)
 def submit(
     ctx: typer.Context,
     words: options.Words = None,
@@ -281,14 +281,14 @@ def submit(
     program = options.program(words, given, retries=retries)
     given["idempotency_key"] = idempotency_key
     values = _read(items) if items else None
-    answer = _submitted(session, program, given, files, quiet=as_json, count=count, values=values)
+    answer = _submit(session, program, given, files, quiet=as_json, count=count, values=values)
     if wait:
         submitting.finish(session, answer["job_id"], as_json=as_json)
     elif as_json:
-        submitting.accepted(answer, as_json=True)
+        submitting.print_submission(answer, as_json=True)
     else:
         # Omit the wait estimate. It ignores whether a runner meets the job's requirements.
-        submitting.accepted(answer | {"estimated_wait_seconds": None}, as_json=False)
+        submitting.print_submission(answer | {"estimated_wait_seconds": None}, as_json=False)
         _say_why_it_waits(session, answer["job_id"])
 
 
@@ -301,12 +301,12 @@ def _read(sources: Sequence[str]) -> list[Any]:
 def _say_why_it_waits(session: Session, job_id: str) -> None:
     from threads_cluster.cli import running
 
-    because = running.settled(session.cluster, job_id).get("waiting_because")
+    because = running.wait_for_start(session.cluster, job_id).get("waiting_because")
     if because:
         show.say(f"{job_id} is waiting: {because}")
 
 
-@options.takes(options.MANY, options.COMMON)
+@options.accept_options(options.MANY, options.COMMON)
 def map_items(
     ctx: typer.Context,
     function: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help="Function in a module of the folder.")],
@@ -332,7 +332,7 @@ def map_items(
     session: Session = ctx.find_root().obj
     words = programs.call_command(function)
     program = options.program(words, given, retries=retries)
-    answer = _submitted(session, program, given, options.folder(files), quiet=quiet, values=_read(sources))
+    answer = _submit(session, program, given, options.folder(files), quiet=quiet, values=_read(sources))
     _print_values(session, answer["job_id"], quiet=quiet)
 
 
@@ -395,8 +395,8 @@ def _cancel(session: Session, job_id: str) -> NoReturn:
         running.cancel(session, job_id)
         state = session.cluster.wait(job_id)["state"]
     except KeyboardInterrupt:
-        raise running.Left(running.left(session, job_id)) from None
-    raise running.Left(f"{job_id} {state}; no process of it is running")
+        raise running.StoppedWaiting(running.describe_remaining(session, job_id)) from None
+    raise running.StoppedWaiting(f"{job_id} {state}; no process of it is running")
 
 
 # -- output and state of units ----------------------------------------------------------------------------------------
@@ -439,9 +439,9 @@ def logs(
     try:
         if not follow:
             _require_log(session, job_id, unit or 0)
-        running.log(session, job_id, unit or 0, stream, follow=follow, raw=raw)
+        running.print_log(session, job_id, unit or 0, stream, follow=follow, raw=raw)
     except KeyboardInterrupt:
-        raise running.Left(f"the job keeps running; stop it with: cluster cancel {job_id}") from None
+        raise running.StoppedWaiting(f"the job keeps running; stop it with: cluster cancel {job_id}") from None
 
 
 def _print_all(session: Session, job_id: str, stream: str | None, *, raw: bool) -> None:
@@ -452,7 +452,7 @@ def _print_all(session: Session, job_id: str, stream: str | None, *, raw: bool) 
         if row.get("artifact"):
             none = False
             show.line(f"==> unit {row['unit']} <==")
-            running.log(session, job_id, row["unit"], stream, follow=False, raw=raw)
+            running.print_log(session, job_id, row["unit"], stream, follow=False, raw=raw)
     if none:
         show.say(f"no finished unit of {job_id} has output; show their states with: cluster units {job_id}")
 

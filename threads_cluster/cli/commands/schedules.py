@@ -71,11 +71,11 @@ def add(
     if as_json:
         show.json_line(row)
         return
-    show.line(f"{row['name']}  {row['type']}  {show.rhythm(row)}")
+    show.line(f"{row['name']}  {row['type']}  {show.schedule_text(row)}")
     show.next_runs(row)
 
 
-class _Read(Exception):
+class _ParsedSubmission(Exception):
     """Raised instead of submitting a job. Contains the parsed submission."""
 
     def __init__(self, **what: Any) -> None:
@@ -98,14 +98,14 @@ def _submission(session: Session, words: list[str]) -> dict[str, Any]:
     def read_it(kind: str, parameters: Mapping[str, Any] | None = None, **choices: Any) -> Any:
         body = api.submission(kind, parameters, **{"idempotency_key": None, **choices})
         body.pop("idempotency_key")
-        raise _Read(job=body)
+        raise _ParsedSubmission(job=body)
 
     def read_text(text: bytes, *, notify: str | None = None) -> Any:
         if notify is not None:
             why = "does not apply to scheduled workflows; write notify: URL in the workflow file"
             raise typer.BadParameter(why, param_hint="'--notify'")
         try:
-            raise _Read(workflow=text.decode())
+            raise _ParsedSubmission(workflow=text.decode())
         except UnicodeDecodeError as error:
             raise errors.BadArgument(
                 f"the workflow is not UTF-8: byte {error.start} is {text[error.start]:#04x}"
@@ -116,7 +116,7 @@ def _submission(session: Session, words: list[str]) -> dict[str, Any]:
     reading.cluster.workflows.submit = read_text  # type: ignore[method-assign, assignment]
     try:
         cli.app(words, prog_name="cluster", standalone_mode=False, obj=reading)
-    except _Read as read:
+    except _ParsedSubmission as read:
         return read.what
     raise errors.BadArgument("these arguments do not submit a job; see: cluster submit --help")
 
@@ -138,16 +138,16 @@ def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJ
 @app.command()
 def pause(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """Pause a schedule until it is resumed."""
-    _turned(ctx.obj.cluster.pause_schedule(name, tenant=tenant), as_json=as_json)
+    _print_schedule(ctx.obj.cluster.pause_schedule(name, tenant=tenant), as_json=as_json)
 
 
 @app.command()
 def resume(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """Resume a paused schedule at its next time."""
-    _turned(ctx.obj.cluster.resume_schedule(name, tenant=tenant), as_json=as_json)
+    _print_schedule(ctx.obj.cluster.resume_schedule(name, tenant=tenant), as_json=as_json)
 
 
-def _turned(row: dict[str, Any], *, as_json: bool) -> None:
+def _print_schedule(row: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         show.json_line(row)
         return

@@ -84,14 +84,14 @@ def _text(file: Path | None) -> str:
     """Read a value from a prompt, a file or stdin. Raise BadArgument if it is empty or invalid."""
     if file is not None:
         return _decoded(_from_file(file))
-    text = _typed() if sys.stdin.isatty() else _decoded(_read(sys.stdin.buffer))
+    text = _prompt() if sys.stdin.isatty() else _decoded(_read(sys.stdin.buffer))
     text = text.removesuffix("\n").removesuffix("\r")
     if not text:
         raise errors.BadArgument("no value was entered; type it at the prompt, or run: cluster secret set NAME < FILE")
     return text
 
 
-def _typed() -> str:
+def _prompt() -> str:
     """Read a value at a prompt without echo. Return "" if the user presses Ctrl-D."""
     try:
         return getpass.getpass("value: ")

@@ -107,7 +107,7 @@ def serve(
     """
     if what == [DASK] and not engine and not Path(DASK).exists():
         engine = DASK
-    model, given = _asked(what or [], engine, files)
+    model, given = _parse_arguments(what or [], engine, files)
     name = name or _name(model or engine)
     parameters = {"context": context, "parallel": parallel, **given, **_parameters(parameter or ())}
     requirements = {
@@ -119,16 +119,16 @@ def serve(
         "labels": label or None,
     }
     scaled = _autoscale(autoscale, target)
-    _check_there(model)
-    if not install and (large := engine or _weighty(ctx, model, gpus)):
-        engine_commands.agreed(ctx, large)
+    _check_file(model)
+    if not install and (large := engine or _large_engine(ctx, model, gpus)):
+        engine_commands.confirm_download(ctx, large)
     row = ctx.obj.cluster.services.serve(
         name,
         engine,
-        model=_sent(ctx, model, "" if engine == "http" else name, as_json=as_json),
+        model=_upload_model(ctx, model, "" if engine == "http" else name, as_json=as_json),
         replicas=replicas,
-        parameters=_given(parameters),
-        requirements=_given(requirements),
+        parameters=_without_none(parameters),
+        requirements=_without_none(requirements),
         request_timeout_seconds=timeout,
         idle_seconds=idle,
         autoscale=scaled,
@@ -143,10 +143,10 @@ def serve(
         show.json_line(row)
         return
     show.line(f"{row['name']} {_state(row)}")
-    show.say(_how_asked(row["name"], row["engine"], ctx.obj.cluster.url))
+    show.say(_usage_hint(row["name"], row["engine"], ctx.obj.cluster.url))
 
 
-def _how_asked(name: str, engine: str, url: str) -> str:
+def _usage_hint(name: str, engine: str, url: str) -> str:
     if engine == DASK:
         asked = f'Use it from Python: with Cluster().dask(name="{name}") as client: ...'
         return f"{asked}   Open its dashboard with: cluster service open {name}"
@@ -165,7 +165,7 @@ def _autoscale(text: str | None, target: float | None) -> dict[str, Any] | None:
     return {"min": int(least), "max": int(most)} | ({} if target is None else {"target": target})
 
 
-def _asked(words: Sequence[str], engine: str, files: str | None) -> tuple[str | None, dict[str, Any]]:
+def _parse_arguments(words: Sequence[str], engine: str, files: str | None) -> tuple[str | None, dict[str, Any]]:
     """Return the model or the files, and the parameters, that the arguments contain."""
     if engine == "http":
         if not words:
@@ -196,7 +196,7 @@ def _parameters(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _weighty(ctx: typer.Context, model: str | None, gpus: int | None) -> str:
+def _large_engine(ctx: typer.Context, model: str | None, gpus: int | None) -> str:
     """Return the engine that the cluster will choose for a model if its packages are large, else ""."""
     if model is None:
         return ""
@@ -217,7 +217,7 @@ def _paths(ctx: typer.Context, model: str) -> list[str]:
         return []
 
 
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -229,7 +229,7 @@ def _name(model: str) -> str:
     return found
 
 
-def _check_there(model: str | None) -> None:
+def _check_file(model: str | None) -> None:
     """Raise BadArgument if a model is clearly a local file but does not exist or is not GGUF."""
     if model is None or not (model.endswith(".gguf") or "/" in model):
         return
@@ -238,10 +238,10 @@ def _check_there(model: str | None) -> None:
         known = _FETCHED if path.suffix == _SUFFIX else "list artifacts with: cluster artifact list"
         raise errors.BadArgument(f"file {model} does not exist; {known}")
     if path.is_file() and path.suffix == _SUFFIX:
-        _check_begins(path)
+        _check_magic(path)
 
 
-def _check_begins(path: Path) -> None:
+def _check_magic(path: Path) -> None:
     """Raise BadArgument if a file does not start with the magic bytes of GGUF."""
     try:
         with path.open("rb") as file:
@@ -255,7 +255,7 @@ def _check_begins(path: Path) -> None:
         )
 
 
-def _sent(ctx: typer.Context, model: str | None, service: str, *, as_json: bool) -> str | None:
+def _upload_model(ctx: typer.Context, model: str | None, service: str, *, as_json: bool) -> str | None:
     """Return the artifact of a model. A local file or folder is uploaded first.
 
     The artifact is named after the service, if `service` is not empty.
@@ -346,7 +346,7 @@ def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJ
         }
     )
     _table([row])
-    show.say(_how_asked(name, row["engine"], ctx.obj.cluster.url))
+    show.say(_usage_hint(name, row["engine"], ctx.obj.cluster.url))
 
 
 def _model(model: str | None) -> str | None:
@@ -375,19 +375,19 @@ def scale(
     as_json: AsJson = False,
 ) -> None:
     """Change the number of replicas. A stopped service is started."""
-    _said(ctx.obj.cluster.services.scale(name, replicas, tenant=tenant), as_json=as_json)
+    _print_service(ctx.obj.cluster.services.scale(name, replicas, tenant=tenant), as_json=as_json)
 
 
 @app.command()
 def restart(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """Replace all replicas, one after the other. A stopped service is started."""
-    _said(ctx.obj.cluster.services.restart(name, tenant=tenant), as_json=as_json)
+    _print_service(ctx.obj.cluster.services.restart(name, tenant=tenant), as_json=as_json)
 
 
 @app.command()
 def stop(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """Stop all replicas once their open requests are answered."""
-    _said(ctx.obj.cluster.services.stop(name, tenant=tenant), as_json=as_json)
+    _print_service(ctx.obj.cluster.services.stop(name, tenant=tenant), as_json=as_json)
 
 
 @app.command()
@@ -419,5 +419,5 @@ def logs(
     program_commands.logs(ctx, job, follow=follow)
 
 
-def _said(row: Mapping[str, Any], *, as_json: bool) -> None:
+def _print_service(row: Mapping[str, Any], *, as_json: bool) -> None:
     show.json_line(row) if as_json else show.line(f"{row['name']} {_state(row)}")

@@ -96,7 +96,7 @@ def _programs() -> Any:
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     app.command(
         "command",
-        cls=program_options.WithProgram,
+        cls=program_options.ProgramCommand,
         context_settings=program_options.BEFORE_PROGRAM,
         epilog=program_commands.SUBMIT_EPILOG,
     )(program_commands.submit)
@@ -125,9 +125,9 @@ def command(kind: Json) -> Any:
     """Return a typer command function with one argument for each parameter of the kind."""
     from threads_cluster.cli import options
 
-    flags = [flag for flag in options.flags(kind["schema"]) if not _is_taken(flag)]
+    flags = [flag for flag in options.flags(kind["schema"]) if not _is_reserved(flag)]
 
-    @program_options.takes({flag.name: _annotation(flag) for flag in flags}, _COMMON)
+    @program_options.accept_options({flag.name: _annotation(flag) for flag in flags}, _COMMON)
     def call(ctx: typer.Context, **given: Any) -> None:
         options = {name: given.pop(name) for name in _COMMON}
         session: Session = ctx.find_root().obj
@@ -138,7 +138,7 @@ def command(kind: Json) -> Any:
     return call
 
 
-def _is_taken(flag: options.Flag) -> bool:
+def _is_reserved(flag: options.Flag) -> bool:
     """Return True if a parameter's name conflicts with a general flag. --parameters can still set it."""
     return flag.name in _COMMON or flag.name in ("ctx", "help", "json", "parameters") or not flag.name.isidentifier()
 
@@ -207,10 +207,10 @@ def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json
     if wait:
         finish(session, answer["job_id"], as_json=as_json)
         return
-    accepted(answer, as_json=as_json)
+    print_submission(answer, as_json=as_json)
 
 
-def accepted(answer: Json, *, as_json: bool) -> None:
+def print_submission(answer: Json, *, as_json: bool) -> None:
     """Print the response to a submission, and suggest the next command."""
     if as_json:
         show.json_line(answer)
@@ -238,7 +238,7 @@ def finish(session: Session, job_id: str, *, as_json: bool) -> None:
 
     if not as_json:
         show.say(f"job {job_id}")
-    job = watching.until_end(session, job_id, quiet=as_json)
+    job = watching.wait_for_end(session, job_id, quiet=as_json)
     answer = session.cluster.result(job_id) if job["state"] == "done" else None
     if as_json:
         show.json_line(job | ({"result": answer["result"]} if answer else {}))

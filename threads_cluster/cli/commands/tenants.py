@@ -121,7 +121,7 @@ def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
     show.listing(ctx.obj.cluster.tenants(), show.TENANTS, as_json=as_json)
 
 
-def _writing(known_of: Callable[[Any, str], dict[str, Any]]) -> Callable[..., None]:
+def _write_command(known_of: Callable[[Any, str], dict[str, Any]]) -> Callable[..., None]:
     """Build a command that writes a tenant. Settings without an option keep the values of `known_of`."""
 
     def write(
@@ -158,10 +158,10 @@ def _new(cluster: Any, name: str) -> dict[str, Any]:
 
 
 app.command("create", help="Register a tenant. Once a tenant is registered, lanes are shared by weight.")(
-    _writing(_new)
+    _write_command(_new)
 )
 app.command("set", help="Change a tenant's weight, caps and required labels. Omitted settings stay unchanged.")(
-    _writing(lambda cluster, name: cluster.tenant(name))
+    _write_command(lambda cluster, name: cluster.tenant(name))
 )
 
 

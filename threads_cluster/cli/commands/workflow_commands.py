@@ -105,7 +105,7 @@ def status(
             "created": course["created"],
             "ended": course["ended"],
             "attempt": course["attempt"],
-            "actions": _counted(course["counts"]),
+            "actions": _format_counts(course["counts"]),
             "waits for": course.get("waiting_because"),
             "error": course.get("error"),
             "services": ", ".join(course["services"]),
@@ -114,7 +114,7 @@ def status(
     )
     _print_layers(course["actions"])
     _print_actions(course, everything=actions)
-    _say_what_stays(course)
+    _report_services(course)
 
 
 @app.command("list")
@@ -133,7 +133,7 @@ def list_workflows(
 @app.command()
 def cancel(ctx: typer.Context, workflow: Id, as_json: AsJson = False) -> None:
     """Cancel a workflow and its jobs. Finished actions stay done, and retry continues from there."""
-    _acted(ctx.obj.cluster.workflows.cancel(workflow), as_json=as_json)
+    _print_state(ctx.obj.cluster.workflows.cancel(workflow), as_json=as_json)
 
 
 @app.command()
@@ -142,7 +142,7 @@ def retry(ctx: typer.Context, workflow: Id, as_json: AsJson = False) -> None:
     row = ctx.obj.cluster.workflows.retry(workflow)
     for note in row.get("notes", []):
         show.say(note)
-    _acted(row, as_json=as_json)
+    _print_state(row, as_json=as_json)
 
 
 @app.command()
@@ -197,13 +197,13 @@ def _print_problems(file: Path, problems: Sequence[Any], total: int, *, to_stder
         show.say(f"and {total - _PROBLEMS} more")
 
 
-def begun(ctx: typer.Context, row: Mapping[str, Any], *, wait: bool, as_json: bool) -> None:
+def print_started(ctx: typer.Context, row: Mapping[str, Any], *, wait: bool, as_json: bool) -> None:
     """Print the ID of a started workflow, and optionally follow it."""
     show.json_line(row) if as_json else show.line(row["task_id"])
-    followed(ctx, row["task_id"], wait=wait, as_json=as_json)
+    follow_or_suggest(ctx, row["task_id"], wait=wait, as_json=as_json)
 
 
-def followed(ctx: typer.Context, workflow: str, *, wait: bool, as_json: bool) -> None:
+def follow_or_suggest(ctx: typer.Context, workflow: str, *, wait: bool, as_json: bool) -> None:
     """Follow a workflow until it ends if `wait` is true. Otherwise suggest the command that does."""
     if wait:
         follow(ctx, workflow, as_json=as_json)
@@ -216,7 +216,7 @@ def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
     said, course = "", {}
     try:
         for course in ctx.obj.cluster.workflows.follow(workflow):
-            line = f"{course['state']}: {_counted(_states(course['actions']))}"
+            line = f"{course['state']}: {_format_counts(_states(course['actions']))}"
             if line != said and course["state"] not in ("done", "failed", "cancelled"):
                 show.say(line)
                 for action in _waiting_for_people(course["actions"]):
@@ -228,15 +228,15 @@ def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
     if as_json:
         show.json_line(course)
     else:
-        show.line(f"{course['name']} {course['state']}: {_counted(_states(course['actions']))}")
+        show.line(f"{course['name']} {course['state']}: {_format_counts(_states(course['actions']))}")
         if course["state"] != "done":
             _print_actions(course, everything=False)
-            _say_what_stays(course)
+            _report_services(course)
             show.say(f"next: cluster workflow retry {workflow}")
     raise typer.Exit(0 if course["state"] == "done" else errors.JOB_FAILED)
 
 
-def _say_what_stays(course: Mapping[str, Any]) -> None:
+def _report_services(course: Mapping[str, Any]) -> None:
     """Report services of a failed or cancelled workflow that still use memory and GPUs."""
     if course["state"] in ("failed", "cancelled"):
         for name in course["services"]:
@@ -251,7 +251,7 @@ def _states(actions: Sequence[Mapping[str, Any]]) -> Counter[str]:
     return Counter(action["state"] for action in actions)
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     known = sorted(counts.items(), key=lambda pair: (_ORDER.index(pair[0]) if pair[0] in _ORDER else 99, pair[0]))
     return ", ".join(f"{count} {state}" for state, count in known if count)
 
@@ -279,7 +279,7 @@ def _print_layers(actions: Sequence[Mapping[str, Any]]) -> None:
         return
     show.line("")
     first, last = 12, 3
-    lines = [(number, len(layer), _counted(_states(layer))) for number, layer in enumerate(by_depth, 1)]
+    lines = [(number, len(layer), _format_counts(_states(layer))) for number, layer in enumerate(by_depth, 1)]
     shown = lines if len(lines) <= first + last + 2 else [*lines[:first], *lines[-last:]]
     show.rows(("layer", "actions", "states"), shown)
     if len(shown) < len(lines):
@@ -293,12 +293,12 @@ def _print_actions(course: Mapping[str, Any], *, everything: bool) -> None:
         return
     show.line("")
     most = len(chosen) if everything else _LISTED
-    show.rows(("action", "type", "state", "job", "why"), [_row(action) for action in chosen[:most]])
+    show.rows(("action", "type", "state", "job", "why"), [_action_cells(action) for action in chosen[:most]])
     if len(chosen) > most or len(chosen) < len(actions):
         show.say(f"List all actions with: cluster workflow status {course['workflow_id']} --actions")
 
 
-def _row(action: Mapping[str, Any]) -> tuple[Any, ...]:
+def _action_cells(action: Mapping[str, Any]) -> tuple[Any, ...]:
     items, progress = action.get("items"), action.get("progress")
     state = action["state"]
     if items and items["total"]:
@@ -313,10 +313,10 @@ _COLUMNS: show.Columns = {
     "workflow": "workflow_id",
     "name": "name",
     "state": "state",
-    "actions": lambda row: _counted(row["counts"]),
+    "actions": lambda row: _format_counts(row["counts"]),
     "created": "created",
 }
 
 
-def _acted(row: Mapping[str, Any], *, as_json: bool) -> None:
+def _print_state(row: Mapping[str, Any], *, as_json: bool) -> None:
     show.json_line(row) if as_json else show.line(f"{row['workflow_id']} {row['state']}")
