@@ -255,7 +255,7 @@ def on_behalf_of(store: Store, settings: Settings, queries: Queries, trees: Tree
 async def serve_calls(app: FastAPI, settings: Settings) -> Callable[[], Awaitable[None]]:
     """Start the gRPC server if the settings enable it, and return the function that stops it."""
     if settings.grpc_port:
-        from coordinator.rpc import server  # needs optional packages
+        from coordinator.rpc import server  # requires the packages in requirements/grpc.txt
 
         return await server.serve(app, settings)
 
@@ -268,6 +268,6 @@ async def serve_calls(app: FastAPI, settings: Settings) -> Callable[[], Awaitabl
 def _span_sender(store: Store, settings: Settings, leads: Callable[[], bool]) -> SpanSender | None:
     if not settings.otel_exporter_otlp_endpoint:
         return None
-    from coordinator.telemetry.otlp import Exporter as SpanExporter  # needs optional packages
+    from coordinator.telemetry.otlp import Exporter as SpanExporter  # requires requirements/tracing.txt
 
     return SpanSender(store, SpanExporter(settings), leads)

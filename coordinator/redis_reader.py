@@ -59,7 +59,7 @@ class RedisReader(threading.Thread):
 
     def call_in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
         """Schedule a function call in the event loop."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed
+        with contextlib.suppress(RuntimeError):  # the event loop may be closed
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def stop(self) -> None:

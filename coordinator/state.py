@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-if TYPE_CHECKING:  # domains import this module
+if TYPE_CHECKING:  # domains import this module, so importing them here would be a cycle
     from starlette.requests import HTTPConnection
 
     from coordinator.attachments.wakes import Wakes
@@ -35,7 +35,7 @@ class State:
     worker_body_memory: BodyMemory
     #: Addresses to which webhooks can be sent.
     guard: Guard
-    #: Workflows and schedules.
+    #: Objects for workflows and schedules.
     engine: Engine
     runs: Runs
     #: Requests to services, tunnels to runners, and host names of service pages.

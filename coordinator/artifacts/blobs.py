@@ -193,7 +193,7 @@ def _convert_errors(missing: type[Exception] = Lost) -> Iterator[None]:
 def _sync_to_disk(folder: Path) -> None:
     """Flush all writes on the folder's file system to disk. One call suffices for many files."""
     syncfs: Callable[[int], Any] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs is None:  # not Linux
+    if syncfs is None:  # only Linux has syncfs
         os.sync()
         return
     opened = os.open(folder, os.O_RDONLY)

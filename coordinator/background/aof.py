@@ -47,7 +47,7 @@ class AofRewriter:
             return False
         if not state.enabled or self._aof.rewritten() == self._cause:
             return True
-        if state.rewriting:  # requested by this process or by another client
+        if state.rewriting:  # this process or another client has requested the rewrite
             self._has_requested = True
         elif self._has_requested and not state.failed:
             self._aof.note_rewritten(self._cause)

@@ -12,7 +12,7 @@ def job_events(events: Events, job: str, since: str) -> list[Event] | None:
     stream = events.of_job(job, since)
     if not stream.newest or position(since) > position(stream.newest):
         return None
-    if stream.entries is None:  # small jobs have no separate stream
+    if stream.entries is None:  # small jobs have no event stream of their own
         fleet = fleet_events(events, since)
         return None if fleet is None else [event for event in fleet if event.job == job]
     return [event for event in parse_entries(stream.entries) if event.position > position(since)]
@@ -25,7 +25,8 @@ def fleet_events(events: Events, since: str) -> list[Event] | None:
         return None
     if not position(stream.oldest) <= position(since) <= position(stream.newest):
         return None
-    if not stream.entries or position(stream.entries[0][0].decode()) != position(since):  # lost in a failover
+    # The event `since` can be missing after a failover.
+    if not stream.entries or position(stream.entries[0][0].decode()) != position(since):
         return None
     if len(stream.entries) > BACKLOG + 1:
         return None
