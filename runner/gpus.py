@@ -52,7 +52,7 @@ def foreign(gpu: Gpu) -> str:
     try:
         nvml: Any = importlib.import_module("pynvml")
         nvml.nvmlInit()
-    except Exception:  # As in `detect`. CUDA reports the error to the program.
+    except Exception:  # Without pynvml or the driver, CUDA reports the error to the program.
         return ""
     try:
         handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)

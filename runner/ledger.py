@@ -96,7 +96,7 @@ class Ledger:
         self._entries: dict[str, Entry] = {}
         #: GPUs that are not offered temporarily, with the monotonic time at which they are offered again.
         self._others: dict[str, float] = {}
-        #: Use outside the cluster, keyed by GPU UUID.
+        #: Description of a GPU's use outside the cluster, keyed by its UUID.
         self._lies: dict[str, str] = {}
 
     # -- what there is ----------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def serve(folder: Path, token: str, calm_seconds: float = CALM_SECONDS) -> None:
                     "refused a request for the token: a runner is alive, or the client did not wait; further refusals"
                     " are not logged"
                 )
-            # Limits the load that a program causes by repeated requests.
+            # The delay limits the load that a program can cause by repeated requests.
             time.sleep(0 if given else _REFUSED_SECONDS)
 
 

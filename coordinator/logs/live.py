@@ -194,7 +194,7 @@ class Live:
     # -- the end of a unit ------------------------------------------------------------------------------------------
 
     async def _watch(self, job: str, unit: int, channel: _Channel) -> None:
-        """Notify the followers when the unit ends: at once if its job ends, otherwise within LOOK_SECONDS."""
+        """Notify the followers when the unit ends: at once if its job ends, otherwise within POLL_SECONDS."""
         began = time.monotonic()
         while (end := await self._read_end(job, unit)) is None:
             # If 100,000 units of a job have failed, Redis needs about 100 ms for a check.

@@ -149,7 +149,7 @@ def _pages(scheduler: Any) -> Any:
     except ImportError as error:
         print(f"the dashboard is not available: {error}", file=sys.stderr, flush=True)
         return None
-    pages: Any = routing.RoutingApplication  # untyped
+    pages: Any = routing.RoutingApplication  # distributed does not annotate this class
     made = pages(utils.get_handlers(scheduler, _SHOWN), log_function=lambda _: None)
     connect: Any = dashboard.connect
     connect(made, scheduler.http_server, scheduler)

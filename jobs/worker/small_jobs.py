@@ -72,7 +72,7 @@ def _return_dropped(state: WorkerState, lane: Lane, wanted: dict[str, Task], pla
 
 
 def _return_call(state: WorkerState, *, blamed: bool) -> Callable[[str, str], bool]:
-    """Return the store call that gives back a lease. `blamed` is True if the lane crashed while computing the job."""
+    """Return the store method that gives back a lease. `blamed` is True if the lane crashed while computing the job."""
     return state.store.leases.crash if blamed else state.store.leases.release
 
 

@@ -204,6 +204,6 @@ def clear(path: Path) -> None:
     if not is_folder:
         path.unlink()
         return
-    for _ in walk(path):  # Makes every folder listable
+    for _ in walk(path):  # Walking makes every folder listable
         pass
     shutil.rmtree(path)

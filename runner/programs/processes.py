@@ -12,7 +12,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 
-# linux/prctl.h
+# Constants of linux/prctl.h.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36

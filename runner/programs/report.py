@@ -23,7 +23,7 @@ class Failure:
     error: str
     #: Exit code (126 or 127 if the program could not be started), or None if no start was attempted.
     exit: int | None = None
-    #: timeout, memory, processes, disk or not started. Empty if the program exited by itself.
+    #: Reason: timeout, memory, processes, disk or not started. Empty if the program exited by itself.
     reason: str = ""
     seconds: float = 0.0
     tail: str = ""

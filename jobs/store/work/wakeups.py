@@ -171,7 +171,7 @@ class WakeupWorker(rq.SimpleWorker):
         return SILENCE_SECONDS
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """Send a heartbeat to RQ's tools every RQ_BEAT_SECONDS.
+        """Send a heartbeat to RQ's tools every RQ_HEARTBEAT_SECONDS.
 
         This registers the worker again, because RQ removes its name after a late heartbeat.
         """

@@ -257,7 +257,7 @@ class Api:
         """Return the status and the content of a response. Retries once if an idle connection was closed."""
         with suppress(*_STALE):
             return self._ask(asked)
-        # Outside an except clause, so that the second error does not have the first one as its context.
+        # The retry is outside an except clause, so that its error does not get the first error as its context.
         return self._ask(asked)
 
     def _new_client(self) -> httpx.Client:

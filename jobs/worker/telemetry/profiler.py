@@ -259,7 +259,7 @@ class Profiler(threading.Thread):
             self._say(f"cannot compress a recording: {trouble}")
         try:
             answer = self._store.profiles.report(profile_id, self._worker, (), [parcel.recording for parcel in mine])
-        except CoordinatorRejects as error:  # Continue with other profiles.
+        except CoordinatorRejects as error:  # The error must not stop other profiles.
             self._say(f"cannot upload recordings, so they stay on this host: {error}")
             return False
         sent = [self._settle(parcel, answer) for parcel in mine]

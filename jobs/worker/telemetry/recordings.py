@@ -118,7 +118,7 @@ class Parcel:
             size, sha = _digest(self._packed)
         except OSError as error:
             self.trouble = error.strerror or str(error)
-            self._packing = None  # The next round tries again.
+            self._packing = None  # The next round repeats the compression.
             return
         self.trouble = ""
         self.recording = replace(told, size=size, sha=sha)
