@@ -28,8 +28,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds until a stopped task loses its lease, by stop mode: 1 commits the finished part, 2 drops the lease.
 GRACE_SECONDS = {1: 5.0, 2: 0.5}
-#: Seconds between a stop flag and the kill. A chunk (200 ms) takes longer on a loaded machine, and a restart longer
-#: still.
+#: Seconds between a stop flag and the kill. On a loaded machine, a chunk takes longer than 200 ms.
 LATE_SECONDS = 5.0
 #: Timeout in seconds for a batch of small jobs, each of which should take milliseconds.
 SMALL_SECONDS = 30.0

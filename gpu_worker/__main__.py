@@ -172,9 +172,9 @@ class WorkerProcess:
         )
         self.gave_way = True
         server.stop()
-        os.kill(os.getpid(), signal.SIGINT)  # not SIGTERM, which means that somebody else stops the worker
+        os.kill(os.getpid(), signal.SIGINT)  # use SIGINT, because SIGTERM means that somebody else stops the worker
 
-    # -- beginning --------------------------------------------------------------------------------------------------
+    # -- start ------------------------------------------------------------------------------------------------------
 
     def _start(self) -> list[StreamLane]:
         if self._claim.gpu is None:
@@ -211,7 +211,7 @@ class WorkerProcess:
         names = [queue for queue, count in zip(listened, counts, strict=True) if count]
         return min((queues.priority_of(name) for name in names if name.startswith("gpu.")), key=rank, default="")
 
-    # -- ends -------------------------------------------------------------------------------------------------------
+    # -- stop -------------------------------------------------------------------------------------------------------
 
     def _retire(self, why: str) -> None:
         log.error("%s; this worker returns its leases and exits", why)

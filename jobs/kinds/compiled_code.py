@@ -162,8 +162,7 @@ def _remove(place: Path, until: float) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not _is_older(place, until):  # another process has used the folder meanwhile and exited
             return False
-        # Rename the folder first, so that an interrupted removal leaves no partial folder under a name that processes
-        # use.
+        # Rename the folder first, so that an interrupted removal leaves no partial folder under a valid name.
         shutil.rmtree(place.rename(place.with_name(f"removed-{place.name.removeprefix('removed-')}")))
     except OSError:
         return False

@@ -17,8 +17,7 @@ from typing import Any, Protocol, TypeAlias
 #: Array in the memory of the device.
 Array: TypeAlias = Any
 
-#: Target duration of a launch in seconds: long enough to hide the launch overhead, short enough to react to
-#: cancellation and SIGTERM.
+#: Target duration of a launch in seconds; short enough to react quickly to cancellation and SIGTERM.
 LAUNCH_SECONDS = 0.1
 #: Maximum duration in seconds of a launch that computes only as many units as the device can compute in parallel.
 WAVE_SECONDS = 0.5

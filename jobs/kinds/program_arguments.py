@@ -27,8 +27,9 @@ SCHEMA: dict[str, Any] = {
 }
 #: Placeholders of all program kinds.
 _PLACEHOLDERS = re.compile(r"\{(?:unit|item|port|address|python)\}")
-#: Unknown placeholders: braces around a name, a number or GNU parallel's characters, or around text that starts like a
-#: placeholder, such as {item['a']}. Shell variables (${NAME}), {{...}} and JSON do not match.
+#: Unknown placeholders: braces around a name, a number or GNU parallel's characters, such as {} or {.}.
+#: Text that starts like a placeholder matches too, such as {item['a']}.
+#: Shell variables (${NAME}), {{...}} and JSON do not match.
 _UNKNOWN = re.compile(r"(?<![${])\{(?!unit\}|item\})(?:[\w./#%:+\[\]-]*|\s*(?:unit|item)\b[^{}]*)\}(?!\})")
 
 

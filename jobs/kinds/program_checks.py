@@ -7,8 +7,7 @@ from typing import Any
 from jobs.kinds import program_texts as texts
 from jobs.models import Partial
 
-#: Maximum duration of a unit in milliseconds, maximum number of attempts, and maximum size of a value in bytes of ASCII
-#: JSON, in which a character can take six bytes.
+#: Maximum duration of a unit in milliseconds, number of attempts, and size of a value in bytes of ASCII JSON.
 _MAX_MS, _MAX_ATTEMPTS, _MAX_VALUE = 400 * 86_400_000, 1_000_000, 8 << 10
 _FIELDS = {"lo", "worker", "ms", "attempts"}
 

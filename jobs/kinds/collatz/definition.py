@@ -247,8 +247,8 @@ def _plan_trajectory(parameters: Parameters) -> Plan:
         total=1,
         spec={"mode": "trajectory", "n": str(n), "max_points": max_points, "step_limit": STEP_LIMIT},
         parameters={"mode": "trajectory", "n": exact(n), "max_points": max_points},
-        # A step costs more for longer numbers; a point has a constant cost. Most numbers take 5 shortcut steps per bit,
-        # the worst 15.
+        # A step costs more for longer numbers; a point has a constant cost.
+        # Most numbers take 5 shortcut steps per bit, and the worst take 15.
         cpu_seconds=8 * bits * (5e-7 + 2.5e-11 * bits) + 6e-6 * min(8 * bits, max_points),
         mode="trajectory",
         max_lease_seconds=TRAJECTORY_SECONDS,

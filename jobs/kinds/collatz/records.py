@@ -65,8 +65,7 @@ class Records(Tally):
 
     def __init__(self, origin: int, delay: int, path: int, complete: int | None) -> None:
         super().__init__(origin)
-        #: Largest number up to which the known maxima are complete. None: they are complete up to the job's start, so
-        #: the maximum over all smaller numbers is known or found within the job.
+        #: Largest number up to which the known maxima are complete; None if they are complete up to the job's start.
         self.complete = complete
         self.known = [delay, path]
         #: Number of rows for known maxima; 0 if the lease starts at 1.

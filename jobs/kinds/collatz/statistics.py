@@ -181,7 +181,7 @@ def pieces(
 
 
 def wide_levels(end: int) -> tuple[int, ...]:
-    """Return the sizes of blocks of two limbs below `end`; all sizes if the tails multiply no digits."""
+    """Return the block sizes for numbers of two limbs below `end`, which depend on the CPU's instructions."""
     return LEVELS if tails().ANY_LEVEL and end <= tails().END else WIDE_LEVELS
 
 

@@ -31,10 +31,9 @@ TILE = 2048
 POWERS, BYTES = 32, 256
 #: Bit position of the number of residues in a lane's tag; the lower bits are an index.
 TAG_WEIGHT = 16
-#: Bits of growth: from a boundary value x, the next 16 steps stay below 2 * 1.5^16 * (x + 1) < 2^11 (x + 1).
+#: Growth in 16 steps as a power of two: after x, values stay below 2 * 1.5^16 * (x + 1) < 2^11 (x + 1).
 GROWTH_BITS = 11
-#: Values of `placed` for the runs of a tile. The second run keeps delays, and is needed if a tile can have a delay
-#: record.
+#: Values of `placed` for the runs of a tile. The second run stores delays, to find delay records.
 AGAIN = (False, True)
 #: Start of the list of finished lanes. A typed constant; numba would compile `end_lanes` again for a plain 0.
 FIRST = np.int64(0)
@@ -82,8 +81,7 @@ class Tile(NamedTuple):
     ended: Any
     #: Delays by index, at least of classes marked ODD_ONE; 0 elsewhere.
     delays: Any
-    #: 3^c h of the block for vectors of four, indexed by a packed class's lowest byte: first low limbs, then high
-    #: limbs.
+    #: 3^c h of the block for vectors of four, by a packed class's lowest byte: low limbs, then high limbs.
     products: Any
     #: Tables for permuting lanes of vectors of four.
     orders: Any

@@ -39,7 +39,7 @@ SOURCE = gpu.Source(
 LEVELS = (22,)
 #: Maximum number of classes that a launch can list; one block has fewer.
 ROOM = 2**20
-#: Bits of growth: from a boundary value x, the next 8 steps stay below 2 * 1.5^8 * (x + 1) < 2^6 (x + 1).
+#: Growth in 8 steps as a power of two: after x, values stay below 2 * 1.5^8 * (x + 1) < 2^6 (x + 1).
 GROWTH_BITS = 6
 #: Number of numbers walked per launch until a block's peaks follow from its tails.
 WALKED = 2**15

@@ -49,7 +49,7 @@ from jobs.kinds.collatz.wide import LIMB, SAFE
 
 #: Upper bound of supported numbers. Too many greater numbers would exceed these limbs.
 END = 2**72
-#: Whether blocks of 2^24 numbers are supported; here they are, because 3^c h is computed by additions.
+#: Whether blocks of 2^24 numbers are supported: yes, because 3^c h is computed by additions.
 ANY_LEVEL = True
 
 _ZERO, _ALL, _THREE, _FOUR = np.uint64(0), np.uint64(2**64 - 1), np.uint64(3), np.uint64(4)

@@ -49,7 +49,7 @@ from jobs.kinds.collatz.wide import LIMB, SAFE
 
 #: Upper bound of the block numbers that this module supports, which includes all valid numbers.
 END = 2**96
-#: Whether blocks of 2^24 numbers are supported; here, 3^c times a digit would exceed 2^64.
+#: Whether blocks of 2^24 numbers are supported: no, because 3^c times a digit would exceed 2^64.
 ANY_LEVEL = False
 
 _ZERO, _ALL, _EIGHT, _FIFTEEN = np.uint64(0), np.uint64(2**64 - 1), np.uint64(8), np.uint64(15)

@@ -15,13 +15,11 @@ from jobs.kinds import table_cache
 
 #: Number of shortcut steps per lookup.
 STEP_BITS = 16
-#: Bits below which a walk by lookups ends and a table contains the delay. At least STEP_BITS, because a block step must
-#: not run through 1, and from 2^16 on none does.
+#: Walks by lookups stop below 2^LOW_BITS. It must be at least STEP_BITS, so that no block step runs through 1.
 LOW_BITS = 17
 #: Maximum peak of all numbers below 2^LOW_BITS, reached by 113383.
 LOW_PEAK = 2_482_111_348
-#: Fractional bits of an end, which is delay + log3(n) rounded down. An end fits 16 bits, so its table takes 256 KB,
-#: half the size of separate tables of delays and logarithms.
+#: Fractional bits of an end, delay + log3(n) rounded down. With 7 bits an end fits 16 bits, and the table takes 256 KB.
 LOG_BITS = 7
 #: Number of unused entries after the classes, because vectors are loaded beyond the end.
 PADDING = 8
@@ -123,7 +121,7 @@ def _groups(bits: int, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @njit(nogil=True, cache=True)
 def _advance_by_table(r: np.uint64, bits: int, steps: np.ndarray) -> tuple[np.uint64, np.uint64]:
-    """Do the same as `advance`, with a lookup for the first 16 steps."""
+    """Return (c, d) as `advance` does, with a lookup for the first 16 steps."""
     if bits < STEP_BITS:
         return advance(r, bits)
     entry = np.uint64(steps[r & np.uint64((1 << STEP_BITS) - 1)])

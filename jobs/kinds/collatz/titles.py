@@ -7,7 +7,7 @@ from typing import Any
 
 _WORDS = {"statistics": "statistics", "verify": "verification", "records": "records"}
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-#: Maximum digits of a number that a title spells out; of a longer one it gives the number of digits.
+#: Maximum digits of a number in a title. For a longer number, the title contains only the number of digits.
 _MOST_DIGITS = 40
 #: Narrow no-break space, which the web pages use too.
 _THIN = "\u202f"

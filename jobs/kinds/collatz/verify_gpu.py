@@ -17,8 +17,7 @@ from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
-#: Words of the kernels' tally: a sum in four 32-bit chunks, the bitwise OR of all values in three limbs, and two
-#: counts.
+#: Words of the kernels' tally: a sum in four 32-bit chunks, a bitwise OR of all values in three limbs, and two counts.
 SUM, BITS, CANDIDATES, BLOCKS, WORDS = 0, 4, 7, 8, 9
 #: Number of threads per block of a launch, and of blocks per multiprocessor.
 THREADS, BLOCKS_A_PROCESSOR = 256, 3

@@ -15,7 +15,7 @@ from numba import njit
 
 from jobs.kinds import table_cache
 
-#: Residues are modulo 2^RESIDUE_BITS. CELLS of these cells form a block of 2^BLOCK_BITS numbers.
+#: Bits of a cell and of a block: a block of 2^BLOCK_BITS numbers consists of CELLS cells of 2^RESIDUE_BITS numbers.
 RESIDUE_BITS, BLOCK_BITS = 24, 32
 CELLS = 2 ** (BLOCK_BITS - RESIDUE_BITS)
 #: Bit positions of c and of r mod 81 in a packed residue, whose lowest bits are d.

@@ -21,13 +21,14 @@ from jobs.kinds.collatz.bits import lowest, ones
 from jobs.kinds.collatz.verify_sieve import C_SHIFT, RHO_SHIFT, Sieve
 from jobs.kinds.collatz.wide import LIMB, sixteen_steps
 
-#: Maximum number of waiting numbers in a pool, and space for the candidates of one more residue. The total is below
-#: 2^10, so that a sum of all numbers plus a carry fits if a limb has 54 bits.
+#: Maximum number of waiting numbers in a pool, and space for the candidates of one more residue.
+#: Their total is below 2^10, so that a sum of all numbers plus a carry fits 64 bits.
 POOL, ROOM = 704, 264
 #: Maximum number of passes per number; the most known is about 150.
 PASSES = 4000
-#: Indexes of the words of a tally. The first four groups are vectors of eight lanes: sums of the limbs at which numbers
-#: stop, and the bitwise OR of all values. The others are a sum in two 64-bit limbs, an OR in three, and two counts.
+#: Indexes of the words of a tally.
+#: The first four groups are vectors of eight lanes: sums of the limbs at which numbers stop, and an OR of all values.
+#: The other words are a sum in two 64-bit limbs, an OR in three limbs, and two counts.
 SUM_LOW, SUM_HIGH, BITS_LOW, BITS_HIGH, SUM, BITS, CANDIDATES, BLOCKS, WORDS = 0, 8, 16, 24, 32, 34, 37, 38, 40
 
 _ZERO, _ONE, _WORD = np.uint64(0), np.uint64(1), np.uint64(64)

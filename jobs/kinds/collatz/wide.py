@@ -10,8 +10,7 @@ from numba import njit
 
 from jobs.kinds.collatz.tables import C_SHIFT, LOW_BITS, STEP_BITS, Lookup
 
-#: Bits of the low limb in vectors and pools, whose numbers have two limbs of 54 and 64 bits. 16 steps from a smaller
-#: number fit one limb: 2^38 3^16 + 3^16 < 2^64.
+#: Bits of the low limb in vectors and pools. From a smaller number, 16 steps fit 64 bits: 2^38 3^16 + 3^16 < 2^64.
 LIMB = 54
 
 _LIMB, _LIMB_MASK, _LIMB_UP = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(64 - LIMB)

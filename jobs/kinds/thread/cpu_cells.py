@@ -25,8 +25,7 @@ from jobs.models import Partial, Spec
 _CHUNK_SECONDS = 0.1
 #: Assumed nanoseconds per simulated thread, used only to size the first chunk.
 _GUESS_NS = 100
-#: Maximum number of steal attempts per replica, per thread and as a constant; 64 cores need far fewer. Slices are
-#: extra.
+#: Maximum steal attempts of a replica: attempts per thread, and an added constant. 64 cores need far fewer.
 _ATTEMPTS_PER_THREAD, _ATTEMPTS = 4096, 10_000_000
 
 

@@ -1,8 +1,7 @@
-"""numba functions for the next event of each core. The events form a tree in which each node is the minimum of its
-children.
+"""numba functions for the next event of each core. The events form a tree of minima.
 
-An event is packed as time * 64 + core, so events at the same time are ordered by core. Node 1 is the earliest event,
-and the leaves are the cores.
+A node of the tree is the minimum of its children. An event is packed as time * 64 + core, so events at the same time are
+ordered by core. Node 1 is the earliest event, and the leaves are the cores.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def _put_at(events, node, event):
 
 @njit(**INTERNAL_INLINE)
 def _put_speculatively(events, node, event):
-    """Do the same as `_put_at`, optimized for events that are rarely the earliest.
+    """Set an event as `_put_at` does, optimized for events that are rarely the earliest.
 
     The CPU continues with the earliest other event before this event is known, because it depends on a random draw.
     """

@@ -24,8 +24,8 @@ from numba.extending import intrinsic
 # - `link`: the next row of a queue
 # - `holder`: the core that a blocked parent occupies
 # The row of a preempted thread contains the key and the paths of the thread.
-# In this row, `parent` is the thread's family, `pending` the number of its children, `latest` its wait so far, and
-# `holder` the rest of its segment.
+# In this row, `parent` is the thread's family, and `pending` is the number of its children.
+# `latest` is the thread's wait so far, and `holder` is the rest of its segment.
 FAMILY = np.dtype(
     [
         ("key", "u8"),
@@ -181,12 +181,11 @@ class Measured(NamedTuple):
 MAKESPAN, WORK, OVERHEAD, LONGEST, LONGEST_WORK, THREADS, REACHED, PEAK_LIVE = range(8)
 PEAK_READY, BUSY, STEALING, IDLE, STEALS, ATTEMPTS, SWITCHES, WAITED = range(8, 16)
 N_MEASURED, N_WAITED, REFUSED, OUTCOME, SOJOURN, N_SOJOURNS, MAX_WAIT, MAX_SOJOURN = range(16, 24)
-# Entries of `aside`: multiples of 2^62 of WAITED and SOJOURN, both parts of the sum of all waits, and the dispatch
-# costs of preempted threads.
+# Entries of `aside`: high parts of WAITED and SOJOURN, both parts of the sum of all waits, and costs of re-dispatches.
 HIGH_WAITED, HIGH_SOJOURN, READY_LOW, READY_HIGH, AGAIN = range(5)
 ASIDE = 5
-# Entries of `numbers`. BUDGET is the maximum number of simulated attempts and slices. QUANTUM 0 means no slices, and
-# ARRIVAL 0 means a batch.
+# Entries of `numbers`. BUDGET is the maximum number of simulated attempts and slices.
+# QUANTUM 0 means no slices, and ARRIVAL 0 means a batch.
 ROOTS, MAX_DEPTH, MAX_THREADS, JOINS, DISPATCH_NS, SPAWN_NS, JOIN_NS, STEAL_NS = range(8)
 LAW, CORES, POLICY, BUDGET, QUANTUM, ARRIVAL, ARRIVAL_BITS, WARMUP = range(8, 16)
 POLICIES = ("fifo", "lifo", "round_robin", "work_stealing")

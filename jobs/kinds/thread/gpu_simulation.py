@@ -58,8 +58,7 @@ _SHARED = (
     "CONTINUES",
 )
 _DRAWS = ("OFFSPRING", "WORK", "BRANCH", "ARRIVALS", "VICTIMS")
-#: Maximum number of threads of a block, and number of shared-memory words for their events. More cores mean fewer
-#: threads.
+#: Maximum number of threads of a block, and number of shared-memory words for the events of its threads.
 BLOCK_THREADS, EVENTS = 128, 2048
 #: Maximum number of GPU threads per multiprocessor. Each thread has private families and simulates replicas in turn.
 PROCESSOR_THREADS = 1024
@@ -67,8 +66,8 @@ PROCESSOR_THREADS = 1024
 FAMILY_BYTES, CORE_BYTES, DEQUE_BYTES = 64, 48, 4
 #: Reserved families of a replica: ROOM times the expected number plus LEAST_ROOM. Larger replicas run on a CPU core.
 ROOM, LEAST_ROOM = 1.5, 1024
-#: Maximum steps (attempts to steal, slices) of a replica: STEPS times the expected threads and slices, plus
-#: LEAST_STEPS. Replicas that exceed the limit run on a CPU core.
+#: Maximum steps (attempts to steal, slices) of a replica: STEPS times the expected number, plus LEAST_STEPS.
+#: Replicas that exceed the limit run on a CPU core.
 STEPS, LEAST_STEPS = 32, 100_000
 #: Maximum GPU memory of a launch in bytes.
 MOST_BYTES = 2**34

@@ -15,8 +15,7 @@ from jobs.kinds.thread import rows
 from jobs.kinds.thread.partials import Histogram, pairs
 
 _PI = 3.141592653589793
-#: Degrees of freedom from which Student's t is computed from the normal quantile with four correction terms (error
-#: 1e-8).
+#: Degrees of freedom from which Student's t is computed by a Cornish-Fisher expansion, with an error of 1e-8.
 _MANY = 60
 
 Interval = tuple[float, float] | None

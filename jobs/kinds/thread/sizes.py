@@ -11,8 +11,8 @@ _FAMILY_BYTES = 96
 _THREAD_NS = {"fifo": (30.0, 0.15), "lifo": (36.0, 0.15), "round_robin": (42.0, 0.15), "work_stealing": (42.0, 0.4)}
 _SLICE_NS = 20.0
 _REPLICA_NS = 600.0
-#: Extra nanoseconds per simulated core with work_stealing: per replica, per replica with spawning threads, and per root
-#: that arrives while cores are idle.
+#: Extra nanoseconds per simulated core with work_stealing, for three costs:
+#: each replica, each replica with spawning threads, and each root that arrives while cores are idle.
 _CORE_NS, _STEAL_NS, _TRY_NS = 5.0, 75.0, 31.0
 #: Maximum number of replicas that the kernel sums at once, and overhead of each such chunk in seconds.
 CHUNK_REPLICAS, _CHUNK_SECONDS = 65_536, 1.2e-3

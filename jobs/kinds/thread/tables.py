@@ -22,8 +22,7 @@ from jobs.kinds.thread import tables_pareto
 MAX_CHILDREN = 64
 #: Value of a probability of 1; thresholds are compared with 32 random bits.
 ONE = 2**32
-#: Mean number of children below which the probability of a child rounds to 0. Exact fractions of so small a mean have
-#: thousands of digits.
+#: Mean number of children below which the probability of a child rounds to 0.
 _CHILDLESS = Fraction(1, 4 * ONE)
 #: Bits of a random word. A word of zeros draws the longest work, 64 ln 2 times the mean.
 _WORD_BITS = 64

@@ -17,7 +17,7 @@ from itertools import pairwise
 POINTS = 711
 #: Tail probabilities at the points.
 _TAILS = tuple(math.exp(-i / 16) for i in range(POINTS))
-#: Relative distance from a half below which a float is in doubt; the error of the floats is a hundredth of it.
+#: Relative distance from .5 within which a float cannot determine the nearest integer. Errors are 100 times smaller.
 DOUBT = 1e-12
 #: Precision of decimals in digits.
 _DIGITS = 30

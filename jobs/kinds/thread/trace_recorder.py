@@ -15,7 +15,7 @@ from jobs.kinds.thread import rows
 from jobs.kinds.thread.reference_replica import Core, Replica, Thread
 from jobs.models import Spec
 
-#: Maximum steps of the simulation, per trace event and as a constant; only very short slices reach the limit.
+#: Maximum steps of a recording: steps per trace event, and an added constant. Only very short slices reach it.
 _STEPS_PER_EVENT, _STEPS = 20, 500_000
 Event = dict[str, Any]
 
