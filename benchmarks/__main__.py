@@ -101,7 +101,7 @@ if __name__ == "__main__":
     try:
         use_cpu_level(load().cpu_level)
         sys.exit(main(parser.parse_args().only))
-    except cpu_level.Unusable as error:
+    except cpu_level.UnsupportedLevel as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -50,7 +50,7 @@ def main(handed_over_at: str = "") -> int:
         extras.check(settings)
         listeners = sockets.listen(settings, handed_over_at)
     except (
-        exposure.Exposed,
+        exposure.ExposureError,
         keys.UnusableKey,
         client_address.UnusableProxies,
         destinations.UnusableNetworks,

@@ -93,7 +93,7 @@ def _serve_pages(app: FastAPI, folder: Path) -> None:
 
 
 def _advice(error: Exception) -> str:
-    if isinstance(error, (connection.Unacknowledged, connection.TooOld)):
+    if isinstance(error, (connection.Unacknowledged, connection.UnsupportedRedis)):
         return ""
     return "; try again in a moment, or see docs/operations.md"
 

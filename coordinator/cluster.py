@@ -28,7 +28,7 @@ from jobs.models import Binary
 from jobs.settings import Settings
 from jobs.store import Store
 from jobs.store.work.job_reads import ResultText
-from jobs.store.work.jobs import NewJob, Over, over
+from jobs.store.work.jobs import CapReached, NewJob, parse_cap_reached
 from jobs.worker import execution
 from threads_protocol.answers import jobs as answers
 
@@ -89,14 +89,14 @@ class Cluster:
         written = await self.store.jobs.submit_by(self.store.wire, job, self.settings.max_queued)
         if written is None:
             [written] = await run_in_threadpool(self._write, [job])
-        if not isinstance(written, Over) and written[0] == "new" and not (job.after or job.after_any):
+        if not isinstance(written, CapReached) and written[0] == "new" and not (job.after or job.after_any):
             return accepted.answer(written[1])
         return await run_in_threadpool(self._answer, accepted, written)
 
     def _add_trace(self, job: NewJob, trace: TraceContext | None) -> NewJob:
         return job if trace is None else self.tracing.add_context(job, trace)
 
-    def _write(self, jobs: Sequence[NewJob]) -> list[tuple[str, str] | Over]:
+    def _write(self, jobs: Sequence[NewJob]) -> list[tuple[str, str] | CapReached]:
         """Write jobs to Redis. If SUBMIT_DURABLE is set, wait until Redis has written them to disk."""
         disk = self.settings.submit_durable == "true"
         if disk and not self._is_disk_checked:
@@ -113,7 +113,7 @@ class Cluster:
             return error
 
     def _answer(
-        self, accepted: submissions.AcceptedJob, written: tuple[str, str] | Over
+        self, accepted: submissions.AcceptedJob, written: tuple[str, str] | CapReached
     ) -> answers.Submitted | errors.ClusterError:
         if error := submissions.refusal(accepted.job, written):
             return error
@@ -169,7 +169,7 @@ class Cluster:
         if question.estimated_wait_seconds is None:
             raise errors.Unavailable(f"no live worker serves the queue {question.job.queue}; see GET /api/workers")
         [written] = self.store.jobs.submit([question.job])
-        if isinstance(written, Over):
+        if isinstance(written, CapReached):
             raise submissions.over(written, principal.tenant)
         return written[1]
 
@@ -197,7 +197,7 @@ class Cluster:
         """Raise the error that a Redis function returned for a job, if any."""
         outcome, *details = answer
         if outcome == "over":
-            raise submissions.over(over(details), self.queries.jobs.job(job_id)["tenant"])
+            raise submissions.over(parse_cap_reached(details), self.queries.jobs.job(job_id)["tenant"])
         if outcome == "missing":
             raise errors.missing("job", job_id, "job_id")
         if outcome == "version":

@@ -80,7 +80,7 @@ def close(lanes: list[ChildLane]) -> None:
 def run(settings: Settings) -> int:
     try:
         level = use_cpu_level(settings.cpu_level)
-    except cpu_level.Unusable as error:
+    except cpu_level.UnsupportedLevel as error:
         log.error("%s", error)
         return exposure.REFUSED
     worker = Worker(settings, Device.CPU, settings.lanes(), lambda: {"cpu_level": level})

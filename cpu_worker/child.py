@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from jobs import errors
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.kinds import code_sets, compiled_code, registry
 from jobs.models import Device, Spec
 from jobs.worker import execution, known_answers
@@ -124,7 +124,7 @@ def _compute_whole(kind: str, spec: Spec, total: int) -> Any:
         return failure
 
 
-def _derive(shared: Any, kind: str, spec: Spec, gathered: Gathered) -> Any:
+def _derive(shared: Any, kind: str, spec: Spec, gathered: GatheredPartials) -> Any:
     """Derive a job's result, or return the KernelFailed error."""
     try:
         return execution.derive(kind, spec, gathered)

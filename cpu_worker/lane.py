@@ -17,7 +17,7 @@ from typing import Any
 from cpu_worker import child
 from cpu_worker.child import WarmUpResult
 from jobs import errors
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.kinds import registry
 from jobs.models import Device, Spec
 from jobs.store.work.slots import JobFacts
@@ -151,7 +151,7 @@ class ChildLane:
         answer: list[SmallJobResult | errors.KernelFailed] = self._ask(message, patience=SMALL_SECONDS, dropped=dropped)
         return answer
 
-    def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
+    def derive(self, kind: str, spec: Spec, gathered: GatheredPartials) -> Derived:
         answer: Derived | errors.KernelFailed = self._ask(("derive", kind, spec, gathered), patience=DERIVE_SECONDS)
         if isinstance(answer, errors.KernelFailed):
             raise answer

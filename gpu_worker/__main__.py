@@ -25,7 +25,7 @@ from jobs import logs, queues
 from jobs.kinds import code_sets, gpu
 from jobs.models import Device, Priority
 from jobs.network import exposure
-from jobs.settings import Settings, begin_anew, load, show_one_gpu
+from jobs.settings import Settings, hide_other_gpus, load, restart_process
 from jobs.store.server.connection import RedisError
 from jobs.store.work.lease_store import Row
 from jobs.worker.api import links
@@ -94,7 +94,7 @@ def run(settings: Settings, machine: Machine = Machine()) -> int:
             claim.end()
         provider.close()
     if work.gave_way and not code:
-        begin_anew(settings.cuda_visible_devices)
+        restart_process(settings.cuda_visible_devices)
     return code
 
 
@@ -231,7 +231,7 @@ class WorkerProcess:
 
 def open_device(settings: Settings, machine: Machine, uuid: str) -> dict[str, float]:
     """Open the GPU, run the self-test on it, and return its seconds by kind. Raises CannotStart."""
-    show_one_gpu(uuid)
+    hide_other_gpus(uuid)
     try:
         gpu.set_device(machine.open(uuid, settings.gpu_memory_limit * 2**20))
         return selftest.run()

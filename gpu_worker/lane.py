@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jobs import errors
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.kinds import gpu
 from jobs.models import Device, Spec
 from jobs.store.work.slots import JobFacts
@@ -87,7 +87,7 @@ class StreamLane:
         if why := self._sick():
             raise LaneDied(f"lane {self.name}: its result is discarded: {why}", touched=False)
 
-    def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
+    def derive(self, kind: str, spec: Spec, gathered: GatheredPartials) -> Derived:
         return execution.derive(kind, spec, gathered)
 
     def _compute_whole(self, fact: JobFacts) -> SmallJobResult | errors.KernelFailed:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gathered:
+class GatheredPartials:
     """A job's accumulator and its other partials, read in one transaction."""
 
     accumulator: bytes | None

@@ -47,10 +47,10 @@ def configure(level: str, component: str, *, host: str, **always: str) -> None:
     bind(component=component, host=host, **always)
     last: list[structlog.typing.Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-        lambda _logger, _name, event: _line({**_always, **event}),
+        lambda _logger, _name, event: _rename_fields({**_always, **event}),
         structlog.processors.format_exc_info,
         structlog.processors.JSONRenderer(),
-        _without_secrets,
+        _redact_secrets,
     ]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
@@ -78,7 +78,7 @@ def info(name: str, message: str, /, **fields: str | float | None) -> None:
     elif logging.getLogger(name).isEnabledFor(logging.INFO):
         moment = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         event = {**_always, "logger": name, "level": "info", "timestamp": moment, **fields, "event": message}
-        _write(_handlers[0], _without_secrets(None, "", json.dumps(_line(event))))
+        _write(_handlers[0], _redact_secrets(None, "", json.dumps(_rename_fields(event))))
 
 
 def _write(handler: logging.StreamHandler[Any], line: str) -> None:
@@ -87,12 +87,12 @@ def _write(handler: logging.StreamHandler[Any], line: str) -> None:
         handler.flush()
 
 
-def _without_secrets(_logger: Any, _name: str, line: Any) -> str:
+def _redact_secrets(_logger: Any, _name: str, line: Any) -> str:
     """Replace each token in a log line by its ID."""
     return _SECRET.sub(r"\1...", str(line))
 
 
-def _line(fields: MutableMapping[str, Any]) -> dict[str, Any]:
+def _rename_fields(fields: MutableMapping[str, Any]) -> dict[str, Any]:
     """Return log fields under their output names, common fields first."""
     named = {_RENAMED.get(name, name): value for name, value in fields.items()}
     return {name: named[name] for name in _FIRST if name in named} | named

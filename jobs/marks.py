@@ -16,18 +16,18 @@ from jobs.kinds import registry
 from jobs.models import Mark, MarkKind, Spec
 
 
-def left_by(kind: str, spec: Spec, result: dict[str, Any] | None) -> str:
+def serialize_marks(kind: str, spec: Spec, result: dict[str, Any] | None) -> str:
     """Return the marks of a finished job as JSON, in the format that FINISH and DONE1 accept."""
     left = [] if result is None else registry.definition(kind).marks(spec, result)
-    return json.dumps([[f"{kind}:{mark.name}", *row] for mark in left for row in rows([mark]).items()])
+    return json.dumps([[f"{kind}:{mark.name}", *row] for mark in left for row in payloads_by_range([mark]).items()])
 
 
-def rows(marks: Iterable[Mark]) -> dict[str, str]:
+def payloads_by_range(marks: Iterable[Mark]) -> dict[str, str]:
     """Return the JSON payloads of marks by range (`lo-hi`), as stored in Redis."""
     return {f"{mark.lo}-{mark.hi}": json.dumps(mark.payload) for mark in marks}
 
 
-def parsed(name: str, stored: Mapping[str, str]) -> list[Mark]:
+def parse_marks(name: str, stored: Mapping[str, str]) -> list[Mark]:
     """Parse stored marks and return them in order. Skip unreadable marks: they prove nothing."""
     readable = []
     for field, text in stored.items():
@@ -37,7 +37,7 @@ def parsed(name: str, stored: Mapping[str, str]) -> list[Mark]:
     return sorted(readable, key=lambda mark: (mark.lo, mark.hi))
 
 
-def joined(marks: Iterable[Mark], kind: MarkKind) -> list[Mark]:
+def merge_marks(marks: Iterable[Mark], kind: MarkKind) -> list[Mark]:
     """Merge ranges that touch or overlap. Both `marks` and the result are sorted."""
     apart: list[Mark] = []
     for mark in marks:
@@ -49,6 +49,6 @@ def joined(marks: Iterable[Mark], kind: MarkKind) -> list[Mark]:
     return apart
 
 
-def from_origin(marks: Iterable[Mark], kind: MarkKind) -> Mark | None:
+def find_proven_range(marks: Iterable[Mark], kind: MarkKind) -> Mark | None:
     """Return the mark whose range contains the origin, or None."""
     return next((mark for mark in marks if mark.lo <= kind.origin < mark.hi), None)

@@ -22,7 +22,7 @@ from jobs.settings import Settings
 _Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
-class _Silent(WSGIRequestHandler):
+class _QuietHandler(WSGIRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Do not log requests."""
 
@@ -41,12 +41,12 @@ def serve(registry: CollectorRegistry, settings: Settings, listener: socket.sock
     Raises OSError if the port is in use.
     """
     listener = listener or listen(settings)
-    server = ThreadingWSGIServer(listener.getsockname()[:2], _Silent, bind_and_activate=False)
+    server = ThreadingWSGIServer(listener.getsockname()[:2], _QuietHandler, bind_and_activate=False)
     server.socket.close()
     server.socket = listener
     server.server_name, server.server_port = listener.getsockname()[:2]
     server.setup_environ()
-    server.set_app(_guarded(settings, make_wsgi_app(registry)))
+    server.set_app(_restrict_access(settings, make_wsgi_app(registry)))
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
 
@@ -58,13 +58,13 @@ def serve(registry: CollectorRegistry, settings: Settings, listener: socket.sock
     return stop
 
 
-def _guarded(settings: Settings, app: _Wsgi) -> _Wsgi:
+def _restrict_access(settings: Settings, app: _Wsgi) -> _Wsgi:
     if settings.metrics_token:
-        return _with_token(settings.metrics_token, app)
-    return _under_own_names(exposure.allowed_hosts(settings), app) if exposure.is_loopback(settings.bind) else app
+        return _require_token(settings.metrics_token, app)
+    return _require_known_host(exposure.allowed_hosts(settings), app) if exposure.is_loopback(settings.bind) else app
 
 
-def _with_token(token: str, app: _Wsgi) -> _Wsgi:
+def _require_token(token: str, app: _Wsgi) -> _Wsgi:
     wanted = f"Bearer {token}".encode()
 
     def guarded(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -76,7 +76,7 @@ def _with_token(token: str, app: _Wsgi) -> _Wsgi:
     return guarded
 
 
-def _under_own_names(hosts: Container[str], app: _Wsgi) -> _Wsgi:
+def _require_known_host(hosts: Container[str], app: _Wsgi) -> _Wsgi:
     def guarded(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         name = exposure.host_name(environ.get("HTTP_HOST", ""))
         if exposure.is_loopback(name) or name in hosts:

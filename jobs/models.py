@@ -132,7 +132,7 @@ class DeadRange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spent:
+class ReachedCap:
     """A daily cap of a tenant that is reached. Name of the cap: max_units or max_gpu_seconds."""
 
     #: max_units or max_gpu_seconds.
@@ -145,7 +145,7 @@ class Spent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class QueuePosition:
     """A job's position in its queue, and the limits of its tenant."""
 
     #: Number of jobs before it in its queue; if tenants are registered, of its own tenant. None: it is not in the
@@ -164,8 +164,8 @@ class Place:
     #: Maximum number of the tenant's lanes if all are in use, otherwise 0.
     max_lanes: int = 0
     #: The tenant's reached daily caps on units of the job's kind and on GPU seconds.
-    units: Spent | None = None
-    gpu: Spent | None = None
+    units: ReachedCap | None = None
+    gpu: ReachedCap | None = None
     #: Name of the runner reserved for the job, and the number of leases that must end there first. Empty: none is
     #: reserved.
     kept: str = ""

@@ -26,7 +26,7 @@ def for_worker(device: Device) -> tuple[str, ...]:
     return tuple(name(where, priority) for priority in Priority for where in mine)
 
 
-def higher(queue: str, listened: tuple[str, ...]) -> tuple[str, ...]:
+def with_higher_priority(queue: str, listened: tuple[str, ...]) -> tuple[str, ...]:
     """Return the queues in `listened` with a higher priority than `queue`, whose work ends a worker's slot."""
     order = list(Priority)
     rank = order.index(priority_of(queue))

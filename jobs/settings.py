@@ -230,20 +230,20 @@ class Settings(BaseSettings):
     alert_gpu_throttled_ratio: float = Field(default=0.2, gt=0, le=1, allow_inf_nan=False)
 
     @model_validator(mode="after")
-    def _least_is_not_above_most(self) -> Settings:
+    def _check_autoscale_limits(self) -> Settings:
         for prefix in ("autoscale_", "autoscale_gpu_"):
             if getattr(self, f"{prefix}min") > getattr(self, f"{prefix}max"):
                 raise ValueError(f"{prefix.upper()}MIN is above {prefix.upper()}MAX")
         return self
 
     @model_validator(mode="after")
-    def _a_certificate_has_its_key(self) -> Settings:
+    def _check_tls_files(self) -> Settings:
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise ValueError("TLS_CERTIFICATE and TLS_KEY must be set together")
         return self
 
     @model_validator(mode="after")
-    def _services_listen_at_an_address(self) -> Settings:
+    def _check_service_address(self) -> Settings:
         if self.service_address in ("", TUNNEL):
             return self
         try:
@@ -257,7 +257,7 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _every_slot_has_a_user(self) -> Settings:
+    def _check_runner_uids(self) -> Settings:
         uids = self.program_uids()
         if self.runner_uids and len(uids) < self.slots():
             raise ValueError(f"RUNNER_UIDS has {len(uids)} user IDs for {self.slots()} slots; each slot needs one")
@@ -265,16 +265,16 @@ class Settings(BaseSettings):
 
     def cluster_tokens(self) -> list[str]:
         """Return the tokens in CLUSTER_TOKEN, separated by white space or commas. A rotation needs several."""
-        return _words(self.cluster_token)
+        return _split_list(self.cluster_token)
 
     def secrets_keys(self) -> list[str]:
         """Return the keys in SECRETS_KEY, separated by white space or commas. The first key encrypts."""
-        return _words(self.secrets_key)
+        return _split_list(self.secrets_key)
 
     def worker_name(self) -> str:
         return self.worker_id or f"{socket.gethostname()}-{os.getpid()}"
 
-    def wanted_workers(self) -> int:
+    def expected_workers(self) -> int:
         """Return the current number of expected workers; 0: not set."""
         try:
             text = Path(self.cluster_size_file).read_text() if self.cluster_size_file else ""
@@ -304,13 +304,13 @@ class Settings(BaseSettings):
 
     def labels(self) -> list[str]:
         """Return the labels of a runner, sorted."""
-        return sorted(set(_words(self.runner_labels)))
+        return sorted(set(_split_list(self.runner_labels)))
 
     def host_labels(self) -> list[str]:
         """Return the host labels of a worker that connects to Redis, sorted."""
-        return sorted(set(_words(self.worker_labels)))
+        return sorted(set(_split_list(self.worker_labels)))
 
-    def data_places(self) -> dict[str, Path]:
+    def data_folders(self) -> dict[str, Path]:
         """Return the folders to which workers on this machine write data, by purpose."""
         runner = {"runner": Path(self.runner_dir)} if self.runner_dir else {}
         return {"data": LOCAL_FOLDER, "temporary": Path(tempfile.gettempdir()), **runner}
@@ -327,7 +327,7 @@ class Settings(BaseSettings):
         return range(first, last + 1)
 
 
-def _words(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [word for word in re.split(r"[\s,]+", text) if word]
 
 
@@ -384,7 +384,7 @@ def search_path() -> str:
     return os.environ.get("PATH", os.defpath)
 
 
-def inherited(**more: str) -> dict[str, str]:
+def child_environment(**more: str) -> dict[str, str]:
     """Return the environment of this process with these variables added, for a child process."""
     return {**os.environ, **more}
 
@@ -392,8 +392,8 @@ def inherited(**more: str) -> dict[str, str]:
 def use_cpu_level(wanted: str) -> str:
     """Make numba compile for a CPU level in this process and its children. An empty level means the level of the CPU.
 
-    Call this function before anything imports numba. It returns the level in use, and raises cpu_level.Unusable if the
-    CPU does not support the level.
+    Call this function before anything imports numba. It returns the level in use. Raises
+    cpu_level.UnsupportedLevel if the CPU does not support the level.
     """
     cpu_level.check(wanted)
     host = cpu_level.of_host()
@@ -403,12 +403,12 @@ def use_cpu_level(wanted: str) -> str:
     return wanted or host
 
 
-def show_one_gpu(uuid: str) -> None:
+def hide_other_gpus(uuid: str) -> None:
     """Hide all other GPUs from CUDA. Call this function before anything imports CUDA."""
     os.environ["CUDA_VISIBLE_DEVICES"] = uuid
 
 
-def begin_anew(visible: str) -> NoReturn:
+def restart_process(visible: str) -> NoReturn:
     """Restart this process with the same command and a different CUDA_VISIBLE_DEVICES. The new process has no CUDA
     state.
     """
@@ -422,20 +422,20 @@ def begin_anew(visible: str) -> NoReturn:
 
 
 #: Settings that override the environment. Other processes cannot read them, unlike environment variables.
-given_settings: dict[str, Any] = {}
+overrides: dict[str, Any] = {}
 
 
-def give(**settings: Any) -> None:
+def override_settings(**settings: Any) -> None:
     """Override settings: from now on, `load` returns these values instead of the environment's."""
-    given_settings.update(settings)
+    overrides.update(settings)
     load.cache_clear()
 
 
-def give_worker_token(token: str) -> None:
+def override_worker_token(token: str) -> None:
     """Override WORKER_TOKEN in the settings that `load` returns."""
-    give(worker_token=token)
+    override_settings(worker_token=token)
 
 
 @lru_cache
 def load() -> Settings:
-    return Settings(**given_settings)
+    return Settings(**overrides)

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from jobs import logs
 from jobs.network import exposure
-from jobs.settings import SECRETS_FOLDER, give_worker_token, load
+from jobs.settings import SECRETS_FOLDER, load, override_worker_token
 from runner import __main__ as runner
 from runner import token_keeper
 from runner.programs import processes
@@ -52,7 +52,7 @@ def main() -> int:
     if why := token_exposure():
         log.error("%s", why)
         return exposure.REFUSED
-    give_worker_token(token_keeper.fetch())
+    override_worker_token(token_keeper.fetch())
     return runner.main()
 
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from jobs import errors
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.models import Spec
 from jobs.store.work.slots import JobFacts
 from jobs.worker import execution
@@ -57,7 +57,7 @@ class RunnerLane(ABC):
     ) -> list[SmallJobResult | errors.KernelFailed]:
         return [errors.KernelFailed(f"a runner cannot run small jobs of kind {fact.kind}") for fact in facts]
 
-    def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
+    def derive(self, kind: str, spec: Spec, gathered: GatheredPartials) -> Derived:
         return execution.derive(kind, spec, gathered)
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from jobs import errors
 from jobs.kinds import programs as program
 from jobs.models import Device, Partial
-from jobs.store.server.connection import CoordinatorRejects, RedisError, Unreachable, away, pause
+from jobs.store.server.connection import CoordinatorRejects, RedisError, Unreachable, describe_for_log, pause
 from jobs.store.server.functions import PROGRAM_TTL_MS
 from jobs.worker.api.api_files import Stale
 from jobs.worker.execution import Computed, encode
@@ -531,7 +531,7 @@ class Run:
             try:
                 return call()
             except Unreachable as error:
-                log.warning("%s", away(error))
+                log.warning("%s", describe_for_log(error))
                 if self._must_stop():
                     raise LeaseLost("no coordinator is reachable") from error
                 time.sleep(pause(error, RETRY_SECONDS))

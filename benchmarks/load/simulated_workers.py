@@ -24,7 +24,7 @@ import hiredis
 import uvloop
 
 from jobs import queues
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.kinds import registry
 from jobs.models import QUANTUM_SECONDS, Device
 from jobs.store import Store, keys
@@ -196,7 +196,7 @@ class SimulatedWorker:
     async def _take_lease(self, want: int) -> bool:
         """Lease, wait as long as a kernel would compute, and commit. False: the slot is over."""
         job, token = self._job, lease_tokens.new()
-        higher = json.dumps(queues.higher(self._queue, _LISTENED))
+        higher = json.dumps(queues.with_higher_priority(self._queue, _LISTENED))
         rate = f"{want / self._fleet.lease_seconds:.6g}"
         lane = f"{self.name}/0"
         how, *more = await self._call("lease", job, token, want, 1, LEASE_TTL_MS, self.name, lane, rate, higher)
@@ -225,13 +225,13 @@ class SimulatedWorker:
 
     # -- results ----------------------------------------------------------------------------------------------------
 
-    async def _gather(self) -> Gathered:
+    async def _gather(self) -> GatheredPartials:
         read = [
             ("GET", keys.job_accumulator(self._job)),
             ("LRANGE", keys.job_parts(self._job), "0", str(GATHER_LIMIT - 1)),
         ]
         accumulator, parts = await self._call("read", json.dumps(read))
-        return Gathered(accumulator=accumulator, parts=tuple(parts), done=0, spec=None)
+        return GatheredPartials(accumulator=accumulator, parts=tuple(parts), done=0, spec=None)
 
     async def _fold(self) -> None:
         gathered = await self._gather()
@@ -241,7 +241,7 @@ class SimulatedWorker:
     async def _finish(self) -> None:
         """Fold, and end the job; the result is no one's."""
         await self._fold()
-        digest = Gathered(accumulator=_PARTIAL, parts=(), done=0, spec=None).digest
+        digest = GatheredPartials(accumulator=_PARTIAL, parts=(), done=0, spec=None).digest
         if await self._call("finish", self._job, digest, b"{}", "[]"):
             self._fleet.did["jobs"] += 1
 

@@ -63,7 +63,7 @@ class Credentials:
         """
         if bearer and _is_one_of(bearer, self._cluster_tokens):
             return replace(OWNER, bootstrap=tokens.digest(bearer))
-        secret = tokens.parsed(bearer)
+        secret = tokens.parse_credential(bearer)
         if secret and (token := await self._find(secret.id, Token)) and secret.matches(token.digest):
             self._note_use(token.id)
             return _principal(token)
@@ -83,7 +83,7 @@ class Credentials:
 
     async def _find_session(self, cookie: str) -> BrowserSession | None:
         """Return the session of a cookie, or None if it does not exist or has expired."""
-        secret = tokens.parsed(cookie, "ts")
+        secret = tokens.parse_credential(cookie, "ts")
         session = await self._find(secret.id, BrowserSession) if secret else None
         return session if session and secret and secret.matches(session.digest) else None
 

@@ -39,7 +39,7 @@ class NewToken(BaseModel):
     )
     labels: list[Annotated[str, Field(pattern=host_labels.PATTERN)]] = Field(
         default_factory=list,
-        max_length=host_labels.MOST,
+        max_length=host_labels.MAX_LABELS,
         description="Host labels, which tenants can require. The labels of a worker's token apply to the worker's host,"
         " and the labels of an invitation to the host that joins. Allowed only if the only scope is worker or join.",
     )

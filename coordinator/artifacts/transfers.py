@@ -11,7 +11,7 @@ from typing import TypeVar
 from coordinator.artifacts.blobs import Blobs, Lost
 from jobs import errors
 from jobs.store import files
-from jobs.store.files import PART_BYTES, Files, StoredFile, TooMuch, Upload
+from jobs.store.files import PART_BYTES, CapExceeded, Files, StoredFile, Upload
 from threads_protocol import bundles, manifest
 from threads_protocol.errors import MalformedText, TooLarge
 
@@ -116,7 +116,7 @@ class Transfers:
             return []
         self._write(tenant, dict(rows.values()))
         how = self._index.add(tenant, [(sha, len(data), name) for sha, (name, data) in rows.items()])
-        if isinstance(how, TooMuch):
+        if isinstance(how, CapExceeded):
             self.blobs.delete([(tenant, name) for name, _ in rows.values()])
             raise _over_limit(tenant, how)
         if "gone" in how:
@@ -127,7 +127,7 @@ class Transfers:
         name = files.new_object()
         self._write(tenant, {name: data})
         how = self._index.add_part(tenant, sha, size, number, name)
-        if isinstance(how, TooMuch):
+        if isinstance(how, CapExceeded):
             self.blobs.delete([(tenant, name)])
             raise _over_limit(tenant, how)
         if how == "size":
@@ -270,7 +270,7 @@ def parse_body(parse: Callable[[bytes], Body], body: bytes) -> Body:
         raise errors.InvalidRequest(str(error), field="body") from None
 
 
-def _over_limit(tenant: str, limit: TooMuch) -> errors.OverLimit:
+def _over_limit(tenant: str, limit: CapExceeded) -> errors.OverLimit:
     detail = (
         f"tenant {tenant} has uploaded {limit.loose} bytes that no artifact contains, and max_stored_bytes is"
         f" {limit.most}. They are deleted after one day. Upload less, or ask an administrator to raise the cap"

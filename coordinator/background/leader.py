@@ -144,6 +144,6 @@ class Leader:
         if self._store.marks.count(kind, name) <= remaining + remaining // 8 + _MERGE_AT:
             return
         stored = self._store.marks.read(kind, name)
-        merged = marks.joined(stored, mark)
+        merged = marks.merge_marks(stored, mark)
         self._store.marks.replace(kind, name, stored, merged)
         self._merged[(kind, name)] = len(merged)

@@ -14,7 +14,7 @@ from statistics import median
 
 from coordinator import decoding
 from coordinator.fleet.autoscaling import DEVICES, Work
-from jobs.hosts.labels import required_in
+from jobs.hosts.labels import required_labels_by_tenant
 from jobs.models import Device
 from jobs.store import skipped
 from jobs.store.work.demand import FIELDS, Demand
@@ -35,7 +35,7 @@ Paces = Mapping[str, float]
 def work(demand: Demand, labels: Set[str] = frozenset()) -> list[Work]:
     """Return the jobs that workers with these labels can compute now. Jobs that cannot be read are skipped."""
     paces = _paces(demand)
-    barred = {tenant for tenant, wanted in required_in(demand.shares).items() if not wanted <= labels}
+    barred = {tenant for tenant, wanted in required_labels_by_tenant(demand.shares).items() if not wanted <= labels}
     read = partial(_work, paces=paces, capped=demand.capped, barred=barred)
     rows = skipped.readable("job", demand.running, partial(read, states=_HELD))
     rows += skipped.readable("job", demand.waiting, partial(read, states=_WAITING))

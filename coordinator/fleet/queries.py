@@ -67,7 +67,7 @@ class FleetQueries:
         live = [worker for worker in workers if worker["live"]]
         return {
             "version": VERSION,
-            "cluster_size": self._settings.wanted_workers() or None,
+            "cluster_size": self._settings.expected_workers() or None,
             "desired_workers": self.desired_workers(),
             "workers": _counts(live),
             "lanes": sum(worker["lanes"] for worker in live),

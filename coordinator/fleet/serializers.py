@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from coordinator import decoding
-from jobs.hosts.labels import parted
+from jobs.hosts.labels import split_labels
 from threads_protocol.answers import fleet as answers
 
 #: Integer fields, which workers omit if they do not know the value.
@@ -83,7 +83,7 @@ def _public_fields(row: Mapping[str, str]) -> dict[str, Any]:
         known["clock_offset_seconds"] = offset
     known.update({name: row[name] for name in _TEXTS if row.get(name)})
     if "labels" in row:
-        known["labels"] = list(parted(row["labels"]))
+        known["labels"] = list(split_labels(row["labels"]))
     if row.get("reserved"):
         known["reserved_for"] = row["reserved"]
     if joules := row.get("cpu_energy_joules_total"):

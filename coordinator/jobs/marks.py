@@ -20,8 +20,8 @@ def read_range(store: Store, kind: str, name: str) -> answers.Mark:
     if name not in known:
         have = ", ".join(known) or "none"
         raise errors.NotFound(f"{kind} has no mark {name}; it has {have}", field="mark")
-    ranges = marks.joined(store.marks.read(kind, name), known[name])
-    reach = marks.from_origin(ranges, known[name])
+    ranges = marks.merge_marks(store.marks.read(kind, name), known[name])
+    reach = marks.find_proven_range(ranges, known[name])
     return {
         "type": kind,
         "mark": name,

@@ -12,7 +12,7 @@ from coordinator.jobs.caches.unit_cache import UnitCache
 from coordinator.jobs.units import Units
 from jobs import errors
 from jobs.kinds import registry
-from jobs.models import Place
+from jobs.models import QueuePosition
 from jobs.store import Store, skipped
 from jobs.store.server.connection import Unreadable
 from jobs.store.work.job_reads import ResultText
@@ -83,10 +83,10 @@ class JobQueries:
         return skipped.readable(
             "job",
             sound,
-            lambda job_id, row: serializers.serialize_job(job_id, row, places.get(job_id, Place()), fleet, now),
+            lambda job_id, row: serializers.serialize_job(job_id, row, places.get(job_id, QueuePosition()), fleet, now),
         )
 
-    def _locate(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, Place]:
+    def _locate(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, QueuePosition]:
         """Return the place of each job that waits or runs."""
         waiting = [
             (row["queue"], row["tenant"], row["kind"], job_id)
@@ -96,7 +96,7 @@ class JobQueries:
         places = self._store.job_reads.places(waiting)
         return {job_id: place for (*_, job_id), place in zip(waiting, places, strict=True)}
 
-    def _waits(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, Place]:
+    def _waits(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, QueuePosition]:
         """Return what each blocked job waits for."""
         named = [(job_id, row) for job_id, row in jobs if row["state"] == "blocked"]
         blocked = skipped.readable("job", named, lambda job_id, row: (job_id, relations.parents(row)))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coordinator import decoding
-from jobs.store.work.relations import Stored
+from jobs.store.work.relations import JobRelations
 from threads_protocol.answers import jobs as answers
 
 #: What a job may need of a parent, by the field of its submission.
@@ -29,7 +29,7 @@ def _ids(value: Any) -> list[str]:
     return value
 
 
-def build_relations(job_id: str, row: Mapping[str, str], stored: Stored) -> answers.Relations:
+def build_relations(job_id: str, row: Mapping[str, str], stored: JobRelations) -> answers.Relations:
     """Return the jobs before and after one, by its FIELDS and what is stored of those."""
     before: list[answers.Parent] = [
         {"job_id": parent, "state": stored.states.get(parent), "needed": need, "met": parent not in stored.needs}
@@ -48,5 +48,5 @@ def build_relations(job_id: str, row: Mapping[str, str], stored: Stored) -> answ
     return answer
 
 
-def _build_related(job_id: str, stored: Stored) -> answers.Related:
+def _build_related(job_id: str, stored: JobRelations) -> answers.Related:
     return {"job_id": job_id, "state": stored.states.get(job_id)}

@@ -12,7 +12,7 @@ from jobs import errors, queues
 from jobs.hosts import requirements
 from jobs.hosts.requirements import Offer, Requirements
 from jobs.kinds import registry
-from jobs.models import DEFAULT_TENANT, QUANTUM_SECONDS, Device, Place, Plan, Priority, Spent
+from jobs.models import DEFAULT_TENANT, QUANTUM_SECONDS, Device, Plan, Priority, QueuePosition, ReachedCap
 
 _NOTHING: Requirements = {}
 #: Reason why a runner takes no job of a tenant, and advice on adding runners.
@@ -184,7 +184,7 @@ def is_small(plan: Plan) -> bool:
 def waiting_because(
     state: str,
     queue: str,
-    place: Place,
+    place: QueuePosition,
     holders: int,
     fleet: Fleet,
     kind: str = "",
@@ -242,14 +242,14 @@ def explain_unserved(queue: str, fleet: Fleet) -> str:
     return f"no live worker serves the queue {queue}"
 
 
-def _roomless(queue: str, kind: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:
+def _roomless(queue: str, kind: str, needed: Requirements, fleet: Fleet, place: QueuePosition) -> str | None:
     """Return why no runner has room for a program: no runner fits, one is reserved for it, or all work for others."""
     if why := _unfit(queue, needed, fleet) or _beside_replicas(kind, needed, fleet, place):
         return why
     return _explain_reservation(place) if place.kept else _of_others(needed, fleet, place)
 
 
-def _explain_not_queued(state: str, place: Place) -> str | None:
+def _explain_not_queued(state: str, place: QueuePosition) -> str | None:
     """Return why a job is in no queue; None for one that may be."""
     if state == "paused":
         return "paused; resume it to go on"
@@ -258,7 +258,7 @@ def _explain_not_queued(state: str, place: Place) -> str | None:
     return None if place.in_backlog is None else _explain_backlog(place, place.in_backlog)
 
 
-def _before_it(place: Place) -> str:
+def _before_it(place: QueuePosition) -> str:
     """Return what a blocked job waits for."""
     if not place.waits_for:
         return "the jobs that it waits for have just ended"
@@ -304,7 +304,7 @@ def _fitting(needed: Requirements, fleet: Fleet) -> list[tuple[str, Offer]]:
     return [(name, fleet.beside_replicas.get(name, fleet.runners[name])) for name in fit]
 
 
-def _beside_replicas(kind: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:
+def _beside_replicas(kind: str, needed: Requirements, fleet: Fleet, place: QueuePosition) -> str | None:
     """Return which services a job waits for; None if some runner has room for it while its services run."""
     reasons = [_not_beside(kind, needed, name, offer, place) for name, offer in _fitting(needed, fleet)]
     if not reasons or "" in reasons:
@@ -312,7 +312,7 @@ def _beside_replicas(kind: str, needed: Requirements, fleet: Fleet, place: Place
     return f"{reasons[0]}; it waits until a service there ends, or {_MORE_RUNNERS}"
 
 
-def _not_beside(kind: str, needed: Requirements, name: str, offer: Offer, place: Place) -> str:
+def _not_beside(kind: str, needed: Requirements, name: str, offer: Offer, place: QueuePosition) -> str:
     """Return why a job cannot run on a runner while its replicas run; empty if it can."""
     if place.tenant and offer.get("tenant", "") not in ("", place.tenant):
         return f"{name} runs a service of another tenant, and {_ONE_TENANT}"
@@ -324,14 +324,14 @@ def _not_beside(kind: str, needed: Requirements, name: str, offer: Offer, place:
     return ""
 
 
-def _of_others(needed: Requirements, fleet: Fleet, place: Place) -> str | None:
+def _of_others(needed: Requirements, fleet: Fleet, place: QueuePosition) -> str | None:
     """Return a runner that works for another tenant if all runners with the job's requirements do; else None."""
     fit = _fitting(needed, fleet)
     mine = [name for name, offer in fit if not place.tenant or offer.get("works_for", "") in ("", place.tenant)]
     return f"{fit[0][0]} runs programs of another tenant, and {_ONE_TENANT}" if fit and not mine else None
 
 
-def _explain_reservation(place: Place) -> str:
+def _explain_reservation(place: QueuePosition) -> str:
     """Return which runner is kept for a job, and what it waits for there."""
     if not place.kept_leases:
         return f"{place.kept} is kept for it; it is next there"
@@ -345,26 +345,26 @@ def _join_words(needed: Requirements) -> str:
     )
 
 
-def _explain_backlog(place: Place, before: int) -> str:
+def _explain_backlog(place: QueuePosition, before: int) -> str:
     """Return why a job is in its tenant's backlog."""
     cap = f"tenant {place.tenant} has reached max_jobs ({place.max_jobs} that wait or run)"
     return f"{cap}; {_before(before, 'its backlog')}"
 
 
-def _spent(queue: str, place: Place, fleet: Fleet) -> Spent | None:
+def _spent(queue: str, place: QueuePosition, fleet: Fleet) -> ReachedCap | None:
     """Return the daily cap that keeps a job from starting: that on GPU seconds only where no CPU may compute it."""
     gpu_alone = Device.CPU not in devices_of(queue) or not fleet.alive(Device.CPU)
     return place.units or (place.gpu if gpu_alone and Device.GPU in devices_of(queue) else None)
 
 
-def _tomorrow(spent: Spent, tenant: str, kind: str) -> str:
+def _tomorrow(spent: ReachedCap, tenant: str, kind: str) -> str:
     what = f"units of {kind}" if spent.cap == "max_units" else "GPU seconds"
     cap = f"tenant {tenant} has reached {spent.cap} ({spent.used:.15g} of {spent.most:.15g} {what} today)"
     return f"{cap}; it goes on at 00:00 UTC, in {math.ceil(spent.seconds)} s"
 
 
 def _explain_leased_out(
-    queue: str, kind: str, place: Place, max_running: int, needed: Requirements, units_wait: bool
+    queue: str, kind: str, place: QueuePosition, max_running: int, needed: Requirements, units_wait: bool
 ) -> str:
     """Return why a job that nobody holds is not in its queue."""
     if 0 < max_running <= place.leases:
@@ -404,14 +404,14 @@ def _more_room(queue: str, kind: str, needed: Requirements) -> str:
     return f"; {slots}{_MORE_RUNNERS}"
 
 
-def _in_turn(queue: str, kind: str, place: Place, before: int, fleet: Fleet, needed: Requirements) -> str:
+def _in_turn(queue: str, kind: str, place: QueuePosition, before: int, fleet: Fleet, needed: Requirements) -> str:
     """Return the job's place in its queue, and what is served before: queues of higher priority, other tenants."""
     turn = _before(before, f"the queue {queue}")
     if place.tenant:
         turn = _before(before, f"the queue {queue}", " of its tenant")
     if place.max_lanes:
         return f"tenant {place.tenant} has reached max_lanes ({place.max_lanes}); {turn}"
-    above = queues.higher(queue, tuple(fleet.load_seconds))
+    above = queues.with_higher_priority(queue, tuple(fleet.load_seconds))
     busy = [other for other in above if fleet.load_seconds[other] and devices_of(other) & devices_of(queue)]
     if busy:
         return f"work of a higher priority is served first ({', '.join(busy)}); {turn} after that"

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from coordinator import decoding, destinations, tracing
 from coordinator.jobs import scheduler, titles
-from jobs.models import DeadRange, Place
+from jobs.models import DeadRange, QueuePosition
 from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import exact
 from threads_protocol.states import JobState
@@ -28,7 +28,9 @@ def sound(row: dict[str, str]) -> dict[str, str]:
     return row
 
 
-def serialize_job(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet, now: float) -> answers.Job:
+def serialize_job(
+    job_id: str, row: dict[str, str], place: QueuePosition, fleet: scheduler.Fleet, now: float
+) -> answers.Job:
     """Return the job's row; `place`: where it waits; `now`: seconds since 1970 by Redis' clock."""
     state, done, total = row["state"], int(row["done"]), int(row["total"])
     holders = int(row["holders"])

@@ -21,7 +21,7 @@ from jobs import errors
 from jobs.kinds import registry
 from jobs.models import MAX_UNITS, Device, Plan, Priority
 from jobs.settings import Settings
-from jobs.store.work.jobs import NewJob, Over
+from jobs.store.work.jobs import CapReached, NewJob
 from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import short
 
@@ -309,7 +309,7 @@ def _requested_device(asked: Submission, plan: Plan) -> str:
     return asked.device or ("gpu_preferred" if asked.gpu_preferred else Device.ANY.value)
 
 
-def over(limit: Over, tenant: str) -> errors.OverLimit:
+def over(limit: CapReached, tenant: str) -> errors.OverLimit:
     """Return the error that refuses a job: the limit, its value, and the time until there is room if it is known."""
     if limit.cap == "MAX_QUEUED":
         detail = (
@@ -343,7 +343,7 @@ def over(limit: Over, tenant: str) -> errors.OverLimit:
     return errors.OverLimit(detail, field=field, seconds=seconds)
 
 
-def _describe_deadline(limit: Over) -> str:
+def _describe_deadline(limit: CapReached) -> str:
     if limit.awaits == "end":
         return f"one of them ends in about {limit.seconds} s at its present rate"
     if limit.awaits == "day":
@@ -351,9 +351,9 @@ def _describe_deadline(limit: Over) -> str:
     return "it is not known when one of them ends"
 
 
-def refusal(job: NewJob, written: tuple[str, str] | Over) -> errors.ClusterError | None:
+def refusal(job: NewJob, written: tuple[str, str] | CapReached) -> errors.ClusterError | None:
     """Return why a job was not written; None for one that was, or that was there already."""
-    if isinstance(written, Over):
+    if isinstance(written, CapReached):
         return over(written, job.tenant)
     how, what = written
     if how == "artifact":

@@ -62,4 +62,6 @@ def available(need: Need, needed: Mapping[str, Any], offer: Offer) -> int:
 
 
 def _fits(needed: Mapping[str, Any], offer: Offer) -> bool:
-    return not requirements.lacking({name: value for name, value in needed.items() if name not in _MEMORY}, offer)
+    return not requirements.describe_shortfalls(
+        {name: value for name, value in needed.items() if name not in _MEMORY}, offer
+    )

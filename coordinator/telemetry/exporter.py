@@ -204,7 +204,7 @@ class ClusterCollector(Collector):
         for metric, values in ((metrics.WORKERS, states), (metrics.LANES, lanes), (metrics.WORKER_RATE, means)):
             yield _fill_family(metric, values)
         configured = _new_family(metrics.CONFIGURED)
-        configured.add_metric(["any"], self._queries.settings.wanted_workers())
+        configured.add_metric(["any"], self._queries.settings.expected_workers())
         yield configured
         yield _fill_family(
             metrics.DESIRED, {(device,): count for device, count in self._queries.fleet.desired_workers().items()}

@@ -12,7 +12,7 @@ from coordinator.fleet.scaler import Scaler
 from coordinator.queries import Queries
 from coordinator.telemetry import alerts, history
 from jobs.hosts import figures
-from jobs.hosts.figures import Figure
+from jobs.hosts.figures import Measurement
 from jobs.kinds import registry
 from jobs.store import skipped
 from jobs.store.telemetry import Memory
@@ -131,7 +131,7 @@ class Recorder:
             for host, value in self._host_rates(figure, known, now) if figure.counts else _gauges(figure, known):
                 yield f"host.{host}.{figure.history}", value
 
-    def _host_rates(self, figure: Figure, counts: Mapping[tuple[str, ...], float], now: float) -> Figures:
+    def _host_rates(self, figure: Measurement, counts: Mapping[tuple[str, ...], float], now: float) -> Figures:
         """Yield the rates of a host's counters, summed over its networks."""
         totals: dict[str, float] = {}
         for place, count in counts.items():
@@ -168,11 +168,11 @@ class Recorder:
         self._store.telemetry.write_alerts({alert["id"]: json.dumps(alert) for alert in changed}, gone)
 
 
-def _gauges(figure: Figure, values: Mapping[tuple[str, ...], float]) -> Figures:
+def _gauges(figure: Measurement, values: Mapping[tuple[str, ...], float]) -> Figures:
     yield from ((place[0], _encode_value(figure, value)) for place, value in values.items())
 
 
-def _encode_value(figure: Figure, value: float) -> float:
+def _encode_value(figure: Measurement, value: float) -> float:
     return _round_count(value) if figure.unit == "bytes" else value
 
 

@@ -12,7 +12,7 @@ from coordinator.server import http
 from coordinator.server.http import json_response
 from coordinator.telemetry import history, spans
 from jobs.hosts import figures
-from jobs.hosts.figures import Figure
+from jobs.hosts.figures import Measurement
 from threads_protocol.answers import telemetry as answers
 
 routes = http.router(tag="cluster")
@@ -23,7 +23,7 @@ _NAMES = (
 )
 
 
-def _parts(table: Iterable[Figure]) -> str:
+def _parts(table: Iterable[Measurement]) -> str:
     """Return the suffixes of these metrics' names, with their units."""
     kept = [figure for figure in table if figure.history]
     return ", ".join(f".{figure.history} ({figure.unit}{'/s' * figure.counts})" for figure in kept)

@@ -64,7 +64,7 @@ class Shares(BaseModel):
     )
     requires: list[Annotated[str, Field(pattern=labels.PATTERN)]] | None = Field(
         None,
-        max_length=labels.MOST,
+        max_length=labels.MAX_LABELS,
         description="Labels that a host must have to compute the tenant's jobs; empty: any host. If null or omitted,"
         " the labels do not change, so that older clients do not remove them.",
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from jobs.store.tenancy.tenants import Tenant, Use
+from jobs.store.tenancy.tenants import Tenant, TenantUse
 from threads_protocol.answers import tenants as answers
 from threads_protocol.numbers import exact
 
 
-def serialize_tenant(tenant: Tenant, use: Use) -> answers.Tenant:
+def serialize_tenant(tenant: Tenant, use: TenantUse) -> answers.Tenant:
     """Return the response for a tenant."""
     return {
         "tenant": tenant.name,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from jobs.store.tenancy.usage import Used
+from jobs.store.tenancy.usage import DayUsage
 from threads_protocol.answers import usage as answers
 from threads_protocol.numbers import exact
 
 
-def serialize_usage(tenant: str, day: int, used: Used) -> answers.TenantUsage:
+def serialize_usage(tenant: str, day: int, used: DayUsage) -> answers.TenantUsage:
     """Return the usage of a tenant on one day. `day` is the number of days since 1970."""
     return {
         "tenant": tenant,

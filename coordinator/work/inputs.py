@@ -10,7 +10,7 @@ from typing import Literal
 from coordinator.artifacts.trees import Trees
 from jobs import errors
 from jobs.store.artifacts import Artifact, Artifacts
-from jobs.store.work.outputs import Leased
+from jobs.store.work.outputs import LeasedUnits
 from threads_protocol import manifest
 
 #: Fields of the specification of a job with artifacts that it was given.
@@ -29,14 +29,14 @@ class Inputs:
         self._hashes: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def manifest(self, lease: Leased, which: Which) -> bytes:
+    def manifest(self, lease: LeasedUnits, which: Which) -> bytes:
         """Return the manifest of what the job was given. NotFound where it was given none."""
         asked = _given(lease, which)
         if not asked:
             raise errors.NotFound(f"job {lease.job_id} was given no {which}", field="which")
         return self._manifest(lease.tenant, asked)
 
-    def check(self, lease: Leased, shas: Iterable[str], field: str) -> None:
+    def check(self, lease: LeasedUnits, shas: Iterable[str], field: str) -> None:
         """Raise Forbidden unless each of these files is one that the job was given."""
         left = set(shas)
         for which in _FIELDS:
@@ -67,7 +67,7 @@ class Inputs:
         return self._trees.manifest(tenant, row)
 
 
-def _given(lease: Leased, which: str) -> str:
+def _given(lease: LeasedUnits, which: str) -> str:
     """Return the id of an artifact that the job was given; empty for none."""
     artifact_id = lease.spec.get(_FIELDS[which])
     return artifact_id if isinstance(artifact_id, str) else ""

@@ -13,7 +13,7 @@ from coordinator.work.identity import WorkerDep, owned
 from jobs import errors
 from jobs.store import Store
 from jobs.store.work.bounds import JobId, LeaseToken
-from jobs.store.work.outputs import Leased
+from jobs.store.work.outputs import LeasedUnits
 
 Job = Annotated[JobId, Path()]
 
@@ -31,7 +31,7 @@ def stale(job: str) -> errors.Conflict:
     return errors.Conflict(f"stale: this worker has no such lease of job {job}; drop what it was for", field="lease")
 
 
-def require(store: Store, worker: str, job: str, lease: str) -> Leased:
+def require(store: Store, worker: str, job: str, lease: str) -> LeasedUnits:
     """Return a lease of this worker. Conflict when it has none of this name, whoever else has, or of no program."""
     found = store.outputs.leased(job, owned(worker, lease))
     if found is None:
@@ -46,8 +46,8 @@ async def _leased(
     worker: WorkerDep,
     job: Job,
     lease: Annotated[LeaseToken, Query()],
-) -> Leased:
+) -> LeasedUnits:
     return await run_in_threadpool(require, shared_state(request).cluster.store, worker, job, lease)
 
 
-LeasedDep = Annotated[Leased, Depends(_leased)]
+LeasedDep = Annotated[LeasedUnits, Depends(_leased)]

@@ -43,7 +43,9 @@ def _wrong(job: Description, left: Left) -> str | None:
         names = {f"{job.kind}:{name}" for name in definition.mark_kinds}
         return next((mark[0] for mark in named if mark[0] not in names), None)
     try:
-        allowed = {tuple(row) for row in json.loads(marks.left_by(job.kind, json.loads(job.spec), _read(left.result)))}
+        allowed = {
+            tuple(row) for row in json.loads(marks.serialize_marks(job.kind, json.loads(job.spec), _read(left.result)))
+        }
     except Exception:  # what a result of no meaning does to its kind
         allowed = set()
     return next((" ".join(mark) for mark in named if mark not in allowed), None)

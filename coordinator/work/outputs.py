@@ -7,7 +7,7 @@ import re
 from coordinator.artifacts.trees import Trees
 from coordinator.work.leased import stale
 from jobs import errors
-from jobs.store.work.outputs import MAX_RANGES, MAX_UNITS, Leased, Outputs
+from jobs.store.work.outputs import MAX_RANGES, MAX_UNITS, LeasedUnits, Outputs
 
 _RANGE = re.compile(r"([0-9]{1,16})(?:-([0-9]{1,16}))?")
 #: Form of a text of units.
@@ -25,7 +25,7 @@ def ranges(text: str) -> list[tuple[int, int]]:
     return pairs
 
 
-def keep(trees: Trees, outputs: Outputs, lease: Leased, units: str, text: bytes) -> str:
+def keep(trees: Trees, outputs: Outputs, lease: LeasedUnits, units: str, text: bytes) -> str:
     """Commit a manifest for the job's tenant as what these units left; return the artifact's id.
 
     Conflict with the field lease when the lease has ended meanwhile; else errors as `Trees.commit`.

@@ -78,7 +78,7 @@ class Polls:
         """Let others hear a bell."""
         if bell != NO_WAKEUP:
             with contextlib.suppress(*Unreachable):
-                await run_in_threadpool(wakeups.put_back, self._store, bell)
+                await run_in_threadpool(wakeups.requeue_wakeup, self._store, bell)
 
     async def deliver(self, bell: Wakeup) -> bool:
         """Give a bell to whoever has waited for it longest; False when nobody does."""
@@ -130,7 +130,7 @@ class _Listener(RedisReader):
             if not self._queues:
                 self._changed.wait(1.0)
             wanted = self._queues
-        if wanted and (bell := wakeups.pop(self._store, wanted, BLOCK_SECONDS)):
+        if wanted and (bell := wakeups.pop_wakeup(self._store, wanted, BLOCK_SECONDS)):
             self._deliver(bell)
 
     def _deliver(self, bell: Wakeup) -> None:
@@ -139,5 +139,5 @@ class _Listener(RedisReader):
         except RuntimeError:  # the loop is closed
             taken = False
         if not taken:
-            wakeups.put_back(self._store, bell)
+            wakeups.requeue_wakeup(self._store, bell)
             time.sleep(0.01)  # whoever waited has gone; the loop says so at once

@@ -24,7 +24,7 @@ from coordinator.services.gateway.tunnels import Tunnels
 from coordinator.state import shared_state
 from coordinator.work.identity import named
 from jobs import errors
-from jobs.network.tunnel import HEARTBEAT_SECONDS, PATH, SILENT_SECONDS, Garbled, Tunnel
+from jobs.network.tunnel import HEARTBEAT_SECONDS, PATH, SILENT_SECONDS, InvalidMessage, Tunnel
 from jobs.store.server import connection
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ async def _accepted(socket: WebSocket, tunnels: Tunnels, serving: Coroutine[Any,
     try:
         await socket.send_text(json.dumps({"coordinator": tunnels.me}))
         await serving
-    except (WebSocketDisconnect, RuntimeError, TimeoutError, Garbled):
+    except (WebSocketDisconnect, RuntimeError, TimeoutError, InvalidMessage):
         pass
     finally:
         serving.close()
@@ -90,12 +90,12 @@ def _sending(socket: WebSocket) -> Callable[[bytes], Awaitable[None]]:
 
 
 async def _next(socket: WebSocket) -> bytes:
-    """Return the next message, soon. TimeoutError, WebSocketDisconnect; Garbled for one that is text."""
+    """Return the next message, soon. TimeoutError, WebSocketDisconnect; InvalidMessage for one that is text."""
     message = await asyncio.wait_for(socket.receive(), SILENT_SECONDS)
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))
     if not (data := message.get("bytes")):
-        raise Garbled("a message is text")
+        raise InvalidMessage("a message is text")
     return bytes(data)
 
 
@@ -106,7 +106,7 @@ async def _relay(socket: WebSocket, tunnels: Tunnels, worker: str) -> None:
     try:
         while tunnels.own(worker) is not None:
             made.hear(await _next(socket))
-    except Garbled as error:
+    except InvalidMessage as error:
         log.warning("a relay to %s is closed: %s", worker, error)
     finally:
         made.close()
@@ -122,7 +122,7 @@ async def _serve(socket: WebSocket, cluster: Cluster, principal: Principal, work
         while not made.closed:
             made.hear(message)
             message = await _next(socket)
-    except Garbled as error:
+    except InvalidMessage as error:
         log.warning("the tunnel of %s is closed: %s", worker, error)
     finally:
         watching.cancel()

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from coordinator.workflows.planning import State
-from jobs.store.workflows import Glance, Workflows
+from jobs.store.workflows import WorkflowCounts, Workflows
 
 #: Number of workflows read per page, and maximum duration of one round in seconds.
 PAGE, ROUND_SECONDS = 1000, 0.2
@@ -30,7 +30,7 @@ class _Counts:
     #: Cursor of the next page.
     after: tuple[int, str] | None = None
 
-    def add(self, one: Glance) -> None:
+    def add(self, one: WorkflowCounts) -> None:
         self.states[one.state] += 1
         if one.state in _GOES_ON and not _AT_WORK & one.counts.keys():
             self.idle = min(self.idle or one.changed, one.changed)

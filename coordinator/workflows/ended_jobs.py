@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from coordinator.workflows.documents.references import Unfilled
-from jobs.store.workflows import DoneHead, DoneJob, Workflows
+from jobs.store.workflows import JobOutput, OutputSizes, Workflows
 
 #: Maximum size in bytes of the results that one reference reads. Parsed values need several times as much memory.
 MAX_READ = 8 << 20
@@ -41,18 +41,18 @@ class EndedJobs:
     def __init__(self, store: Workflows, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._clock = clock
-        self.kept_jobs: OrderedDict[tuple[str, Source], DoneJob] = OrderedDict()
+        self.kept_jobs: OrderedDict[tuple[str, Source], JobOutput] = OrderedDict()
         self.kept_bytes = 0
         self._turns: dict[str, int] = {}
 
-    def read_jobs(self, workflow: str, sources: Sequence[Source]) -> list[DoneJob]:
+    def read_jobs(self, workflow: str, sources: Sequence[Source]) -> list[JobOutput]:
         """Return these jobs of a workflow with their results.
 
         Raises Unfilled if a job is missing or unreadable, or if MAX_READ or MAX_UNITS is exceeded. Raises Unread if the
         caller must call again to continue.
         """
         until = self._clock() + BATCH_SECONDS
-        found: list[DoneJob] = []
+        found: list[JobOutput] = []
         left = MAX_READ
         for first in range(0, len(sources), TOGETHER):
             some = sources[first : first + TOGETHER]
@@ -74,7 +74,7 @@ class EndedJobs:
         if turns <= _TURNS:
             raise Unread
 
-    def _some(self, workflow: str, some: Sequence[Source], most: int) -> list[DoneJob]:
+    def _some(self, workflow: str, some: Sequence[Source], most: int) -> list[JobOutput]:
         """Return the jobs, which may have a total size of at most `most` bytes."""
         known = {one: kept for one in some if (kept := self._find(workflow, one))}
         missing = [one for one in some if one not in known]
@@ -85,9 +85,9 @@ class EndedJobs:
             self._keep(workflow, one, job)
         return [known[one] for one in some]
 
-    def _heads(self, sources: Sequence[Source], most: int) -> list[DoneHead]:
+    def _heads(self, sources: Sequence[Source], most: int) -> list[OutputSizes]:
         """Return the sizes of the jobs. Raises Unfilled if they exceed a limit."""
-        heads: list[DoneHead] = []
+        heads: list[OutputSizes] = []
         size = 0
         for one, head in zip(sources, self._store.done_heads([one.job for one in sources]), strict=True):
             if head is None:
@@ -100,13 +100,13 @@ class EndedJobs:
             heads.append(head)
         return heads
 
-    def _find(self, workflow: str, one: Source) -> DoneJob | None:
+    def _find(self, workflow: str, one: Source) -> JobOutput | None:
         kept = self.kept_jobs.get((workflow, one))
         if kept:
             self.kept_jobs.move_to_end((workflow, one))
         return kept
 
-    def _keep(self, workflow: str, one: Source, job: DoneJob) -> None:
+    def _keep(self, workflow: str, one: Source, job: JobOutput) -> None:
         self.kept_jobs[workflow, one] = job
         self.kept_bytes += job.bytes + _JOB_BYTES
         while self.kept_bytes > MAX_BYTES:

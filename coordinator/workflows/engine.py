@@ -142,7 +142,7 @@ class Engine:
         if stored is None or stored.state in ENDED:
             return
         error = f"{words}; see the coordinator's log. The jobs continue. Next: cluster workflow retry {workflow}"
-        fields: dict[str, str | bytes] = {"error": error, "waits": "", "final": workflows.packed({})}
+        fields: dict[str, str | bytes] = {"error": error, "waits": "", "final": workflows.pack_states({})}
         self.store.workflows.settle(stored, State.FAILED, self._ttl_seconds, **fields)
 
     def _settle(self, stored: StoredWorkflow, plan: Plan, known: Known, look: _Look) -> None:
@@ -160,7 +160,7 @@ class Engine:
             first = next((name for name, each in plan.states.items() if each == "failed"), "")
             error = planning.error_of(first, plan, known) if first else ""
             fields |= {
-                "final": workflows.packed(plan.states),
+                "final": workflows.pack_states(plan.states),
                 "error": "; ".join(filter(None, (first and f"{first}: {error or 'failed'}", look.left)))[:_MAX_ERROR],
             }
         lost = [(job.id, job.state) for job in known.jobs.values() if job.state in _RETRIABLE and not job.gone]

@@ -14,7 +14,7 @@ from coordinator.workflows.ended_jobs import EndedJobs, Source
 from coordinator.workflows.planning import Known, item_key
 from jobs.kinds import program_arguments, registry
 from jobs.store.server.connection import Unreadable
-from jobs.store.workflows import DoneJob
+from jobs.store.workflows import JobOutput
 
 #: Result fields of a program that contain values of its units.
 _OF_UNITS = frozenset({"value", "values", "artifact", "artifacts"})
@@ -68,7 +68,7 @@ class Results:
         given: dict[str, Any] = self.kept_results[source]
         return given
 
-    def _read_given(self, source: Source, job: DoneJob) -> dict[str, Any]:
+    def _read_given(self, source: Source, job: JobOutput) -> dict[str, Any]:
         try:
             result = decoding.parse_json(job.result) if job.result else {}
             fields = result if isinstance(result, dict) else {"result": result}
@@ -77,7 +77,7 @@ class Results:
             raise Unfilled(f"{source.key}: the stored data of job {source.job} is corrupt") from None
         return {**fields, "job_id": source.job, "state": job.state, **of_units}
 
-    def _of_units(self, source: Source, job: DoneJob) -> dict[str, Any]:
+    def _of_units(self, source: Source, job: JobOutput) -> dict[str, Any]:
         """Return lists of the units' values and artifacts. A job with one unit also has the fields `value` and
         `artifact`.
         """

@@ -18,7 +18,7 @@ from jobs import errors
 from jobs.kinds import registry
 from jobs.settings import Settings
 from jobs.store import workflows
-from jobs.store.work.jobs import Over
+from jobs.store.work.jobs import CapReached
 from jobs.store.workflows import NewWorkflow, Workflows
 
 
@@ -51,7 +51,7 @@ def submit(
         tracestate=trace.state if trace else "",
     )
     added = store.add(new, principal.actor)
-    if isinstance(added, Over):
+    if isinstance(added, CapReached):
         raise _over(added, principal.tenant)
     how, what = added
     if refusal := _refusal(how, what, principal.tenant):
@@ -101,7 +101,7 @@ def _check_may_run(whole: Document, principal: Principal) -> None:
             )
 
 
-def _over(limit: Over, tenant: str) -> errors.OverLimit:
+def _over(limit: CapReached, tenant: str) -> errors.OverLimit:
     if limit.cap == "notify":
         return submissions.over(limit, tenant)
     detail = (

@@ -24,7 +24,7 @@ def ensure(redis_url: str) -> str:
 def read_valid_token(store: Tokens) -> str:
     """Return the token in the file, or "" if Redis does not have it."""
     with suppress(OSError):
-        given = tokens.parsed(FILE.read_text().strip())
+        given = tokens.parse_credential(FILE.read_text().strip())
         stored = store.get(given.id) if given else None
         if given and stored and given.matches(stored.digest):
             FILE.chmod(0o600)

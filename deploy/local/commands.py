@@ -40,7 +40,7 @@ def check_exposure(settings: Settings) -> None:
         exposure.check(settings)
         keys.check(settings)
         client_address.check(settings)
-    except (exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies) as error:
+    except (exposure.ExposureError, keys.UnusableKey, client_address.UnusableProxies) as error:
         raise CommandError(USAGE, str(error)) from error
 
 

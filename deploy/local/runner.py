@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 
 from deploy.local import runner_token
-from jobs.settings import give_worker_token
+from jobs.settings import override_worker_token
 from runner import __main__ as runner
 from runner.programs import processes
 
 
 def main() -> int:
     processes.hide()
-    give_worker_token(runner_token.wait_for_token())
+    override_worker_token(runner_token.wait_for_token())
     return runner.main()
 
 

@@ -16,7 +16,7 @@ from deploy.local.api import local_url
 from deploy.local.outcome import say
 from deploy.local.processes import Run
 from deploy.local.shape import CHECKOUT, Shape
-from jobs.settings import LOCAL_FOLDER, Settings, inherited, load
+from jobs.settings import LOCAL_FOLDER, Settings, child_environment, load
 from jobs.store import acl
 
 #: Timeout in seconds for stopping, longer than a worker needs to commit its partial results.
@@ -272,7 +272,7 @@ def start(configuration: Path, run: Run, **variables: str) -> subprocess.Popen[b
         stdout=subprocess.DEVNULL,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        env=inherited(**variables),
+        env=child_environment(**variables),
     )
 
 

@@ -25,16 +25,16 @@ def pack(facts: Mapping[str, Any], columns: Mapping[str, array[Any]]) -> bytes:
         {"name": name, "type": TYPES[column.typecode], "offset": 0, "length": len(column)}
         for name, column in columns.items()
     ]
-    start = _aligned(8 + len(_header(facts, rows)) + 16 * len(rows))  # reserves space for the digits of the offsets
+    start = _align(8 + len(_header(facts, rows)) + 16 * len(rows))  # reserves space for the digits of the offsets
     place = start
     for row, column in zip(rows, columns.values(), strict=True):
         row["offset"] = place
-        place = _aligned(place + len(column) * column.itemsize)
+        place = _align(place + len(column) * column.itemsize)
     header = _header(facts, rows).ljust(start - 8)
     parts = [MAGIC, struct.pack("<I", len(header)), header]
     for column in columns.values():
-        data = _little(column).tobytes()
-        parts += [data, bytes(_aligned(len(data)) - len(data))]
+        data = _to_little_endian(column).tobytes()
+        parts += [data, bytes(_align(len(data)) - len(data))]
     return b"".join(parts)
 
 
@@ -57,18 +57,18 @@ def _column(data: bytes, row: Mapping[str, Any]) -> array[Any]:
     if not 0 <= low <= high <= len(data):
         raise ValueError(f"column {row['name']!r} exceeds the data")
     column.frombytes(data[low:high])
-    return _little(column)
+    return _to_little_endian(column)
 
 
 def _header(facts: Mapping[str, Any], rows: list[dict[str, Any]]) -> bytes:
     return json.dumps({"facts": facts, "columns": rows}, separators=(",", ":")).encode()
 
 
-def _aligned(place: int) -> int:
+def _align(place: int) -> int:
     return -(-place // 8) * 8
 
 
-def _little(column: array[Any]) -> array[Any]:
+def _to_little_endian(column: array[Any]) -> array[Any]:
     if sys.byteorder == "little":
         return column
     turned = array(column.typecode, column)

@@ -14,7 +14,7 @@ from pathlib import Path
 CPUINFO = Path("/proc/cpuinfo")
 
 
-class Unusable(Exception):
+class UnsupportedLevel(Exception):
     """The CPU does not support the level in CPU_LEVEL."""
 
 
@@ -87,15 +87,17 @@ def of_host(cpuinfo: Path = CPUINFO) -> str:
     return found
 
 
-def usable(host: str | None = None) -> tuple[str, ...]:
+def supported_levels(host: str | None = None) -> tuple[str, ...]:
     """Return the levels that this machine's CPU supports, or that level `host` includes, lowest first."""
     names, host = tuple(level.name for level in LEVELS), host or of_host()
     return names[: names.index(host) + 1] if host in names else ()
 
 
 def check(wanted: str, host: str | None = None) -> None:
-    """Raise Unusable if the CPU does not support a level. An empty level is always supported."""
-    has = usable(host)
+    """Raise UnsupportedLevel if the CPU does not support a level. An empty level is always supported."""
+    has = supported_levels(host)
     if wanted and wanted not in has:
         others = f"set it to {' or '.join(has)}, or leave it empty" if has else "leave it empty"
-        raise Unusable(f"CPU_LEVEL is {wanted}, which this CPU ({host or of_host()}) does not support: {others}")
+        raise UnsupportedLevel(
+            f"CPU_LEVEL is {wanted}, which this CPU ({host or of_host()}) does not support: {others}"
+        )

@@ -13,7 +13,7 @@ from jobs.metrics import Metric
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class Measurement:
     #: Field name in heartbeats and in the API, in base units.
     field: str
     type: type[int] | type[float]
@@ -28,34 +28,38 @@ class Figure:
 
 
 HOST = (
-    Figure(field="cpu_ratio", type=float, unit="0..1", metric=metrics.HOST_CPU, history="cpu"),
-    Figure(field="cpus", type=int, unit="", metric=metrics.HOST_CPUS),
-    Figure(field="load1", type=float, unit="", metric=metrics.HOST_LOAD1),
-    Figure(field="memory_used_bytes", type=int, unit="bytes", metric=metrics.HOST_MEMORY, history="memory"),
-    Figure(
+    Measurement(field="cpu_ratio", type=float, unit="0..1", metric=metrics.HOST_CPU, history="cpu"),
+    Measurement(field="cpus", type=int, unit="", metric=metrics.HOST_CPUS),
+    Measurement(field="load1", type=float, unit="", metric=metrics.HOST_LOAD1),
+    Measurement(field="memory_used_bytes", type=int, unit="bytes", metric=metrics.HOST_MEMORY, history="memory"),
+    Measurement(
         field="memory_total_bytes", type=int, unit="bytes", metric=metrics.HOST_MEMORY_TOTAL, history="memory_total"
     ),
-    Figure(
+    Measurement(
         field="network_receive_bytes_total", type=int, unit="bytes", metric=metrics.HOST_RECEIVED, history="receive"
     ),
-    Figure(field="network_transmit_bytes_total", type=int, unit="bytes", metric=metrics.HOST_SENT, history="send"),
+    Measurement(field="network_transmit_bytes_total", type=int, unit="bytes", metric=metrics.HOST_SENT, history="send"),
 )
 GPU = (
-    Figure(field="utilization_ratio", type=float, unit="0..1", metric=metrics.GPU_UTILIZATION, history="utilization"),
-    Figure(field="sm_active_ratio", type=float, unit="0..1", metric=metrics.GPU_SM_ACTIVE, history="sm_active"),
-    Figure(field="memory_used_bytes", type=int, unit="bytes", metric=metrics.GPU_MEMORY, history="memory"),
-    Figure(field="memory_total_bytes", type=int, unit="bytes", metric=metrics.GPU_MEMORY_TOTAL, history="memory_total"),
-    Figure(
+    Measurement(
+        field="utilization_ratio", type=float, unit="0..1", metric=metrics.GPU_UTILIZATION, history="utilization"
+    ),
+    Measurement(field="sm_active_ratio", type=float, unit="0..1", metric=metrics.GPU_SM_ACTIVE, history="sm_active"),
+    Measurement(field="memory_used_bytes", type=int, unit="bytes", metric=metrics.GPU_MEMORY, history="memory"),
+    Measurement(
+        field="memory_total_bytes", type=int, unit="bytes", metric=metrics.GPU_MEMORY_TOTAL, history="memory_total"
+    ),
+    Measurement(
         field="temperature_celsius",
         type=float,
         unit="degrees Celsius",
         metric=metrics.GPU_TEMPERATURE,
         history="temperature",
     ),
-    Figure(field="power_watts", type=float, unit="watts", metric=metrics.GPU_POWER, history="power"),
-    Figure(field="energy_joules_total", type=float, unit="joules", metric=metrics.GPU_ENERGY),
-    Figure(field="clock_sm_hertz", type=float, unit="hertz", metric=metrics.GPU_CLOCK, history="clock"),
-    Figure(field="clock_memory_hertz", type=float, unit="hertz", metric=metrics.GPU_MEMORY_CLOCK),
-    Figure(field="pcie_receive_bytes_per_second", type=float, unit="bytes/s", metric=metrics.GPU_PCIE_RECEIVED),
-    Figure(field="pcie_transmit_bytes_per_second", type=float, unit="bytes/s", metric=metrics.GPU_PCIE_SENT),
+    Measurement(field="power_watts", type=float, unit="watts", metric=metrics.GPU_POWER, history="power"),
+    Measurement(field="energy_joules_total", type=float, unit="joules", metric=metrics.GPU_ENERGY),
+    Measurement(field="clock_sm_hertz", type=float, unit="hertz", metric=metrics.GPU_CLOCK, history="clock"),
+    Measurement(field="clock_memory_hertz", type=float, unit="hertz", metric=metrics.GPU_MEMORY_CLOCK),
+    Measurement(field="pcie_receive_bytes_per_second", type=float, unit="bytes/s", metric=metrics.GPU_PCIE_RECEIVED),
+    Measurement(field="pcie_transmit_bytes_per_second", type=float, unit="bytes/s", metric=metrics.GPU_PCIE_SENT),
 )

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 #: One label. It cannot contain a character that separates labels in a list.
 PATTERN = r"^[A-Za-z0-9._:/-]{1,64}$"
 #: Maximum number of labels of a host, and of labels that a tenant requires.
-MOST = 16
+MAX_LABELS = 16
 
 
-def joined(labels: Iterable[str]) -> str:
+def join_labels(labels: Iterable[str]) -> str:
     """Join distinct labels with commas, sorted."""
     return ",".join(sorted(set(labels)))
 
@@ -22,23 +22,23 @@ def as_argument(labels: Iterable[str] | None) -> str:
     """Return labels as an argument of the Redis functions. None means that the function uses the labels in the worker's
     hash.
     """
-    return "" if labels is None else f"={joined(labels)}"
+    return "" if labels is None else f"={join_labels(labels)}"
 
 
-def parted(text: str) -> tuple[str, ...]:
+def split_labels(text: str) -> tuple[str, ...]:
     """Split a text from `joined` into labels."""
     return tuple(label for label in text.split(",") if label)
 
 
-def required(text: str) -> dict[str, frozenset[str]]:
+def parse_required_labels(text: str) -> dict[str, frozenset[str]]:
     """Parse the required labels by tenant, as the Redis functions store them. Omit tenants without requirements."""
     rows = (row.partition("=") for row in text.split(",") if row)
     return {tenant: frozenset(labels.split("+")) for tenant, _, labels in rows if labels}
 
 
-def required_in(shares: Mapping[bytes, bytes]) -> dict[str, frozenset[str]]:
+def required_labels_by_tenant(shares: Mapping[bytes, bytes]) -> dict[str, frozenset[str]]:
     """Return the required labels by tenant from the hash of tenants' shares."""
-    return required(shares.get(REQUIRED.encode(), b"").decode(errors="replace"))
+    return parse_required_labels(shares.get(REQUIRED.encode(), b"").decode(errors="replace"))
 
 
 #: Field with the required labels in the hash of tenants' shares.

@@ -42,7 +42,7 @@ def canonical(requirements: Requirements) -> str:
     return json.dumps(given, sort_keys=True, separators=(",", ":")) if given else ""
 
 
-def lacking(requirements: Requirements, offer: Offer) -> list[str]:
+def describe_shortfalls(requirements: Requirements, offer: Offer) -> list[str]:
     """Describe the requirements that a runner does not meet; empty if it meets all."""
     return [f"{each.needed}, but it has {each.has}" for each in shortfalls(requirements, offer)]
 
@@ -50,9 +50,9 @@ def lacking(requirements: Requirements, offer: Offer) -> list[str]:
 def shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfall]:
     """Return the requirements that a runner does not meet."""
     return [
-        *_lacking_gpus(requirements, offer.get("gpus", ())),
-        *_lacking_amounts(requirements, offer),
-        *_lacking_names(requirements, offer),
+        *_gpu_shortfalls(requirements, offer.get("gpus", ())),
+        *_amount_shortfalls(requirements, offer),
+        *_name_shortfalls(requirements, offer),
     ]
 
 
@@ -75,7 +75,7 @@ def gpus_needed(requirements: Requirements) -> int:
     return int(requirements.get("gpus", any(name in requirements for name in _SORT)))
 
 
-def _lacking_gpus(requirements: Requirements, gpus: Sequence[Mapping[str, Any]]) -> list[Shortfall]:
+def _gpu_shortfalls(requirements: Requirements, gpus: Sequence[Mapping[str, Any]]) -> list[Shortfall]:
     needed = gpus_needed(requirements)
     memory, least = requirements.get("gpu_memory_mib", 0), capability(requirements.get("compute_capability"))
     fit = sum(gpu["memory_mib"] >= memory and capability(gpu["compute_capability"]) >= least for gpu in gpus)
@@ -86,7 +86,7 @@ def _lacking_gpus(requirements: Requirements, gpus: Sequence[Mapping[str, Any]])
     return [Shortfall(what, str(fit), fit / needed)]
 
 
-def _lacking_amounts(requirements: Requirements, offer: Offer) -> list[Shortfall]:
+def _amount_shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfall]:
     """Return shortfalls in amounts: CPUs and memory."""
     short = []
     for name in ("cpus", "memory_mib"):
@@ -96,7 +96,7 @@ def _lacking_amounts(requirements: Requirements, offer: Offer) -> list[Shortfall
     return short
 
 
-def _lacking_names(requirements: Requirements, offer: Offer) -> list[Shortfall]:
+def _name_shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfall]:
     """Return shortfalls in names: host and labels."""
     short = []
     host, own = requirements.get("host", ""), offer.get("host", "")

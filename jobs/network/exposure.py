@@ -12,7 +12,7 @@ REFUSED = 2
 _AUTHORITY = re.compile(r"([^:@\[\]]+|\[[0-9a-f:.]+\])(:\d*)?")
 
 
-class Exposed(Exception):
+class ExposureError(Exception):
     """Strangers could reach the API or the metrics without a token. The message lists all remedies."""
 
 
@@ -49,10 +49,10 @@ def _published_on_loopback(settings: Settings) -> bool:
 
 
 def check_api(settings: Settings) -> None:
-    """Raise Exposed if strangers could reach the API without a token."""
+    """Raise ExposureError if strangers could reach the API without a token."""
     if settings.auth != "required" and not settings.cluster_tokens() and not _published_on_loopback(settings):
         where = settings.published or settings.bind
-        raise Exposed(
+        raise ExposureError(
             f"anyone who reaches the API at {where} could control the cluster, because no token is required:"
             " set CLUSTER_TOKEN (openssl rand -hex 24), or AUTH=required if API tokens exist, or"
             " BIND=127.0.0.1; in a container, publish the port on"
@@ -61,11 +61,11 @@ def check_api(settings: Settings) -> None:
 
 
 def check_metrics(settings: Settings) -> None:
-    """Raise Exposed if strangers could read the metrics without a token."""
+    """Raise ExposureError if strangers could read the metrics without a token."""
     where = settings.metrics_published or settings.published or settings.bind
     closed = where in ("loopback", "internal") or is_loopback(where)
     if settings.metrics_port and not settings.metrics_token and not closed:
-        raise Exposed(
+        raise ExposureError(
             f"anyone who reaches {where} could read the metrics on port {settings.metrics_port} without a token: set"
             " METRICS_TOKEN, METRICS_PORT=0 or BIND=127.0.0.1; if only a private network reaches them, as in"
             " a container that does not publish the port, set METRICS_PUBLISHED=internal"
@@ -73,12 +73,12 @@ def check_metrics(settings: Settings) -> None:
 
 
 def check(settings: Settings) -> None:
-    """Check API and metrics. Raise Exposed with all complaints in one message."""
+    """Check API and metrics. Raise ExposureError with all complaints in one message."""
     complaints = []
     for one in (check_api, check_metrics):
         try:
             one(settings)
-        except Exposed as error:
+        except ExposureError as error:
             complaints.append(str(error))
     if complaints:
-        raise Exposed("; and ".join(complaints))
+        raise ExposureError("; and ".join(complaints))

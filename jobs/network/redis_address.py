@@ -66,13 +66,13 @@ def sentinels(url: str) -> Sentinels:
     try:
         parts = urlsplit(url)
     except ValueError:  # the text of the exception contains the password
-        raise _unusable(f"is invalid ({_ESCAPE})") from None
+        raise _address_error(f"is invalid ({_ESCAPE})") from None
     credentials, _, hosts = parts.netloc.rpartition("@")
     user, _, password = (unquote(part) for part in credentials.partition(":"))
     options = parse_qs(parts.query, keep_blank_values=True)
     if unknown := sorted(options.keys() - _OPTIONS):
-        raise _unusable(f"has the unknown option {unknown[0]}; valid options are {', '.join(sorted(_OPTIONS))}")
-    service, database = _place(parts.path)
+        raise _address_error(f"has the unknown option {unknown[0]}; valid options are {', '.join(sorted(_OPTIONS))}")
+    service, database = _parse_path(parts.path)
     own = {name: options[name][0] for name in ("sentinel_user", "sentinel_password") if name in options}
     asked = own or {"sentinel_user": user, "sentinel_password": password}
     return Sentinels(
@@ -90,19 +90,19 @@ def _host(text: str) -> tuple[str, int]:
     matched = _HOST.fullmatch(text)
     port = int(matched["port"] or SENTINEL_PORT) if matched else 0
     if matched is None or not 1 <= port <= 65535:
-        raise _unusable("contains a Sentinel address that is not HOST:PORT")
+        raise _address_error("contains a Sentinel address that is not HOST:PORT")
     return matched["host"].strip("[]"), port
 
 
-def _place(path: str) -> tuple[str, int]:
+def _parse_path(path: str) -> tuple[str, int]:
     """Return the service name (empty if missing) and the database number."""
     words = [unquote(word) for word in path.strip("/").split("/") if word]
     numbers = [word for word in words if word.isascii() and word.isdigit()]
     names = [word for word in words if word not in numbers]
     if len(numbers) > 1 or len(names) > 1:
-        raise _unusable("must name exactly one Sentinel master and one database number")
+        raise _address_error("must name exactly one Sentinel master and one database number")
     return (names or [""])[0], int((numbers or ["0"])[0])
 
 
-def _unusable(why: str) -> UnusableAddress:
+def _address_error(why: str) -> UnusableAddress:
     return UnusableAddress(f"REDIS_URL {why}: write {_EXAMPLE}")

@@ -26,7 +26,7 @@ WINDOW, PIECE = 256 << 10, 32 << 10
 #: Maximum size of a message in bytes.
 MAX_MESSAGE = _HEAD.size + PIECE
 #: Maximum number of open streams per tunnel.
-MOST_STREAMS = 1024
+MAX_STREAMS = 1024
 
 
 class Kind(IntEnum):
@@ -45,7 +45,7 @@ class Kind(IntEnum):
     CLOSE = 5
 
 
-class Garbled(Exception):
+class InvalidMessage(Exception):
     """The other end sent an invalid message, so the tunnel must be closed."""
 
 
@@ -53,14 +53,14 @@ class Garbled(Exception):
 Accept = Callable[["Stream", int], None]
 
 
-def _refused(stream: Stream, port: int) -> None:
-    raise Garbled("the other end opened a stream, but only this end can open streams")
+def _reject_stream(stream: Stream, port: int) -> None:
+    raise InvalidMessage("the other end opened a stream, but only this end can open streams")
 
 
 class Tunnel:
     """One end of a tunnel. `send` writes a message; `accept` handles streams that the other end opens."""
 
-    def __init__(self, send: Callable[[bytes], Awaitable[None]], accept: Accept = _refused) -> None:
+    def __init__(self, send: Callable[[bytes], Awaitable[None]], accept: Accept = _reject_stream) -> None:
         self._write, self._accept = send, accept
         self._sending = asyncio.Lock()
         self._streams: dict[int, Stream] = {}
@@ -69,8 +69,8 @@ class Tunnel:
 
     async def open(self, port: int) -> Stream:
         """Open a stream to a port on the other end's host. Raises ConnectionError if that fails."""
-        if len(self._streams) >= MOST_STREAMS:
-            raise ConnectionRefusedError(f"{MOST_STREAMS} streams are already open")
+        if len(self._streams) >= MAX_STREAMS:
+            raise ConnectionRefusedError(f"{MAX_STREAMS} streams are already open")
         self._last += 1
         stream = self._streams[self._last] = Stream(self, self._last)
         await self.send(Kind.OPEN, stream.number, _COUNT.pack(port))
@@ -99,14 +99,14 @@ class Tunnel:
             raise ConnectionResetError("the other end of the tunnel has stopped reading") from None
 
     def hear(self, message: bytes) -> None:
-        """Process a received message. Raises Garbled if the message is invalid or the tunnel is already closed."""
+        """Process a received message. Raises InvalidMessage if the message is invalid or the tunnel is closed."""
         if self.closed:
-            raise Garbled("the tunnel is closed")
+            raise InvalidMessage("the tunnel is closed")
         try:
             kind, number = _HEAD.unpack_from(message)
             self._hear(Kind(kind), number, message[_HEAD.size :])
         except (struct.error, ValueError) as error:
-            raise Garbled(str(error)) from None
+            raise InvalidMessage(str(error)) from None
 
     def _hear(self, kind: Kind, number: int, content: bytes) -> None:
         if kind is Kind.OPEN:
@@ -117,8 +117,8 @@ class Tunnel:
                 self.forget(stream)
 
     def _opened(self, number: int, port: int) -> None:
-        if number in self._streams or len(self._streams) >= MOST_STREAMS:
-            raise Garbled("a stream was opened twice, or too many streams are open")
+        if number in self._streams or len(self._streams) >= MAX_STREAMS:
+            raise InvalidMessage("a stream was opened twice, or too many streams are open")
         stream = self._streams[number] = Stream(self, number)
         self._accept(stream, port)
 
@@ -202,11 +202,11 @@ class Stream:
         if kind is Kind.DATA:
             self._come += content
             if len(self._come) > WINDOW or self._ended:
-                raise Garbled("a stream exceeds its window or continues after its end")
+                raise InvalidMessage("a stream exceeds its window or continues after its end")
         elif kind is Kind.CREDIT:
             self._credit += _COUNT.unpack(content)[0]
             if self._credit > WINDOW:
-                raise Garbled("a stream was granted more credit than its window")
+                raise InvalidMessage("a stream was granted more credit than its window")
             self._room.set()
         else:
             self._ended = True
@@ -221,7 +221,7 @@ class Stream:
         self._room.set()
 
 
-async def joined(one: Stream, other: Stream) -> None:
+async def relay_streams(one: Stream, other: Stream) -> None:
     """Forward data between two streams in both directions until one of them ends. Then close both streams."""
 
     async def passed(source: Stream, to: Stream) -> None:
@@ -229,13 +229,13 @@ async def joined(one: Stream, other: Stream) -> None:
             await to.write(data)
         await to.end()
 
-    await first_of(passed(one, other), passed(other, one))
+    await run_until_first(passed(one, other), passed(other, one))
     for stream in (one, other):
         with suppress(ConnectionError):
             await stream.close()
 
 
-async def passed_on(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def relay_connection(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Forward data between a stream and a connection in both directions until one of them ends."""
 
     async def out() -> None:
@@ -248,10 +248,10 @@ async def passed_on(stream: Stream, reader: asyncio.StreamReader, writer: asynci
             writer.write(data)
             await writer.drain()
 
-    await first_of(out(), back())
+    await run_until_first(out(), back())
 
 
-async def first_of(*several: Coroutine[Any, Any, None]) -> None:
+async def run_until_first(*several: Coroutine[Any, Any, None]) -> None:
     """Wait until the first coroutine finishes or fails, then cancel the others."""
     tasks = [asyncio.ensure_future(one) for one in several]
     try:

@@ -44,7 +44,7 @@ class Upload:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TooMuch:
+class CapExceeded:
     """The cap on stored bytes that rejected files."""
 
     most: int
@@ -68,7 +68,7 @@ def new_object() -> str:
 
 
 class Files(Part):
-    """Index of files. Methods that add files return TooMuch if a tenant's cap rejects them."""
+    """Index of files. Methods that add files return CapExceeded if a tenant's cap rejects them."""
 
     def missing(self, tenant: str, shas: Sequence[str]) -> list[str]:
         """Return the files that do not exist. The other files are kept for at least one day."""
@@ -78,20 +78,20 @@ class Files(Part):
         """Announce objects before writing them. They are deleted if they are not assigned to a file within WRITE_MS."""
         self._functions.run_acknowledged("begin_objects", tenant, WRITE_MS, *objects)
 
-    def add(self, tenant: str, rows: Sequence[tuple[str, int, str]]) -> list[str] | TooMuch:
+    def add(self, tenant: str, rows: Sequence[tuple[str, int, str]]) -> list[str] | CapExceeded:
         """Turn written objects into files, each given as (sha256, size, object).
 
         Return for each file: new, there (it existed) or gone (the object was not announced).
         """
         reply = self._functions.run_acknowledged_texts("add_files", tenant, *(item for row in rows for item in row))
-        return _refused(reply) or reply
+        return _parse_refusal(reply) or reply
 
-    def add_part(self, tenant: str, sha: str, size: int, number: int, name: str) -> str | TooMuch:
+    def add_part(self, tenant: str, sha: str, size: int, number: int, name: str) -> str | CapExceeded:
         """Make a written object a part of a file. Return new, there or gone like `add`, or size if the upload started
         with another size.
         """
         reply = self._functions.run_acknowledged_texts("add_part", tenant, sha, size, number, name)
-        return _refused(reply) or reply[0]
+        return _parse_refusal(reply) or reply[0]
 
     def upload(self, tenant: str, sha: str) -> Upload | None:
         """Return the uploaded parts of an incomplete file, or None."""
@@ -182,5 +182,5 @@ def _sum(field: bytes, value: bytes) -> tuple[str, str, int]:
     )
 
 
-def _refused(reply: Sequence[str]) -> TooMuch | None:
-    return TooMuch(most=int(reply[1]), loose=int(reply[2])) if reply[:1] == ["over"] else None
+def _parse_refusal(reply: Sequence[str]) -> CapExceeded | None:
+    return CapExceeded(most=int(reply[1]), loose=int(reply[2])) if reply[:1] == ["over"] else None

@@ -21,7 +21,7 @@ AGE_SECONDS = 300.0
 RESERVE_SECONDS = 60.0
 
 
-class Swept(NamedTuple):
+class SweepCounts(NamedTuple):
     """Counts of one SWEEP."""
 
     slots_reaped: int
@@ -31,7 +31,7 @@ class Swept(NamedTuple):
     more: bool
 
 
-class Woken(NamedTuple):
+class WakeCounts(NamedTuple):
     """Result of WAKE: number of dependent jobs that were released, skipped or restored."""
 
     notified: int
@@ -84,7 +84,7 @@ class Fleet(Part):
         """Acquire or renew the leadership for LEADER_TTL_MS. Return True if the candidate leads."""
         return bool(self._functions.run("lead", candidate, LEADER_TTL_MS))
 
-    def sweep(self, age_seconds: float = AGE_SECONDS, reserve_seconds: float = RESERVE_SECONDS) -> Swept:
+    def sweep(self, age_seconds: float = AGE_SECONDS, reserve_seconds: float = RESERVE_SECONDS) -> SweepCounts:
         """End overdue work and repair leftovers of crashes, a limited amount per call.
 
         The first job of a queue that has waited for `age_seconds` gets one request in eight, whatever its priority. A
@@ -93,9 +93,9 @@ class Fleet(Part):
         reaped, returned, purged, more = self._functions.run(
             "sweep", json.dumps(queues.ALL), int(age_seconds * 1000), int(reserve_seconds * 1000)
         )
-        return Swept(reaped, returned, purged, bool(more))
+        return SweepCounts(reaped, returned, purged, bool(more))
 
-    def wake(self) -> Woken:
+    def wake(self) -> WakeCounts:
         """Notify jobs whose dependencies ended or were retried, a limited number per call."""
         notified, more = self._functions.run("wake")
-        return Woken(notified, bool(more))
+        return WakeCounts(notified, bool(more))

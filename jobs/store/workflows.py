@@ -13,7 +13,7 @@ from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 from jobs.store.server.records import record
-from jobs.store.work.jobs import Over, over
+from jobs.store.work.jobs import CapReached, parse_cap_reached
 
 #: Maximum number of unfinished workflows per tenant, and maximum size of its compressed documents in bytes.
 MAX_LIVE, MAX_STORED = 100, 64 << 20
@@ -79,7 +79,7 @@ class StoredWorkflow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Glance:
+class WorkflowCounts:
     """The fields of a workflow that are needed for counting."""
 
     state: str
@@ -101,7 +101,7 @@ class Course:
     final: Mapping[str, str]
 
 
-class DoneHead(NamedTuple):
+class OutputSizes(NamedTuple):
     """Sizes of the output of a finished job."""
 
     units: int
@@ -114,7 +114,7 @@ class DoneHead(NamedTuple):
         return self.result_bytes + of_units
 
 
-class DoneJob(NamedTuple):
+class JobOutput(NamedTuple):
     """Output of a finished job."""
 
     state: str
@@ -137,7 +137,7 @@ class DoneJob(NamedTuple):
 class Workflows(Part):
     """Adds, controls, reads and deletes workflows."""
 
-    def add(self, new: NewWorkflow, actor: Actor = ANONYMOUS) -> tuple[str, str] | Over:
+    def add(self, new: NewWorkflow, actor: Actor = ANONYMOUS) -> tuple[str, str] | CapReached:
         """Store a workflow under a random ID. Return (new or same, ID).
 
         Otherwise, return (conflict, ID) if the key belongs to another request, (missing, 0) if the tenant does not
@@ -147,7 +147,7 @@ class Workflows(Part):
         how, *words = "taken", ""
         while how == "taken":
             how, *words = self._added(secrets.token_hex(8), new, actor)
-        return over(words) if how == "over" else (how, words[0])
+        return parse_cap_reached(words) if how == "over" else (how, words[0])
 
     def _added(self, workflow: str, new: NewWorkflow, actor: Actor) -> list[str]:
         document = zlib.compress(json.dumps(new.document, separators=(",", ":")).encode())
@@ -255,7 +255,7 @@ class Workflows(Part):
             rows += [row or [None] * len(names) for row in skipped.replies(pipe)]
         return rows
 
-    def done_heads(self, ids: Sequence[str]) -> list[DoneHead | None]:
+    def done_heads(self, ids: Sequence[str]) -> list[OutputSizes | None]:
         """Return the output sizes of these jobs, with None for missing or broken jobs, in one round trip."""
         pipe = self._pipe()
         for job_id in ids:
@@ -263,9 +263,9 @@ class Workflows(Part):
             pipe.strlen(keys.job_result(job_id)).strlen(keys.job_accumulator(job_id))
         replies = skipped.replies(pipe) if ids else []
         rows = zip(replies[::3], replies[1::3], replies[2::3], strict=True)
-        return [None if None in row or not row[0].isdigit() else DoneHead(*map(int, row)) for row in rows]
+        return [None if None in row or not row[0].isdigit() else OutputSizes(*map(int, row)) for row in rows]
 
-    def done_jobs(self, wanted: Sequence[tuple[str, int]]) -> list[DoneJob]:
+    def done_jobs(self, wanted: Sequence[tuple[str, int]]) -> list[JobOutput]:
         """Return the output of these jobs, each with the given number of its first units, in one round trip."""
         pipe = self._pipe()
         for job_id, units in wanted:
@@ -273,7 +273,7 @@ class Workflows(Part):
             if units:
                 pipe.get(keys.job_accumulator(job_id)).hmget(keys.job_files(job_id), range(units))
         replies = iter(skipped.replies(pipe) if wanted else ())
-        return [_done_job(replies, units) for _, units in wanted]
+        return [_parse_output(replies, units) for _, units in wanted]
 
     # -- methods of the leader
     # ------------------------------------------------------------------------------------------
@@ -290,14 +290,14 @@ class Workflows(Part):
         """Return unfinished workflows, and due workflows whose processing may have been interrupted."""
         return sorted(each.decode() for each in self._client.sunion(keys.WORKFLOWS_LIVE, keys.WORKFLOWS_TAKEN))
 
-    def glances(self, ids: Sequence[str]) -> list[Glance]:
+    def glances(self, ids: Sequence[str]) -> list[WorkflowCounts]:
         """Return the fields needed for counting, for the workflows that exist."""
         pipe = self._pipe()
         for each in ids:
             pipe.hmget(keys.workflow(each), ["state", "counts", "changed", "created"])
         rows = [row for row in skipped.replies(pipe) if row and row[0]] if ids else []
         return [
-            Glance(
+            WorkflowCounts(
                 state=state.decode(errors="replace"),
                 counts=json.loads(counts or "{}"),
                 changed=int(changed or created or 0),
@@ -347,21 +347,21 @@ class Workflows(Part):
     def purge(self, most: int) -> int:
         """Delete expired workflows. Return their number."""
         now = self.now_ms()
-        over = self._client.zrangebyscore(keys.WORKFLOW_EXPIRY, "-inf", now, 0, most)
-        for workflow in over:
+        expired = self._client.zrangebyscore(keys.WORKFLOW_EXPIRY, "-inf", now, 0, most)
+        for workflow in expired:
             self.delete(workflow.decode(), _EXPIRED)
-        return len(over)
+        return len(expired)
 
 
-def packed(states: Mapping[str, str]) -> bytes:
+def pack_states(states: Mapping[str, str]) -> bytes:
     """Return the states of actions in the format of `Course.final`."""
     return zlib.compress(json.dumps(states, separators=(",", ":")).encode())
 
 
-def _done_job(replies: Iterator[Any], units: int) -> DoneJob:
+def _parse_output(replies: Iterator[Any], units: int) -> JobOutput:
     state, result = next(replies), next(replies)
     accumulator, artifacts = (next(replies), next(replies)) if units else (None, None)
-    return DoneJob(
+    return JobOutput(
         state=(state or b"").decode(errors="replace"),
         result=result or b"",
         accumulator=accumulator or b"",

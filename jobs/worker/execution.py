@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs import errors, marks
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.kinds import registry
 from jobs.kinds.contract import Tick
 from jobs.models import Device, Partial, Spec
@@ -79,7 +79,9 @@ def compute_small_job(kind: str, device: Device, spec: Spec, total: int) -> Smal
     done = compute(kind, device, spec, 0, total, lambda upto: True)
     try:
         result = registry.definition(kind).result(spec, done.partial)
-        return SmallJobResult(result=encode(result), marks=marks.left_by(kind, spec, result), seconds=done.seconds)
+        return SmallJobResult(
+            result=encode(result), marks=marks.serialize_marks(kind, spec, result), seconds=done.seconds
+        )
     except Exception as error:
         detail = f"{kind}: cannot derive the result: {type(error).__name__}: {error}"
         raise errors.KernelFailed(detail) from error
@@ -101,7 +103,7 @@ def encoded(kind: str, device: Device, partial: Partial) -> bytes:
         raise errors.KernelFailed(f"{detail}; convert its values with int() or float()") from error
 
 
-def _merged(kind: str, gathered: Gathered) -> Partial | None:
+def _merged(kind: str, gathered: GatheredPartials) -> Partial | None:
     definition = registry.definition(kind)
     total: Partial | None = json.loads(gathered.accumulator) if gathered.accumulator else None
     for text in gathered.parts:
@@ -124,19 +126,19 @@ def fold(store: LeaseStore, job: str, kind: str) -> None:
         store.results.fold(job, gathered, encode(total))
 
 
-def derive(kind: str, spec: Spec, gathered: Gathered) -> Derived:
+def derive(kind: str, spec: Spec, gathered: GatheredPartials) -> Derived:
     """Merge the partials of a job and derive its result, which takes seconds for large jobs. Raises KernelFailed."""
     try:
         total = _merged(kind, gathered)
         result = registry.definition(kind).result(spec, total or {})
         folded = encode(total or {}) if gathered.parts else gathered.accumulator or b""
-        return Derived(folded=folded, result=encode(result), marks=marks.left_by(kind, spec, result))
+        return Derived(folded=folded, result=encode(result), marks=marks.serialize_marks(kind, spec, result))
     except Exception as error:
         raise errors.KernelFailed(f"cannot derive the result: {type(error).__name__}: {error}") from error
 
 
 #: Signature of `derive`. Lanes provide an implementation that does not delay the worker's heartbeats.
-Derive = Callable[[str, Spec, Gathered], Derived]
+Derive = Callable[[str, Spec, GatheredPartials], Derived]
 
 
 def finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive = derive) -> bool:
@@ -170,7 +172,7 @@ def _finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive) 
                 return True
 
 
-def partial_result(kind: str, spec: Spec, gathered: Gathered) -> Partial | None:
+def partial_result(kind: str, spec: Spec, gathered: GatheredPartials) -> Partial | None:
     """Return the result of the units that are committed so far, or None if there are none."""
     total = _merged(kind, gathered)
     return None if total is None else registry.definition(kind).result(spec, total)

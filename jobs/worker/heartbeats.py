@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from jobs.store.server.connection import RedisError, Unreachable, away, pause
+from jobs.store.server.connection import RedisError, Unreachable, describe_for_log, pause
 from jobs.store.work.lease_store import Heard, LeaseStore, Pulse, Row
 from jobs.store.work.leases import HEARTBEAT_SECONDS
 from jobs.worker.api.api_calls import AccessDenied
@@ -66,7 +66,7 @@ class HeartbeatThread(threading.Thread):
             try:
                 self.send_heartbeat()
             except Unreachable as error:
-                log.warning("cannot send a heartbeat: %s", away(error))
+                log.warning("cannot send a heartbeat: %s", describe_for_log(error))
             except Exception:  # Keep the thread alive: a worker without heartbeats loses all its leases.
                 log.exception("a heartbeat failed")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from jobs import errors
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.models import Spec
 from jobs.store.work.leases import Grant
 from jobs.store.work.slots import JobFacts
@@ -100,7 +100,7 @@ class Lane(Protocol):
         While it computes, the lane may call `dropped`. If the call returns True, all of the jobs were cancelled.
         """
 
-    def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
+    def derive(self, kind: str, spec: Spec, gathered: GatheredPartials) -> Derived:
         """Run `execution.derive` without delaying heartbeats. Raises KernelFailed or LaneDied."""
 
 

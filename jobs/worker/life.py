@@ -68,7 +68,7 @@ class Worker:
         self.sampled = sampled or Sampled()
         self.name = ""
         self.born = ""
-        self.host = Host(settings.host_name(), settings.data_places())
+        self.host = Host(settings.host_name(), settings.data_folders())
         self.server: Server | None = None
         #: State in the worker's record before it is ready: starting, or parked while programs use its GPU.
         self.phase = "starting"
@@ -108,7 +108,7 @@ class Worker:
             "busy_lanes": busy,
             "job": job,
             "kinds": json.dumps(dict(self.kinds)),
-            "labels": labels.joined(self.settings.host_labels()),
+            "labels": labels.join_labels(self.settings.host_labels()),
             "pid": os.getpid(),
             "rates": json.dumps({kind: round(rate, 3) for kind, rate in rates.items()}),
             **({"retired": self.retired} if self.retired else {}),
@@ -232,7 +232,7 @@ def refusal(settings: Settings) -> int:
     try:
         exposure.check_metrics(settings)
         links.check(settings)
-    except (exposure.Exposed, redis_address.UnusableAddress, api_calls.UnusableApi) as error:
+    except (exposure.ExposureError, redis_address.UnusableAddress, api_calls.UnusableApi) as error:
         log.error("%s", error)
         return exposure.REFUSED
     return 0

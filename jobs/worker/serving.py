@@ -146,7 +146,7 @@ class Server:
         facts = self.store.slots.facts([job], self.device)[0]
         if facts is None:
             return
-        slot = self.slot = Slot(facts, queues.higher(facts.queue, self.listened))
+        slot = self.slot = Slot(facts, queues.with_higher_priority(facts.queue, self.listened))
         try:
             while slot.open and not self.stopping:
                 self._start_idle_lanes(slot)

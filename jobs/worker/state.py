@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from jobs.models import Device
-from jobs.store.server.connection import RedisError, Unreachable, away, pause
+from jobs.store.server.connection import RedisError, Unreachable, describe_for_log, pause
 from jobs.store.work.lease_store import LeaseStore
 from jobs.worker.lanes import LanePool, Task
 from jobs.worker.telemetry.meter import Meter
@@ -49,7 +49,7 @@ class WorkerState:
             try:
                 return call()
             except Unreachable as error:
-                log.warning("%s", away(error))
+                log.warning("%s", describe_for_log(error))
                 if self.stopping:
                     return None
                 time.sleep(pause(error, RETRY_SECONDS))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from jobs.network.tunnel import HEARTBEAT_SECONDS, MAX_MESSAGE, PATH, Garbled, Stream, Tunnel, passed_on
+from jobs.network.tunnel import HEARTBEAT_SECONDS, MAX_MESSAGE, PATH, InvalidMessage, Stream, Tunnel, relay_connection
 from jobs.worker.api.api_calls import Api
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _REPEATS, QUICK_SECONDS = 4, 0.05
 _SLOW_SECONDS = 1.0
 #: Interval in seconds between searches for new coordinators, and timeout of a connection attempt.
 POLL_SECONDS, _OPEN_SECONDS = 5.0, 10.0
-_BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, Garbled)
+_BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, InvalidMessage)
 
 
 class Tunnels:
@@ -139,7 +139,7 @@ class Links:
             name = str(json.loads(await asyncio.wait_for(socket.recv(), _PONG_SECONDS))["coordinator"])
         except (ValueError, KeyError, TypeError) as error:
             await socket.close()
-            raise Garbled(f"the server is not a coordinator: {error}") from None
+            raise InvalidMessage(f"the server is not a coordinator: {error}") from None
         except BaseException:
             await socket.close()
             raise
@@ -177,7 +177,7 @@ class Links:
             if (address := self._address(port)) is not None:
                 reader, writer = await asyncio.open_connection(address, port)
                 try:
-                    await passed_on(stream, reader, writer)
+                    await relay_connection(stream, reader, writer)
                 finally:
                     writer.close()
         with contextlib.suppress(*_BROKEN):

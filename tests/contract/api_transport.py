@@ -16,7 +16,7 @@ from fastapi import FastAPI
 
 from coordinator import app
 from coordinator.access.principal import Principal, Scope
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.models import DEFAULT_TENANT, Device
 from jobs.settings import Settings
 from jobs.store import Store
@@ -207,13 +207,13 @@ class _Results:
     def __init__(self, store: OverApi) -> None:
         self._store = store
 
-    def gather(self, job: str, limit: int = 256) -> Gathered:
+    def gather(self, job: str, limit: int = 256) -> GatheredPartials:
         return self._store.direct.results.gather(job, limit)
 
-    def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
+    def fold(self, job: str, gathered: GatheredPartials, accumulator: bytes) -> bool:
         return bool(gathered.parts) and self._store.worker("w").results.fold(job, gathered, accumulator)
 
-    def finish(self, job: str, gathered: Gathered, result: bytes) -> bool:
+    def finish(self, job: str, gathered: GatheredPartials, result: bytes) -> bool:
         return self._store.worker("w").results.finish(job, gathered, result)
 
     def abort(self, job: str, error: str) -> bool:

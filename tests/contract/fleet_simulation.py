@@ -122,7 +122,7 @@ class Fleet:
             return False
         queue = self.bench.jobs[answer.job_id].new.queue
         worker.job, worker.opened, worker.granted = answer.job_id, self.now, False
-        worker.higher = queues.higher(queue, worker.listened)
+        worker.higher = queues.with_higher_priority(queue, worker.listened)
         return True
 
     def _lease(self, worker: SimulatedWorker) -> None:

@@ -11,15 +11,15 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from jobs import queues
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.hosts import labels
 from jobs.models import DEFAULT_TENANT, Device, Plan, Priority
 from jobs.store import Store, keys
-from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS, Swept
+from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS, SweepCounts
 from jobs.store.server import connection
 from jobs.store.server.functions import PROGRAM_TTL_MS, Limits
 from jobs.store.work import wakeups
-from jobs.store.work.jobs import NewJob, Over
+from jobs.store.work.jobs import CapReached, NewJob
 from jobs.store.work.leases import Finished, Grant, Merge
 from jobs.store.work.slots import Held, Taken
 
@@ -254,7 +254,10 @@ class Snapshot:
 
         None of tenants that require labels: those ring no bells that stay.
         """
-        capped = set(self.members("ct:capped")) | labels.required(self.hash("ct:shares").get("|requires", "")).keys()
+        capped = (
+            set(self.members("ct:capped"))
+            | labels.parse_required_labels(self.hash("ct:shares").get("|requires", "")).keys()
+        )
         if not queue.startswith(("cpu.", "runner.")):
             capped |= {name.removeprefix("gpu:") for name in capped}
         return [job for job in self.pending(queue) if self.jobs[job].tenant not in capped]
@@ -401,7 +404,7 @@ class Bench:
         """A new job's id; see `new_job` for what may be given."""
         new = new_job(job_id or self.new_id(), total, queue, **more)
         [written] = self.store.jobs.submit([new])
-        assert not isinstance(written, Over), written
+        assert not isinstance(written, CapReached), written
         how, job = written
         if how == "new":
             self.jobs[job] = History(new)
@@ -504,7 +507,7 @@ class Bench:
     def fold(self, job: str, limit: int = 256) -> bool:
         return self.fold_read(job, self.store.results.gather(job, limit))
 
-    def fold_read(self, job: str, gathered: Gathered) -> bool:
+    def fold_read(self, job: str, gathered: GatheredPartials) -> bool:
         """Folds what was read, now or long ago."""
         texts = [gathered.accumulator, *gathered.parts]
         folded = merge(json.loads(text) for text in texts if text)
@@ -516,10 +519,10 @@ class Bench:
             self.fold(job)
         return self.finish_read(job, self.store.results.gather(job))
 
-    def finish_read(self, job: str, gathered: Gathered) -> bool:
+    def finish_read(self, job: str, gathered: GatheredPartials) -> bool:
         return gathered.accumulator is not None and self.store.results.finish(job, gathered, gathered.accumulator)
 
-    def sweep(self, age_seconds: float = AGE_SECONDS, reserve_seconds: float = RESERVE_SECONDS) -> Swept:
+    def sweep(self, age_seconds: float = AGE_SECONDS, reserve_seconds: float = RESERVE_SECONDS) -> SweepCounts:
         done = self.store.fleet.sweep(age_seconds, reserve_seconds)
         self.lost.clear()
         self.extra.clear()

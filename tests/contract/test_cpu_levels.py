@@ -46,9 +46,9 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.skipif(len(cpu_level.usable()) < 2, reason="this CPU has no lower level")
+@pytest.mark.skipif(len(cpu_level.supported_levels()) < 2, reason="this CPU has no lower level")
 def test_the_lowest_level_gives_the_same_answers_by_its_own_form() -> None:
-    level = cpu_level.usable()[0]
+    level = cpu_level.supported_levels()[0]
     command = [sys.executable, "-c", PROGRAM, level]
     environment = {**os.environ, **kernels.ENVIRONMENT}
     done = subprocess.run(command, env=environment, cwd=kernels.TOP, capture_output=True, text=True)

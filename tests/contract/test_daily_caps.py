@@ -17,7 +17,7 @@ from jobs import queues
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store.tenancy.tenants import Tenant
-from jobs.store.work.jobs import Over
+from jobs.store.work.jobs import CapReached
 from jobs.store.work.leases import Finished
 from jobs.store.work.slots import Held, Taken
 from tests.contract.fleet_simulation import LEASE_MS, Fleet
@@ -216,7 +216,7 @@ def test_a_refusal_for_max_jobs_says_that_the_jobs_wait_for_the_next_day(bench: 
     bench.store.slots.leave("w")
     assert bench.next("w") == "none"
     [over] = bench.store.jobs.submit([new_job("x", 1, "any.normal", tenant="a")])
-    assert over == Over(cap="max_jobs", value=1, seconds=-(-EVENING // 1000), awaits="day")
+    assert over == CapReached(cap="max_jobs", value=1, seconds=-(-EVENING // 1000), awaits="day")
 
 
 def test_a_refusal_for_max_jobs_promises_no_day_if_only_the_first_jobs_wait_for_it(bench: Bench) -> None:
@@ -225,7 +225,7 @@ def test_a_refusal_for_max_jobs_promises_no_day_if_only_the_first_jobs_wait_for_
     for job in jobs[:16]:
         bench.client.hset(f"ct:job:{job}", "deferred", 1)
     [over] = bench.store.jobs.submit([new_job("x", 1, "any.normal", tenant="a")])
-    assert isinstance(over, Over) and over.awaits == ""
+    assert isinstance(over, CapReached) and over.awaits == ""
 
 
 def test_a_day_of_a_fleet_computes_its_units_and_no_lease_more_than_its_lanes(bench: Bench) -> None:
@@ -367,7 +367,7 @@ def test_a_job_beyond_the_stored_bytes_is_refused_and_says_what_frees_them(bench
     for hold in (False, True):
         another = new_job("k", 4, "any.normal", tenant="a", spec={"text": "x" * 400}, hold=hold)
         [over] = bench.store.jobs.submit([another])
-        assert over == Over(cap="max_stored_bytes", value=1000, seconds=500, used=size + 400, awaits="expiry")
+        assert over == CapReached(cap="max_stored_bytes", value=1000, seconds=500, used=size + 400, awaits="expiry")
     assert bench.store.jobs.submit([job]) == [("same", "j")]
     bench.store.jobs.delete("j")
     assert bench.store.tenants.read(["a"])[0][1].stored_bytes == 0
@@ -405,7 +405,7 @@ class Storage:
     def __init__(self, bench: Bench, seed: int) -> None:
         self.bench, self.dice = bench, random.Random(seed)
         self.backup = bench.back_up()
-        self.refused: list[Over] = []
+        self.refused: list[CapReached] = []
 
     def step(self) -> None:
         actions = ("submit", "submit", "submit", "finish", "cancel", "delete", "expire", "flush", "lose", "save")
@@ -425,7 +425,7 @@ class Storage:
             ttl_seconds=60,
         )
         [answer] = self.bench.store.jobs.submit([new])
-        self.refused += [answer] if isinstance(answer, Over) else []
+        self.refused += [answer] if isinstance(answer, CapReached) else []
 
     def _finish(self) -> None:
         taken = self.bench.store.slots.next("w", queues.ALL)

@@ -29,7 +29,7 @@ def served(any_redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def renewed(name: str, kept: str, labels: str) -> str:
     """Return the id of the new token, which there must be."""
-    parsed = tokens.parsed(runner_token.renew_token(name, kept, labels))
+    parsed = tokens.parse_credential(runner_token.renew_token(name, kept, labels))
     assert parsed is not None
     return parsed.id
 

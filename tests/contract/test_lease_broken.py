@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from jobs import queues
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.store import keys, reindex
 from jobs.store.server import connection
 from jobs.store.work.leases import Grant
@@ -120,7 +120,9 @@ def test_a_token_of_a_broken_job_is_dropped_by_every_script(bench: Bench) -> Non
     bench.client.set(keys.job(job), "x")
     assert bench.beat(token) == 0 and not bench.commit(token).merged
     assert not bench.release(token) and not bench.crash(token) and not bench.fail(token)
-    assert not bench.store.results.fold(job, Gathered(accumulator=None, parts=(b"{}",), done=5, spec=None), b"{}")
+    assert not bench.store.results.fold(
+        job, GatheredPartials(accumulator=None, parts=(b"{}",), done=5, spec=None), b"{}"
+    )
     assert bench.store.results.gather(job).spec is None
     assert bench.store.slots.facts([job], "cpu") == [None]
     assert bench.store.jobs.cancel(job) == ["missing"]

@@ -168,7 +168,7 @@ def test_a_lane_alone_on_a_job_gets_what_it_wants(bench: Bench) -> None:
 def test_a_slot_yields_when_a_higher_queue_has_work(bench: Bench) -> None:
     low = bench.submit(queue="any.low")
     assert bench.hold("w", CPU) == low
-    higher = queues.higher("any.low", CPU)
+    higher = queues.with_higher_priority("any.low", CPU)
     assert isinstance(bench.lease(low, worker="w", higher=higher), Grant)
     high = bench.submit(queue="any.high")
     assert bench.lease(low, worker="w", higher=higher) == "yield"

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.store import keys
 from jobs.store.tenancy.tenants import Tenant
-from jobs.store.work.jobs import Over
+from jobs.store.work.jobs import CapReached
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, new_job
 
@@ -190,7 +190,7 @@ def test_blocked_jobs_count_against_max_queued(bench: Bench) -> None:
     root = bench.submit(1)
     new = [new_job(bench.new_id(), 1, "any.normal", after=(root,)) for _ in range(4)]
     answers = bench.store.jobs.submit(new, most_queued=3)
-    assert [isinstance(answer, Over) for answer in answers] == [False, False, True, True]
+    assert [isinstance(answer, CapReached) for answer in answers] == [False, False, True, True]
 
 
 def test_a_tenant_whose_jobs_are_all_blocked_is_not_below_its_part(bench: Bench) -> None:
@@ -198,7 +198,7 @@ def test_a_tenant_whose_jobs_are_all_blocked_is_not_below_its_part(bench: Bench)
     root = bench.submit(1, tenant="a")
     new = [new_job(bench.new_id(), 1, "any.normal", after=(root,), tenant="a") for _ in range(9)]
     answers = bench.store.jobs.submit(new, most_queued=6)
-    assert sum(isinstance(answer, Over) for answer in answers) == 4
+    assert sum(isinstance(answer, CapReached) for answer in answers) == 4
 
 
 def test_blocked_jobs_of_a_flood_keep_nobody_else_out_before_or_after_their_release(bench: Bench) -> None:
@@ -206,12 +206,12 @@ def test_blocked_jobs_of_a_flood_keep_nobody_else_out_before_or_after_their_rele
         bench.store.tenants.put(Tenant(name=name))
     root = bench.submit(1, tenant="a")
     flood = [new_job(bench.new_id(), 1, "any.normal", after=(root,), tenant="a") for _ in range(20)]
-    taken = [answer for answer in bench.store.jobs.submit(flood, most_queued=6) if not isinstance(answer, Over)]
+    taken = [answer for answer in bench.store.jobs.submit(flood, most_queued=6) if not isinstance(answer, CapReached)]
     assert len(taken) == 5
 
     def others(count: int) -> list[bool]:
         new = [new_job(bench.new_id(), 1, "any.normal", tenant="b") for _ in range(count)]
-        return [isinstance(answer, Over) for answer in bench.store.jobs.submit(new, most_queued=6)]
+        return [isinstance(answer, CapReached) for answer in bench.store.jobs.submit(new, most_queued=6)]
 
     assert others(1) == [False]
     bench.hold("w")

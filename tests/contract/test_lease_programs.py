@@ -13,7 +13,7 @@ from jobs.hosts import requirements
 from jobs.models import Device
 from jobs.store import keys
 from jobs.store.tenancy.tenants import Tenant
-from jobs.store.work.jobs import Over
+from jobs.store.work.jobs import CapReached
 from jobs.store.work.leases import Grant
 from jobs.store.work.slots import Held
 from tests.contract.lease_invariants import check
@@ -103,7 +103,7 @@ def test_redis_and_python_agree_on_what_fits(bench: Bench) -> None:
         needed, offer = _requirements(pick), _offer(pick)
         job = bench.submit(1, QUEUE, requirements=needed)
         found = bench.next("runner-1", RUNNER, offer=offer)
-        assert isinstance(found, Held) == (not requirements.lacking(needed, offer)), (needed, offer)
+        assert isinstance(found, Held) == (not requirements.describe_shortfalls(needed, offer)), (needed, offer)
         fits += isinstance(found, Held)
         bench.store.jobs.cancel(job)
     assert 30 < fits < 120
@@ -161,7 +161,7 @@ def test_at_most_256_different_requirements_wait(bench: Bench) -> None:
     for new in news:
         bench.jobs[new.job_id] = History(new)
     [refused] = bench.store.jobs.submit([new_job("over", 1, QUEUE, requirements={"cpus": 300})])
-    assert isinstance(refused, Over) and (refused.cap, refused.value) == ("requirements", 256)
+    assert isinstance(refused, CapReached) and (refused.cap, refused.value) == ("requirements", 256)
     assert bench.submit(1, QUEUE, requirements={"cpus": 256}) and bench.submit(1, QUEUE)
     bench.store.jobs.cancel(news[0].job_id)
     bench.submit(1, QUEUE, requirements={"cpus": 300})
@@ -183,7 +183,7 @@ def test_requirements_of_one_tenant_keep_no_other_out(bench: Bench) -> None:
         ]
         ids = []
         for new, written in zip(news, bench.store.jobs.submit(news), strict=True):
-            if isinstance(written, Over):
+            if isinstance(written, CapReached):
                 assert (written.cap, written.value) == ("requirements", 256)
             else:
                 bench.jobs[new.job_id] = History(new)

@@ -22,14 +22,14 @@ from hypothesis.stateful import (
 )
 
 from jobs import queues
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.hosts import requirements
 from jobs.models import Device
 from jobs.store import keys
 from jobs.store.server import functions
 from jobs.store.tenancy.tenants import Tenant
 from jobs.store.work import lease_tokens
-from jobs.store.work.jobs import NewJob, Over
+from jobs.store.work.jobs import CapReached, NewJob
 from jobs.store.work.leases import Grant
 from jobs.store.work.slots import Held, Taken
 from tests.contract.lease_invariants import TERMINAL, at_rest, check, is_cut_well
@@ -85,7 +85,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.age_seconds = 1e9
         #: What is on Redis' disk, and what callers have read and not yet folded or made a result of.
         self.backup = self.bench.back_up()
-        self.gathered: list[tuple[str, Gathered]] = []
+        self.gathered: list[tuple[str, GatheredPartials]] = []
 
     def teardown(self) -> None:
         """Only a run that went well can be finished."""
@@ -212,7 +212,7 @@ class LeaseMachine(RuleBasedStateMachine):
         waits = self._after(new) != "queued"
         if known is None and self._is_full(new.tenant) and not new.hold and not waits:
             [over] = self._changes_nothing(lambda: self.bench.store.jobs.submit([new]))
-            assert isinstance(over, Over) and (over.cap, over.value) == ("max_jobs", 2) and over.seconds >= 1
+            assert isinstance(over, CapReached) and (over.cap, over.value) == ("max_jobs", 2) and over.seconds >= 1
             return
         if known is None:
             assert self.bench.store.jobs.submit([new]) == [("new", new.job_id)]
@@ -353,7 +353,7 @@ class LeaseMachine(RuleBasedStateMachine):
     def _is_best(self, worker: Worker, after: Snapshot, offer: dict[str, Any]) -> None:
         """Nothing waits in a better queue, nothing of a better priority could be helped, nor one with fewer holders."""
         mine = after.jobs[worker.job]
-        better = queues.higher(mine.queue, worker.listened)
+        better = queues.with_higher_priority(mine.queue, worker.listened)
         assert not any(after.eligible(queue) for queue in better)
         others = len(after.held(worker.job)) - 1
         for view in after.jobs.values():
@@ -369,9 +369,9 @@ class LeaseMachine(RuleBasedStateMachine):
             )
             own = self.seen.slots.get(worker.name, ("", 0))[0]  # which NEXT put at the end of pending first
             waited = worker.job in {own: "", **self.seen.waiting(), **self.seen.unsupported()} or others == 0
-            above = view.queue in queues.higher(mine.queue, worker.listened)
+            above = view.queue in queues.with_higher_priority(mine.queue, worker.listened)
             assert not (helpable and above)
-            below = mine.queue in queues.higher(view.queue, worker.listened)
+            below = mine.queue in queues.with_higher_priority(view.queue, worker.listened)
             assert waited or not helpable or below or view.job_id == worker.job or held >= others or after.tenants()
 
     @rule(pick=PICK)
@@ -445,7 +445,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self._lease(self.workers[who % len(self.workers)], self._job(pick), share, 1, higher=False)
 
     def _lease(self, worker: Worker, view: JobView, share: int, least: int, higher: bool) -> None:
-        above = queues.higher(view.queue, worker.listened) if higher else ()
+        above = queues.with_higher_priority(view.queue, worker.listened) if higher else ()
         want = max(1, view.total // share)
         answer = self.bench.lease(view.job_id, want, worker.name, least=least, higher=above)
         self.bench.extra[view.queue] += len(self.seen.zset("ct:workers")) if view.state == "queued" else 0
@@ -714,7 +714,7 @@ def _fits(view: JobView, offer: dict[str, Any]) -> bool:
     """A runner with this offer may take the program."""
     if view.state == "finishing":
         return True
-    lacking = requirements.lacking(json.loads(view.fields.get("requirements", "{}")), offer)
+    lacking = requirements.describe_shortfalls(json.loads(view.fields.get("requirements", "{}")), offer)
     return not lacking and offer["tenant"] in ("", view.tenant)
 
 

@@ -14,7 +14,7 @@ from jobs.store.server import functions
 from jobs.store.tenancy import tokens
 from jobs.store.tenancy.tenants import Tenant
 from jobs.store.tenancy.tokens import mint
-from jobs.store.work.jobs import Over
+from jobs.store.work.jobs import CapReached
 from jobs.store.work.slots import Taken
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, new_job
@@ -91,7 +91,7 @@ def test_a_job_over_the_cap_is_refused_and_leaves_nothing(bench: Bench) -> None:
     job = bench.submit(tenant="a", key="a:1", estimate_ms=5000)
     before = bench.look().settled()
     [over] = bench.store.jobs.submit([new_job("x", 1, "any.normal", tenant="a", key="a:2")])
-    assert over == Over(cap="max_jobs", value=1, seconds=5)
+    assert over == CapReached(cap="max_jobs", value=1, seconds=5)
     assert bench.look().settled() == before
     assert bench.submit(tenant="a", key="a:1") == job, "what was admitted is never refused when it is repeated"
     bench.submit(tenant="default")
@@ -100,9 +100,9 @@ def test_a_job_over_the_cap_is_refused_and_leaves_nothing(bench: Bench) -> None:
     check(bench, bench.look())
 
 
-def _refusal_of(bench: Bench) -> Over:
+def _refusal_of(bench: Bench) -> CapReached:
     [over] = bench.store.jobs.submit([new_job("x", 1, "any.normal", tenant="a")])
-    assert isinstance(over, Over)
+    assert isinstance(over, CapReached)
     return over
 
 
@@ -169,7 +169,7 @@ def test_500_concurrent_submits_against_a_cap_of_8_admit_exactly_8(bench: Bench)
         for number in range(50):
             [answer] = bench.store.jobs.submit([new_job(f"p{part}-{number}", 1, "any.normal", tenant="a")])
             with lock:
-                answers["over" if isinstance(answer, Over) else answer[0]] += 1
+                answers["over" if isinstance(answer, CapReached) else answer[0]] += 1
 
     threads = [threading.Thread(target=submit, args=(part,)) for part in range(10)]
     for thread in threads:
@@ -184,7 +184,7 @@ def test_no_job_is_queued_beyond_the_clusters_limit(bench: Bench) -> None:
     def submit(job: str) -> object:
         return bench.store.jobs.submit([new_job(job, 1, "any.normal", key=f"k:{job}")], most_queued=2)[0]
 
-    assert [submit("a"), submit("b"), submit("c")][2] == Over(cap="MAX_QUEUED", value=2, seconds=1)
+    assert [submit("a"), submit("b"), submit("c")][2] == CapReached(cap="MAX_QUEUED", value=2, seconds=1)
     assert submit("a") == ("same", "a")
     bench.jobs.clear()
     bench.store.jobs.cancel("a")
@@ -201,7 +201,7 @@ def test_a_tenant_that_fills_the_cluster_keeps_no_other_out(bench: Bench) -> Non
         return bench.store.jobs.submit([new], most_queued=9)[0]
 
     assert [submit("a", number) for number in range(9)] == [("new", f"a{number}") for number in range(9)]
-    full = Over(cap="MAX_QUEUED", value=9, seconds=1)
+    full = CapReached(cap="MAX_QUEUED", value=9, seconds=1)
     assert submit("a", 9) == submit("stranger", 0) == full
     assert [submit("b", number) for number in range(4)] == [("new", "b0"), ("new", "b1"), ("new", "b2"), full]
 
@@ -301,7 +301,7 @@ def test_a_refusal_looks_at_a_few_of_the_tenants_jobs(bench: Bench) -> None:
     bench.store.jobs.submit([new_job(f"a{number}", 1, "any.normal", tenant="a") for number in range(200)])
     bench.client.config_resetstat()
     replies = bench.store.jobs.submit([new_job(f"b{number}", 1, "any.normal", tenant="a") for number in range(32)])
-    assert all(isinstance(reply, Over) and reply.cap == "max_jobs" for reply in replies)
+    assert all(isinstance(reply, CapReached) and reply.cap == "max_jobs" for reply in replies)
     assert bench.client.info("commandstats")["cmdstat_hmget"]["calls"] <= 32 * 18
 
 
@@ -416,7 +416,7 @@ def test_a_slot_ends_when_another_tenant_was_given_much_less(bench: Bench) -> No
     _tenants(bench, a=1, b=1)
     mine = bench.submit(2**50, tenant="a", estimate_ms=2**50)
     bench.hold("w", CPU)
-    higher = queues.higher("any.normal", CPU)
+    higher = queues.with_higher_priority("any.normal", CPU)
     bench.grant(mine, 5000, rate=1000.0)
     bench.grant(mine, higher=higher)
     bench.submit(tenant="b")
@@ -451,7 +451,7 @@ def test_one_turn_in_eight_is_that_of_a_job_that_has_waited_for_very_long(bench:
 
 def test_a_slot_ends_for_a_job_that_has_waited_for_very_long(bench: Bench) -> None:
     high, low = _high_and_low(bench)
-    higher = queues.higher("any.high", CPU)
+    higher = queues.with_higher_priority("any.high", CPU)
     assert bench.hold("w", CPU) == high
     bench.grant(high, higher=higher)
     bench.advance(int(AGE * 1000))
@@ -472,8 +472,8 @@ def test_a_worker_that_cannot_take_the_aged_job_goes_on(bench: Bench) -> None:
     bench.grant(high)
     bench.advance(LONG)
     bench.sweep(AGE)
-    assert isinstance(bench.lease(high, higher=queues.higher("any.high", CPU)), object)
-    assert bench.lease(high, higher=queues.higher("any.high", CPU)) != "yield"
+    assert isinstance(bench.lease(high, higher=queues.with_higher_priority("any.high", CPU)), object)
+    assert bench.lease(high, higher=queues.with_higher_priority("any.high", CPU)) != "yield"
 
 
 def test_a_job_that_was_resumed_waits_anew(bench: Bench) -> None:

@@ -15,7 +15,7 @@ import redis
 
 from jobs import queues
 from jobs.errors import KernelFailed
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.models import Device, Spec
 from jobs.store import Store, keys
 from jobs.store.work import wakeups
@@ -39,7 +39,7 @@ class FakeLane:
         self.ready = True
         self.healed = threading.Event()
         self.computed: list[tuple[int, int]] = []
-        self.derived: list[Gathered] = []
+        self.derived: list[GatheredPartials] = []
 
     def die(self) -> None:
         self.ready = False
@@ -65,7 +65,7 @@ class FakeLane:
         whole = [SmallJobResult(result=encode(total_of(0, fact.total)), marks="[]", seconds=0.01) for fact in facts]
         return list(whole)
 
-    def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
+    def derive(self, kind: str, spec: Spec, gathered: GatheredPartials) -> Derived:
         self._check()
         self.derived.append(gathered)
         texts = [gathered.accumulator, *gathered.parts]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobs.models import Device
-from jobs.store.tenancy.usage import DAYS, Used
+from jobs.store.tenancy.usage import DAYS, DayUsage
 from tests.contract.lease_model import START, Bench
 
 DAY_MS = 86_400_000
@@ -28,9 +28,9 @@ def test_lanes_units_and_jobs_are_counted_by_tenant_and_day(bench: Bench) -> Non
     usage = bench.store.usage
     assert usage.tenants() == ["default", "physics"]
     assert usage.by_day(["physics", "default", "nobody"], 0) == {
-        ("physics", TODAY): Used(lane_ms={"cpu": 500}, units={"sum": 15}, jobs={"sum": 2}),
-        ("physics", TODAY + 1): Used(lane_ms={"cpu": 50}, units={"sum": 1}, jobs={"sum": 1}),
-        ("default", TODAY): Used(lane_ms={"cpu": 100}, units={"sum": 7}, jobs={"sum": 1}),
+        ("physics", TODAY): DayUsage(lane_ms={"cpu": 500}, units={"sum": 15}, jobs={"sum": 2}),
+        ("physics", TODAY + 1): DayUsage(lane_ms={"cpu": 50}, units={"sum": 1}, jobs={"sum": 1}),
+        ("default", TODAY): DayUsage(lane_ms={"cpu": 100}, units={"sum": 7}, jobs={"sum": 1}),
     }
     assert list(usage.by_day(["physics"], TODAY + 1)) == [("physics", TODAY + 1)]
 
@@ -44,7 +44,7 @@ def test_a_small_job_a_shared_device_and_its_energy_are_counted(bench: Bench) ->
         job, grant.token, 4, b"{}", ms=70, worker="g", device=Device.GPU, device_ms=40, joules=2.5
     )
     [used] = bench.store.usage.by_day(["default"], 0).values()
-    assert used == Used(
+    assert used == DayUsage(
         lane_ms={"cpu": 1, "gpu": 70}, units={"sum": 8}, jobs={"sum": 1}, device_ms=40, millijoules=2500
     )
 
@@ -70,7 +70,7 @@ def test_old_days_are_added_up(bench: Bench) -> None:
             bench.store.functions.run("usage_prune", tenant, bench.look().now // DAY_MS - DAYS + 1)
         assert len(usage.by_day(["physics"], 0)) == days
         assert usage.totals(["physics"]) == before
-    assert before["physics"] == Used(lane_ms={"cpu": 500}, units={"sum": 15}, jobs={"sum": 2})
+    assert before["physics"] == DayUsage(lane_ms={"cpu": 500}, units={"sum": 15}, jobs={"sum": 2})
 
 
 def test_a_counter_that_is_broken_stops_no_commit(bench: Bench) -> None:

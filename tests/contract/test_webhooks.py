@@ -9,7 +9,7 @@ from typing import Any
 from jobs.store import keys
 from jobs.store.tenancy.tenants import Tenant
 from jobs.store.webhooks import Delivery, Limits
-from jobs.store.work.jobs import Over
+from jobs.store.work.jobs import CapReached
 from tests.contract.lease_model import Bench, new_job
 
 URL = "https://receiver.example/path?key=1"
@@ -179,7 +179,7 @@ def test_too_many_undelivered_refuse_further_webhooks_and_in_the_end_drop_them(b
     pipe.zadd(keys.deliveries_of("default", "pending"), {f"msg_{number}": 1 for number in range(10_000)})
     pipe.execute()
     [refused] = bench.store.jobs.submit([new_job(bench.new_id(), 1, "any.normal", notify=URL)])
-    assert isinstance(refused, Over) and (refused.cap, refused.value) == ("notify", 10_000)
+    assert isinstance(refused, CapReached) and (refused.cap, refused.value) == ("notify", 10_000)
     assert bench.submit()
     bench.client.zadd(keys.deliveries_of("default", "pending"), {f"msg_{number}": 1 for number in range(100_000)})
     bench.store.jobs.cancel(early)

@@ -10,8 +10,8 @@ import pytest
 
 from jobs.store import Store, keys
 from jobs.store.server import connection, wire
-from jobs.store.server.wire import Away, Wire
-from jobs.store.work.jobs import Over
+from jobs.store.server.wire import NoReply, Wire
+from jobs.store.work.jobs import CapReached
 from tests.contract.lease_model import new_job
 from threads_protocol.states import JobState
 
@@ -86,7 +86,7 @@ def test_more_calls_than_may_be_under_way_are_refused_at_once(store: Store) -> N
     async def go(given: Wire) -> None:
         asked = [asyncio.ensure_future(given.call(("ECHO", number))) for number in range(wire.MOST + 5)]
         ended = await asyncio.gather(*asked, return_exceptions=True)
-        assert [type(one) for one in ended[wire.MOST :]] == [Away] * 5
+        assert [type(one) for one in ended[wire.MOST :]] == [NoReply] * 5
         assert ended[: wire.MOST] == [[str(number).encode()] for number in range(wire.MOST)]
 
     within(store, go)
@@ -108,9 +108,9 @@ def test_a_connection_that_is_lost_fails_its_calls_and_is_made_anew(store: Store
         waits = asyncio.ensure_future(wire.call(("BLPOP", "nothing", 0)))
         await asyncio.sleep(0)
         await asyncio.to_thread(store.client.client_kill_filter, _id=str(own))
-        with pytest.raises(Away):
+        with pytest.raises(NoReply):
             await waits
-        with pytest.raises(Away):
+        with pytest.raises(NoReply):
             await wire.call(("ECHO", "a"))
         await ready(wire)
         [other] = await wire.call(("CLIENT", "ID"))
@@ -123,7 +123,7 @@ def test_a_redis_that_is_silent_is_given_up(store: Store, monkeypatch: pytest.Mo
     async def go(given: Wire) -> None:
         monkeypatch.setattr(wire, "SILENCE_SECONDS", 0.3)
         calls = [asyncio.ensure_future(given.call(("BRPOP", "nothing", 0))) for _ in range(3)]
-        assert [type(one) for one in await asyncio.gather(*calls, return_exceptions=True)] == [Away] * 3
+        assert [type(one) for one in await asyncio.gather(*calls, return_exceptions=True)] == [NoReply] * 3
         monkeypatch.setattr(wire, "SILENCE_SECONDS", LONG)
         await ready(given)
         assert await given.call(("ECHO", "a")) == [b"a"]
@@ -206,7 +206,7 @@ def test_nothing_is_connected_where_nothing_listens() -> None:
         away.open()
         for _ in range(3):
             assert not away.ready
-            with pytest.raises(Away):
+            with pytest.raises(NoReply):
                 await away.call(("PING",))
             await asyncio.sleep(0.05)
         await away.close()
@@ -241,7 +241,7 @@ def test_a_job_is_written_as_the_ordinary_way_writes_it_and_once(store: Store) -
 def test_a_limit_refuses_it_all_the_same(store: Store) -> None:
     store.jobs.submit([new_job("first", 10, "any.normal")])
     refused = within(store, lambda wire: store.jobs.submit_by(wire, new_job("second", 10, "any.normal"), 1))
-    assert isinstance(refused, Over) and refused.cap == "MAX_QUEUED"
+    assert isinstance(refused, CapReached) and refused.cap == "MAX_QUEUED"
     assert not store.client.exists(keys.job("second"))
 
 

@@ -16,13 +16,13 @@ from coordinator.work import answers as worker_answers
 from coordinator.work import polls
 from jobs import marks as marks_of
 from jobs import queues
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.store import Store, fleet, keys
 from jobs.store.server.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.work import results
-from jobs.store.work.bounds import packed
+from jobs.store.work.bounds import encode_base64
 from jobs.store.work.lease_store import Claimed, Pulse
 from jobs.store.work.leases import Finished, Grant
 from jobs.store.work.slots import Held, Taken
@@ -178,11 +178,11 @@ def test_a_result_that_cannot_be_derived_fails_its_job(served: Served, store: St
 # -- bounds ---------------------------------------------------------------------------------------------------------
 
 LEASE = {"job": "j", "token": "t", "want": 1}
-COMMIT = {"job": "j", "token": "t", "upto": 1, "partial": packed(b"{}"), "device": "cpu", "ms": 1}
+COMMIT = {"job": "j", "token": "t", "upto": 1, "partial": encode_base64(b"{}"), "device": "cpu", "ms": 1}
 FAILED = {"job": "j", "token": "t", "error": "", "most": 0, "wait_ms": 0}
 NEXT = {"device": "cpu", "lanes": 1}
 HEARTBEAT = {"born": "0000000000000-00000000", "row": ROW}
-DONE = {"job_id": "j", "token": "t", "result": packed(b"{}"), "ms": 1}
+DONE = {"job_id": "j", "token": "t", "result": encode_base64(b"{}"), "ms": 1}
 
 
 #: Calls, and the field about which each is refused.
@@ -198,14 +198,14 @@ OUT_OF_BOUNDS: list[tuple[str, dict[str, Any], str]] = [
     ("lease", {**LEASE, "lane": "other/0"}, "lane"),
     ("lease", {**LEASE, "rate": -1.0}, "rate"),
     ("commit", {**COMMIT, "partial": "no base64"}, "partial"),
-    ("commit", {**COMMIT, "partial": packed(b"[1]")}, "partial"),
-    ("commit", {**COMMIT, "partial": packed(b"{")}, "partial"),
-    ("commit", {**COMMIT, "partial": packed(b'{"a": NaN}')}, "partial"),
-    ("commit", {**COMMIT, "partial": packed(b'{"a": "\\ud800"}')}, "partial"),
-    ("commit", {**COMMIT, "partial": packed('{"a": 1}'.encode("utf-16"))}, "partial"),
-    ("commit", {**COMMIT, "partial": packed(b"\xef\xbb\xbf{}")}, "partial"),
-    ("commit", {**COMMIT, "partial": packed(b"[" * 500 + b"]" * 500)}, "partial"),
-    ("commit", {**COMMIT, "partial": packed(b'{"a": "' + b"\xff" * (1 << 20) + b'"}')}, "partial"),
+    ("commit", {**COMMIT, "partial": encode_base64(b"[1]")}, "partial"),
+    ("commit", {**COMMIT, "partial": encode_base64(b"{")}, "partial"),
+    ("commit", {**COMMIT, "partial": encode_base64(b'{"a": NaN}')}, "partial"),
+    ("commit", {**COMMIT, "partial": encode_base64(b'{"a": "\\ud800"}')}, "partial"),
+    ("commit", {**COMMIT, "partial": encode_base64('{"a": 1}'.encode("utf-16"))}, "partial"),
+    ("commit", {**COMMIT, "partial": encode_base64(b"\xef\xbb\xbf{}")}, "partial"),
+    ("commit", {**COMMIT, "partial": encode_base64(b"[" * 500 + b"]" * 500)}, "partial"),
+    ("commit", {**COMMIT, "partial": encode_base64(b'{"a": "' + b"\xff" * (1 << 20) + b'"}')}, "partial"),
     ("commit", {**COMMIT, "upto": 0}, "upto"),
     ("commit", {**COMMIT, "ms": -1}, "ms"),
     ("commit", {**COMMIT, "joules": 1e13}, "joules"),
@@ -247,7 +247,7 @@ OUT_OF_BOUNDS: list[tuple[str, dict[str, Any], str]] = [
     ("fail-unit", {**FAILED, "row": '{"tail": "' + "x" * 4096 + '"}'}, "row"),
     ("gather", {"job": "j", "limit": 257}, "limit"),
     ("gather", {"job": "j", "start": 256}, "start"),
-    ("fold", {"job": "j", "digest": "0" * 39, "parts": 1, "accumulator": packed(b"{}")}, "digest"),
+    ("fold", {"job": "j", "digest": "0" * 39, "parts": 1, "accumulator": encode_base64(b"{}")}, "digest"),
     ("claim", {}, "gpus"),
     ("claim", {"gpus": []}, "gpus"),
     ("claim", {"gpu": "GPU-1"}, "gpu"),
@@ -297,13 +297,13 @@ def test_marks_are_those_of_the_jobs_own_range_and_result(served: Served, store:
     worker = served.worker("w")
     found = worker.slots.next("", queues.ALL)
     assert isinstance(found, Taken)
-    body = {"job_id": "j", "token": found.jobs[0][1], "result": packed(b"{}"), "ms": 1}
+    body = {"job_id": "j", "token": found.jobs[0][1], "result": encode_base64(b"{}"), "ms": 1}
     for lie in ("5-13", "1-99999999999999999999", "5-12\t"):
         marks = json.dumps([["collatz:verified", lie, "null"]])
         with pytest.raises(CoordinatorRejects, match=r"\(422\): .*marks"):
             worker.api.call("done1-all", {"finished": [{**body, "marks": marks}], "device": "cpu"})
-    true = marks_of.left_by("collatz", spec, {})
-    lost = {**body, "result": packed(b'{"verified": false}'), "marks": true}
+    true = marks_of.serialize_marks("collatz", spec, {})
+    lost = {**body, "result": encode_base64(b'{"verified": false}'), "marks": true}
     with pytest.raises(CoordinatorRejects, match="leaves no mark collatz:verified 5-12"):
         worker.api.call("done1-all", {"finished": [lost], "device": "cpu"})
     assert worker.api.call("done1-all", {"finished": [{**body, "marks": true}], "device": "cpu"}) == {"answer": [True]}
@@ -314,10 +314,10 @@ def test_nobody_plants_an_accumulator_in_a_job_without_parts(served: Served, sto
     """Everybody knows the digest of nothing."""
     submit(store)
     stranger = served.worker("stranger")
-    nothing = Gathered(accumulator=None, parts=(), done=0, spec=None).digest
+    nothing = GatheredPartials(accumulator=None, parts=(), done=0, spec=None).digest
     for job in ("j", "none"):
         for parts in (1, 256):
-            body = {"job": job, "digest": nothing, "parts": parts, "accumulator": packed(b'{"sum": 7}')}
+            body = {"job": job, "digest": nothing, "parts": parts, "accumulator": encode_base64(b'{"sum": 7}')}
             assert stranger.api.call("fold", body) == {"answer": False}
     assert not store.client.exists(keys.job_accumulator("j"), keys.job_accumulator("none"), keys.job("none"))
 
@@ -376,8 +376,8 @@ def test_a_partial_of_programs_is_of_the_units_of_its_lease(
     body = {"job": "j", "token": "t", "upto": 4, "device": "cpu", "ms": 1, "keep": True, "lo": 2}
     for text in (json.dumps({"runs": runs}), json.dumps({"runs": runs}).replace('"runs"', '"\\u0072uns"')):
         with pytest.raises(CoordinatorRejects, match=rf"partial: .*{re.escape(words)}"):
-            worker.api.call("commit", {**body, "partial": packed(text.encode())})
-    honest = packed(json.dumps({"runs": [RUN]}).encode())
+            worker.api.call("commit", {**body, "partial": encode_base64(text.encode())})
+    honest = encode_base64(json.dumps({"runs": [RUN]}).encode())
     assert worker.api.call("commit", {**body, "partial": honest})["answer"]["merged"]
     assert worker.api.call("commit", {**body, "partial": honest})["answer"]["merged"], "its answer was lost"
 
@@ -645,7 +645,7 @@ def test_a_runner_without_a_free_slot_pops_no_bells_and_starts_replicas(served: 
 
 
 def _commit_body(upto: int) -> dict[str, Any]:
-    return {"job": "j", "token": "t", "upto": upto, "partial": packed(b"{}"), "device": "runner", "ms": 1}
+    return {"job": "j", "token": "t", "upto": upto, "partial": encode_base64(b"{}"), "device": "runner", "ms": 1}
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ class ApiMachine(LeaseMachine):
         if self._holds(worker.name, view):
             super()._lease(worker, view, share, least, higher)
         else:
-            above = queues.higher(view.queue, worker.listened) if higher else ()
+            above = queues.with_higher_priority(view.queue, worker.listened) if higher else ()
             call = lambda: self.bench.lease(view.job_id, 1, worker.name, least=least, higher=above)  # noqa: E731
             assert self._changes_nothing(call) == "gone"
 

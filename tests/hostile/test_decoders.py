@@ -37,7 +37,7 @@ def _read_stream(data: bytes) -> list[str]:
 
 def _read_marks(data: bytes) -> Any:
     field, _, payload = data.decode("latin-1").partition("=")
-    return marks.parsed("x", {field: payload})
+    return marks.parse_marks("x", {field: payload})
 
 
 def _read_body(model: Any) -> Callable[[bytes], Any]:

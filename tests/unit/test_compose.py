@@ -81,7 +81,7 @@ def test_a_coordinator_hears_where_it_is_published_and_metrics_are_not() -> None
         assert SERVICES[name]["environment"]["METRICS_PUBLISHED"] == "internal" and "ports" not in SERVICES[name]
         closed = {"bind": "0.0.0.0", "metrics_published": "internal"}
         exposure.check(Settings.model_validate(closed | {"published": "127.0.0.1"}))
-        with pytest.raises(exposure.Exposed, match="CLUSTER_TOKEN"):
+        with pytest.raises(exposure.ExposureError, match="CLUSTER_TOKEN"):
             exposure.check(Settings.model_validate(closed | {"published": "0.0.0.0"}))
 
 

@@ -44,10 +44,10 @@ def test_what_the_cpu_lacks_is_refused_with_what_it_has() -> None:
     for wanted in ("", "v2", "avx2"):
         cpu_level.check(wanted, "avx2")
     with pytest.raises(
-        cpu_level.Unusable, match=r"avx512, which this CPU \(avx2\) does not support: set it to v2 or avx2, or"
+        cpu_level.UnsupportedLevel, match=r"avx512, which this CPU \(avx2\) does not support: set it to v2 or avx2, or"
     ):
         cpu_level.check("avx512", "avx2")
-    with pytest.raises(cpu_level.Unusable, match=r"\(aarch64\) does not support: leave it empty"):
+    with pytest.raises(cpu_level.UnsupportedLevel, match=r"\(aarch64\) does not support: leave it empty"):
         cpu_level.check("v2", "aarch64")
 
 

@@ -52,7 +52,7 @@ def test_what_only_friends_reach_starts(given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("given", "words"), OPEN, ids=str)
 def test_what_strangers_reach_is_refused_with_the_ways_out(given: dict[str, Any], words: tuple[str, ...]) -> None:
-    with pytest.raises(exposure.Exposed) as caught:
+    with pytest.raises(exposure.ExposureError) as caught:
         exposure.check(Settings(**given))
     for word in words:
         assert word in str(caught.value)

@@ -13,7 +13,7 @@ from coordinator.telemetry.routes import FIGURES
 from gpu_worker.telemetry import HostGpu, Sample
 from jobs import metrics
 from jobs.hosts import figures
-from jobs.hosts.figures import Figure
+from jobs.hosts.figures import Measurement
 from jobs.worker.telemetry.host import Host
 from tests.dashboard_queries import every_query, metric_names
 from tests.unit.monitoring import ROOT
@@ -78,7 +78,7 @@ def test_a_panel_shows_what_is_made_of_several(metric: metrics.Metric) -> None:
 
 
 @pytest.mark.parametrize("figure", [*figures.HOST, *figures.GPU], ids=lambda figure: figure.metric.name)
-def test_a_panel_shows_each(figure: Figure) -> None:
+def test_a_panel_shows_each(figure: Measurement) -> None:
     recorded = figure.metric.name.replace("_bytes", "") + ":ratio"
     read = {name.rpartition("cluster_")[2] for asked in every_query() for name in metric_names(asked.expr)}
     assert {figure.metric.name.removeprefix("cluster_"), recorded} & read

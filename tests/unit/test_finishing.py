@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.worker import execution
 from jobs.worker.execution import Derived
 
@@ -20,23 +20,23 @@ class Results:
         self.accumulator: bytes | None = None
         self.calls: list[str] = []
 
-    def gather(self, job: str, limit: int) -> Gathered:
+    def gather(self, job: str, limit: int) -> GatheredPartials:
         self.calls.append("gather")
         self.parts = tuple(self.coming[:1])
-        return Gathered(accumulator=self.accumulator, parts=self.parts, done=1, spec=b"{}")
+        return GatheredPartials(accumulator=self.accumulator, parts=self.parts, done=1, spec=b"{}")
 
-    def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
+    def fold(self, job: str, gathered: GatheredPartials, accumulator: bytes) -> bool:
         self.calls.append("fold")
         del self.coming[: len(gathered.parts)]
         self.accumulator = accumulator
         return True
 
-    def finish(self, job: str, gathered: Gathered, result: bytes, marks: str) -> bool:
+    def finish(self, job: str, gathered: GatheredPartials, result: bytes, marks: str) -> bool:
         self.calls.append("finish")
         return not self.coming and (gathered.accumulator, gathered.parts) == (self.accumulator, ())
 
 
-def derive(kind: str, spec: Any, gathered: Gathered) -> Derived:
+def derive(kind: str, spec: Any, gathered: GatheredPartials) -> Derived:
     folded = (gathered.accumulator or b"") + b"".join(gathered.parts)
     return Derived(folded=folded, result=b"of " + folded, marks="[]")
 

@@ -47,7 +47,7 @@ def test_a_process_begins_anew_under_its_number_with_the_gpus_that_it_could_see(
         "import os, pathlib, sys; from jobs import settings; chosen = settings.load();"
         " begun = pathlib.Path(sys.argv[1]); print(os.getpid(), chosen.cuda_visible_devices, flush=True);"
         " begun.exists() and sys.exit(); begun.touch();"
-        " settings.show_one_gpu('GPU-x'); settings.begin_anew(chosen.cuda_visible_devices)"
+        " settings.hide_other_gpus('GPU-x'); settings.restart_process(chosen.cuda_visible_devices)"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program, tmp_path / "begun"],

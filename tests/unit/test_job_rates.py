@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.jobs import scheduler, serializers
-from jobs.models import Place
+from jobs.models import QueuePosition
 
 NOW = 1_900_000_000.0
 #: A job that had 20 units/s two seconds ago, and has 80 left.
@@ -33,14 +33,14 @@ ROW = {
 @pytest.mark.parametrize(
     ("holders", "place", "told"),
     [
-        ("1", Place(), (20.0, 4.0)),
-        ("0", Place(leases=2), (20.0, 4.0)),  # its last leases, or as many as it may have
-        ("0", Place(before=3), (None, None)),
-        ("0", Place(before=0), (None, None)),
+        ("1", QueuePosition(), (20.0, 4.0)),
+        ("0", QueuePosition(leases=2), (20.0, 4.0)),  # its last leases, or as many as it may have
+        ("0", QueuePosition(before=3), (None, None)),
+        ("0", QueuePosition(before=0), (None, None)),
     ],
 )
 def test_a_job_that_went_back_into_its_queue_has_neither(
-    holders: str, place: Place, told: tuple[float | None, float | None]
+    holders: str, place: QueuePosition, told: tuple[float | None, float | None]
 ) -> None:
     shown = serializers.serialize_job("j", {**ROW, "holders": holders}, place, scheduler.Fleet(), NOW)
     assert (shown["rate"], shown["eta_seconds"]) == told

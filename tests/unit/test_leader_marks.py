@@ -40,4 +40,4 @@ def test_ranges_that_do_not_touch_are_joined_once(any_redis_url: str) -> None:
 
 def test_a_range_that_cannot_be_read_hides_no_other() -> None:
     rows = {**stored([(0, 5)]), "x": "{}", "1-2": "{", "3-4-5": "null"}
-    assert len(marks.parsed("seen", rows)) == 1
+    assert len(marks.parse_marks("seen", rows)) == 1

@@ -97,7 +97,7 @@ def test_each_start_makes_a_token_that_ends_the_earlier_one_in_a_file_of_the_use
         runner_token.delete_token()
         for _ in range(2):
             runner_token.ensure("redis://")
-        given = tokens.parsed((tmp_path / "runner_token").read_text().strip())
+        given = tokens.parse_credential((tmp_path / "runner_token").read_text().strip())
         assert given and given.matches(store.rows[given.id].digest)
         seen.add(given.id)
         assert len(store.rows) == 2, "the earlier one ended; a token of another scope did not"

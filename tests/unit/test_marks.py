@@ -17,14 +17,14 @@ ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 12)), max_size=20
 
 
 def stored(found: list[tuple[int, int]]) -> dict[str, str]:
-    return marks.rows(
+    return marks.payloads_by_range(
         Mark(name="seen", lo=BASE + lo, hi=BASE + lo + size, payload=list(range(lo, lo + size))) for lo, size in found
     )
 
 
 @given(ranges)
 def test_joined_ranges_cover_the_same_numbers_and_touch_nowhere(found: list[tuple[int, int]]) -> None:
-    joined = marks.joined(marks.parsed("seen", stored(found)), KIND)
+    joined = marks.merge_marks(marks.parse_marks("seen", stored(found)), KIND)
     covered = {n for mark in joined for n in range(mark.lo - BASE, mark.hi - BASE)}
     assert covered == {n for lo, size in found for n in range(lo, lo + size)}
     assert all(left.hi < right.lo for left, right in pairwise(joined))
@@ -33,11 +33,11 @@ def test_joined_ranges_cover_the_same_numbers_and_touch_nowhere(found: list[tupl
 
 @given(ranges)
 def test_joining_twice_changes_nothing(found: list[tuple[int, int]]) -> None:
-    once = marks.joined(marks.parsed("seen", stored(found)), KIND)
-    assert marks.joined(marks.parsed("seen", marks.rows(once)), KIND) == once
+    once = marks.merge_marks(marks.parse_marks("seen", stored(found)), KIND)
+    assert marks.merge_marks(marks.parse_marks("seen", marks.payloads_by_range(once)), KIND) == once
 
 
 def test_the_mark_reaches_from_its_origin_only() -> None:
     rows = [Mark(name="seen", lo=1, hi=10), Mark(name="seen", lo=20, hi=30)]
-    assert marks.from_origin(rows, KIND) == rows[0]
-    assert marks.from_origin(rows[1:], KIND) is None
+    assert marks.find_proven_range(rows, KIND) == rows[0]
+    assert marks.find_proven_range(rows[1:], KIND) is None

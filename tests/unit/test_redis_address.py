@@ -111,7 +111,7 @@ def test_a_redis_that_is_too_old_is_said_in_words(command: str) -> None:
     error = connection.error_of(f"ERR unknown command `{command}`, with args beginning with: `x`, ")
     assert isinstance(error, connection.Unreachable), "it is no fault of the program, and workers wait"
     words = "Redis is older than version 7 and has no functions. Upgrade to Redis or Valkey 7 or later."
-    assert connection.reason(error) == connection.away(error) == words
+    assert connection.reason(error) == connection.describe_for_log(error) == words
 
 
 @pytest.mark.parametrize("url", ["redis://a", "redis://u:p%2Fw@[::1]:7/3", "rediss://:p@a.b:1/?db=2", "unix:///x?db=1"])

@@ -12,21 +12,21 @@ from starlette.requests import Request
 from coordinator import app
 from coordinator.jobs.submissions import over
 from jobs.settings import Settings
-from jobs.store.work.jobs import Over
+from jobs.store.work.jobs import CapReached
 
 
 @pytest.mark.parametrize(
     "limit",
     [
-        Over(cap="MAX_QUEUED", value=100, seconds=1),
-        Over(cap="requirements", value=100, seconds=1),
-        Over(cap="max_jobs", value=2, seconds=1),
-        Over(cap="max_jobs", value=2, seconds=3600),
-        Over(cap="max_stored_bytes", value=1000, seconds=3600, used=999),
-        Over(cap="notify", value=100, seconds=60),
+        CapReached(cap="MAX_QUEUED", value=100, seconds=1),
+        CapReached(cap="requirements", value=100, seconds=1),
+        CapReached(cap="max_jobs", value=2, seconds=1),
+        CapReached(cap="max_jobs", value=2, seconds=3600),
+        CapReached(cap="max_stored_bytes", value=1000, seconds=3600, used=999),
+        CapReached(cap="notify", value=100, seconds=60),
     ],
 )
-def test_what_is_unknown_is_not_promised(limit: Over) -> None:
+def test_what_is_unknown_is_not_promised(limit: CapReached) -> None:
     error = over(limit, "a")
     assert not re.search(r"\d s\b|probably", error.detail), error.detail
     assert error.seconds == limit.seconds
@@ -35,21 +35,21 @@ def test_what_is_unknown_is_not_promised(limit: Over) -> None:
 @pytest.mark.parametrize(
     ("limit", "words", "seconds"),
     [
-        (Over(cap="max_jobs", value=2, seconds=90, awaits="end"), "one of them ends in about 90 s", 90),
-        (Over(cap="max_jobs", value=2, seconds=50_000, awaits="end"), "one of them ends in about 50000 s", 3600),
+        (CapReached(cap="max_jobs", value=2, seconds=90, awaits="end"), "one of them ends in about 90 s", 90),
+        (CapReached(cap="max_jobs", value=2, seconds=50_000, awaits="end"), "one of them ends in about 50000 s", 3600),
         (
-            Over(cap="max_jobs", value=2, seconds=50_000, awaits="day"),
+            CapReached(cap="max_jobs", value=2, seconds=50_000, awaits="day"),
             "next day (UTC), which begins in 50000 s",
             50_000,
         ),
         (
-            Over(cap="max_stored_bytes", value=9, seconds=7, used=8, awaits="expiry"),
+            CapReached(cap="max_stored_bytes", value=9, seconds=7, used=8, awaits="expiry"),
             "(RESULT_TTL), the first in about 7 s",
             7,
         ),
     ],
 )
-def test_what_is_known_is_told(limit: Over, words: str, seconds: int) -> None:
+def test_what_is_known_is_told(limit: CapReached, words: str, seconds: int) -> None:
     error = over(limit, "a")
     assert words in error.detail and error.seconds == seconds
 

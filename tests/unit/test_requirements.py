@@ -25,7 +25,7 @@ OFFER = {"cpus": 8, "memory_mib": 16_000, "gpus": [GPU, GPU], "host": "amber", "
     ],
 )
 def test_what_a_runner_lacks_is_said_in_words(needed: dict[str, object], words: list[str]) -> None:
-    assert requirements.lacking(needed, OFFER) == words
+    assert requirements.describe_shortfalls(needed, OFFER) == words
 
 
 def test_equal_requirements_are_equal_texts() -> None:

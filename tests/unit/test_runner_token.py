@@ -100,8 +100,8 @@ def test_two_that_start_at_once_are_one_runner(folder: Path) -> None:
 
 
 def test_a_token_that_was_given_is_in_the_settings_and_in_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "given_settings", {})
-    settings.give_worker_token(TOKEN)
+    monkeypatch.setattr(settings, "overrides", {})
+    settings.override_worker_token(TOKEN)
     assert settings.load().worker_token == TOKEN and TOKEN not in os.environ.values()
     assert TOKEN not in repr(settings.load())
     monkeypatch.undo()

@@ -9,7 +9,7 @@ import pytest
 from coordinator.jobs import scheduler
 from coordinator.jobs.scheduler import Fleet
 from jobs import errors
-from jobs.models import Device, Place, Plan, Priority
+from jobs.models import Device, Plan, Priority, QueuePosition
 
 CPU, GPU, ANY, RUNNER = Device.CPU, Device.GPU, Device.ANY, Device.RUNNER
 GPU_ROW = {"memory_mib": 40_000, "compute_capability": "8.0"}
@@ -141,17 +141,17 @@ def test_without_a_worker_there_is_no_estimate() -> None:
     ],
 )
 def test_a_job_says_why_it_waits(state: str, before: int | None, holders: int, words: str | None) -> None:
-    reason = scheduler.waiting_because(state, "cpu.normal", Place(before=before), holders, BOTH)
+    reason = scheduler.waiting_because(state, "cpu.normal", QueuePosition(before=before), holders, BOTH)
     assert reason is None if words is None else words in (reason or "")
 
 
 def test_a_job_says_that_workers_are_starting_if_none_is_ready() -> None:
     fleet = Fleet(workers={CPU: 2}, lanes={CPU: 4}, starting={CPU: 2})
     words = "no worker is ready yet, but some are starting; it is next in the queue cpu.normal"
-    assert scheduler.waiting_because("queued", "cpu.normal", Place(before=0), 0, fleet) == words
+    assert scheduler.waiting_because("queued", "cpu.normal", QueuePosition(before=0), 0, fleet) == words
     fleet = replace(fleet, starting={CPU: 1})
     assert "every worker is busy" in (
-        scheduler.waiting_because("queued", "cpu.normal", Place(before=0), 0, fleet) or ""
+        scheduler.waiting_because("queued", "cpu.normal", QueuePosition(before=0), 0, fleet) or ""
     )
 
 
@@ -171,13 +171,13 @@ def test_a_low_job_beside_a_steady_stream_says_that_others_go_first(
     load: dict[str, float], before: int, words: str
 ) -> None:
     fleet = Fleet(lanes={CPU: 4}, load_seconds=load)
-    assert words in (scheduler.waiting_because("queued", "any.low", Place(before=before), 0, fleet) or "")
+    assert words in (scheduler.waiting_because("queued", "any.low", QueuePosition(before=before), 0, fleet) or "")
 
 
 def test_a_job_whose_version_no_worker_has_says_so() -> None:
     def reason(*fleet: dict[str, int], device: Device = CPU) -> str:
         told = Fleet(lanes={CPU: 1}, kinds={device: fleet})
-        return scheduler.waiting_because("running", "cpu.normal", Place(), 0, told, "collatz", 1) or ""
+        return scheduler.waiting_because("running", "cpu.normal", QueuePosition(), 0, told, "collatz", 1) or ""
 
     assert "no live worker of its queue computes version 1 of collatz: they have version 2, 3" in reason(
         {"collatz": 2}, {"collatz": 3}
@@ -206,7 +206,7 @@ def test_a_program_says_what_no_runner_has() -> None:
     def reason(needed: dict[str, object], before: int | None = None, **runners: int) -> str:
         offers = {name: {"cpus": 8, "gpus": [GPU_ROW] * gpus} for name, gpus in runners.items()}
         fleet = Fleet(workers={RUNNER: len(runners)}, lanes={RUNNER: 8 * len(runners)}, runners=offers)
-        place = Place(before=before)
+        place = QueuePosition(before=before)
         return scheduler.waiting_because("queued", "runner.normal", place, 0, fleet, needed=needed) or ""
 
     assert "start a runner with ./deploy-cluster.sh local --runner" in reason({"gpus": 4})
@@ -231,7 +231,9 @@ def test_a_runner_that_takes_no_work_is_named_with_its_reason_where_it_alone_has
             resting={"runner-1": (ssd, full)},
             cordoned={"runner-1": (RUNNER, full)},
         )
-        return scheduler.waiting_because("queued", "runner.normal", Place(before=0), 0, fleet, needed=needed) or ""
+        return (
+            scheduler.waiting_because("queued", "runner.normal", QueuePosition(before=0), 0, fleet, needed=needed) or ""
+        )
 
     needs_ssd: dict[str, object] = {"labels": ["ssd"]}
     assert reason(needs_ssd) == f"runner-1 has labels ssd, but takes no work: {full}"
@@ -286,7 +288,7 @@ def test_a_program_says_which_services_and_whose_programs_it_waits_for(
     )
 
     def reason(fleet: Fleet, **more: object) -> str:
-        place = Place(before=0, tenant="b", **more)  # type: ignore[arg-type]
+        place = QueuePosition(before=0, tenant="b", **more)  # type: ignore[arg-type]
         return scheduler.waiting_because("queued", "runner.normal", place, 0, fleet, kind, 1, needed=needed) or ""
 
     assert reason(fleet).startswith(words)
@@ -300,7 +302,7 @@ def test_a_program_without_leases_whose_units_have_all_begun_waits_for_their_nex
     fleet = Fleet(workers={RUNNER: 1}, lanes={RUNNER: 8}, runners={"runner-1": {"cpus": 8}})
 
     def reason(leases: int) -> str | None:
-        return scheduler.waiting_because("running", "runner.normal", Place(leases=leases), 0, fleet, "command")
+        return scheduler.waiting_because("running", "runner.normal", QueuePosition(leases=leases), 0, fleet, "command")
 
     assert reason(0) == "failed units wait for their next attempt"
     assert reason(1) == "its last leases are being computed"
@@ -308,7 +310,7 @@ def test_a_program_without_leases_whose_units_have_all_begun_waits_for_their_nex
 
 def test_a_service_that_waits_is_not_told_to_get_more_slots() -> None:
     fleet = Fleet(workers={RUNNER: 1}, lanes={RUNNER: 8}, runners={"runner-1": {"cpus": 8}})
-    reason = scheduler.waiting_because("queued", "runner.normal", Place(), 0, fleet, "service", left=1)
+    reason = scheduler.waiting_because("queued", "runner.normal", QueuePosition(), 0, fleet, "service", left=1)
     assert reason == f"every worker with service is busy; {MACHINE}"
 
 
@@ -325,7 +327,7 @@ def test_a_program_that_runs_says_why_its_other_units_do_not(
     left: int, max_running: int, needed: dict[str, object], words: str
 ) -> None:
     fleet = Fleet(workers={RUNNER: 1}, lanes={RUNNER: 8}, runners={"runner-1": {"cpus": 8}})
-    place = Place(leases=3)
+    place = QueuePosition(leases=3)
     reason = scheduler.waiting_because(
         "running", "runner.normal", place, 0, fleet, "command", max_running=max_running, needed=needed, left=left
     )
@@ -337,21 +339,23 @@ def test_a_program_that_runs_says_why_its_other_units_do_not(
 )
 def test_a_program_says_which_runner_is_kept_for_it(leases: int, words: str) -> None:
     fleet = Fleet(workers={RUNNER: 1}, lanes={RUNNER: 8}, runners={"runner-2": {"cpus": 8}})
-    place = Place(kept="runner-2", kept_leases=leases)
+    place = QueuePosition(kept="runner-2", kept_leases=leases)
     reason = scheduler.waiting_because("queued", "runner.normal", place, 0, fleet, needed={"cpus": 8})
     assert reason == f"runner-2 is kept for it; {words}"
 
 
 def test_a_job_for_gpus_says_that_programs_have_them() -> None:
     fleet = Fleet(parked=1, lanes={CPU: 2}, workers={CPU: 1})
-    reason = scheduler.waiting_because("queued", "gpu.normal", Place(before=0), 0, fleet)
+    reason = scheduler.waiting_because("queued", "gpu.normal", QueuePosition(before=0), 0, fleet)
     assert reason == "programs have the GPU of every worker that serves the queue gpu.normal"
-    assert "programs" not in (scheduler.waiting_because("queued", "runner.normal", Place(before=0), 0, fleet) or "")
+    assert "programs" not in (
+        scheduler.waiting_because("queued", "runner.normal", QueuePosition(before=0), 0, fleet) or ""
+    )
 
 
 def test_workers_that_are_drained_are_not_missing() -> None:
     def why(queue: str, fleet: Fleet) -> str:
-        return scheduler.waiting_because("queued", queue, Place(before=0), 0, fleet) or ""
+        return scheduler.waiting_because("queued", queue, QueuePosition(before=0), 0, fleet) or ""
 
     alone = Fleet(drained={CPU: 1})
     assert why("any.normal", alone) == (
@@ -402,7 +406,7 @@ def test_gpu_preferred_counts_the_gpus_of_hosts_with_the_labels() -> None:
 @pytest.mark.parametrize("queue", ["any.normal", "cpu.low", "gpu.high", "runner.normal"])
 def test_what_no_host_with_the_labels_serves_says_which_and_what_to_do(queue: str) -> None:
     def why(tenant: str, part: Fleet) -> str:
-        place = Place(before=0, tenant=tenant)
+        place = QueuePosition(before=0, tenant=tenant)
         return scheduler.waiting_because("queued", queue, place, 0, labelled(part), "collatz", 1) or ""
 
     said = why("a", Fleet())

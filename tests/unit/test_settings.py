@@ -157,10 +157,10 @@ def test_the_number_of_workers_may_change_while_a_coordinator_runs(
 ) -> None:
     path = tmp_path / "workers"
     settings = Settings(cluster_size=3, cluster_size_file=str(path))
-    assert settings.wanted_workers() == 3
+    assert settings.expected_workers() == 3
     if text is not None:
         path.write_text(text)
-    assert settings.wanted_workers() == wanted
+    assert settings.expected_workers() == wanted
 
 
 @pytest.mark.parametrize("address", ["localhost", "0.0.0.0", "::", "10.0.0.7/24", "10.0.0.256"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobs.network.tunnel import MAX_MESSAGE, MOST_STREAMS, WINDOW, Garbled, Kind, Stream, Tunnel
+from jobs.network.tunnel import MAX_MESSAGE, MAX_STREAMS, WINDOW, InvalidMessage, Kind, Stream, Tunnel
 
 
 class Pair:
@@ -142,9 +142,9 @@ def test_no_more_streams_are_open_than_there_may_be_and_those_that_ended_do_not_
     async def many() -> None:
         pair = Pair()
         pair.serve = nothing
-        for _ in range(2 * MOST_STREAMS):
+        for _ in range(2 * MAX_STREAMS):
             await (await pair.left.open(1)).close()
-        open_now = [await pair.left.open(1) for _ in range(MOST_STREAMS)]
+        open_now = [await pair.left.open(1) for _ in range(MAX_STREAMS)]
         with pytest.raises(ConnectionRefusedError):
             await pair.left.open(1)
         await open_now[0].close()
@@ -171,7 +171,7 @@ def test_nonsense_is_told_and_changes_nothing(message: bytes) -> None:
         pair = Pair()
         pair.serve = nothing
         await pair.left.open(1)
-        with pytest.raises(Garbled):
+        with pytest.raises(InvalidMessage):
             pair.right.hear(message)
 
     run(told())
@@ -180,7 +180,7 @@ def test_nonsense_is_told_and_changes_nothing(message: bytes) -> None:
 def test_a_coordinator_takes_in_no_stream_and_what_belongs_to_none_is_passed_over() -> None:
     async def passed_over() -> None:
         pair = Pair()
-        with pytest.raises(Garbled):
+        with pytest.raises(InvalidMessage):
             pair.left.hear(b"\1\0\0\0\1\0\0\0\5")
         for kind in (Kind.BEAT, Kind.DATA, Kind.CREDIT, Kind.END, Kind.CLOSE):
             pair.left.hear(bytes([kind]) + b"\0\0\0\7" + bytes(4))
@@ -200,7 +200,7 @@ def test_an_end_that_does_not_read_holds_nobody_up_for_long(monkeypatch: pytest.
         tunnel = Tunnel(stuck)
         several = await asyncio.gather(*(tunnel.open(port) for port in range(1, 5)), return_exceptions=True)
         assert all(isinstance(one, ConnectionResetError) for one in several) and tunnel.closed
-        with pytest.raises(Garbled, match="closed"):
+        with pytest.raises(InvalidMessage, match="closed"):
             tunnel.hear(bytes(5))
 
     run(all_of_them())

@@ -19,7 +19,7 @@ from coordinator.workflows.ended_jobs import EndedJobs, Source, Unread
 from coordinator.workflows.planning import JobSeen, Known, Record, State
 from coordinator.workflows.results import Results
 from jobs.store import workflows
-from jobs.store.workflows import DoneHead, DoneJob
+from jobs.store.workflows import JobOutput, OutputSizes
 from tests.unit.artifact_bench import TOKEN
 from tests.unit.workflow_bench import Flows
 from threads_protocol import yaml_texts
@@ -165,15 +165,15 @@ class Shelf:
         self.size = size
         self.trips: list[int] = []
 
-    def done_heads(self, ids: list[str]) -> list[DoneHead | None]:
-        return [DoneHead(1, self.size, 50) for _ in ids]
+    def done_heads(self, ids: list[str]) -> list[OutputSizes | None]:
+        return [OutputSizes(1, self.size, 50) for _ in ids]
 
-    def done_jobs(self, wanted: list[tuple[str, int]]) -> list[DoneJob]:
+    def done_jobs(self, wanted: list[tuple[str, int]]) -> list[JobOutput]:
         if wanted:
             self.trips.append(len(wanted))
         result = json.dumps({"n": "x" * (self.size - 9)}).encode()
         accumulator = b'{"runs":[{"lo":0,"worker":"r","ms":[1],"attempts":[1],"values":["v"]}]}'
-        return [DoneJob("done", result, accumulator if units else b"", [None] * units) for _, units in wanted]
+        return [JobOutput("done", result, accumulator if units else b"", [None] * units) for _, units in wanted]
 
 
 class Clock:

@@ -54,13 +54,13 @@ def read_fleet(store: Store, table: WorkerTable) -> scheduler.Fleet:
     load = store.fleet_reads.load()
     workers, _ = table.read(store)
     alive = [(worker.name, worker.fields) for worker, is_alive in workers if is_alive]
-    required = labels.required_in(load.shares)
+    required = labels.required_labels_by_tenant(load.shares)
     parts = {wanted: _fleet(load, [one for one in alive if _has(one[1], wanted)]) for wanted in set(required.values())}
     return replace(_fleet(load, alive), required=required, labelled=parts)
 
 
 def _has(fields: Mapping[bytes, bytes], wanted: Set[str]) -> bool:
-    return wanted <= set(labels.parted(fields.get(b"labels", b"").decode(errors="replace")))
+    return wanted <= set(labels.split_labels(fields.get(b"labels", b"").decode(errors="replace")))
 
 
 def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> scheduler.Fleet:

@@ -18,7 +18,16 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from coordinator.services.gateway.tunnels import Tunnels
-from jobs.network.tunnel import HEARTBEAT_SECONDS, MAX_MESSAGE, PATH, Accept, Garbled, Stream, Tunnel, joined
+from jobs.network.tunnel import (
+    HEARTBEAT_SECONDS,
+    MAX_MESSAGE,
+    PATH,
+    Accept,
+    InvalidMessage,
+    Stream,
+    Tunnel,
+    relay_streams,
+)
 from jobs.settings import Settings
 from jobs.store.services import TunnelEnd
 
@@ -29,7 +38,7 @@ _EVERYWHERE = ("0.0.0.0", "::")
 WORKER_HEADER = "X-Tunnel-Of"
 #: Timeout in seconds for opening a relay, and delay before the next attempt.
 _OPEN_SECONDS, _AGAIN_SECONDS = 3.0, 2.0
-_BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, Garbled)
+_BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, InvalidMessage)
 
 
 def end(settings: Settings, tunnels: Tunnels) -> TunnelEnd:
@@ -55,7 +64,7 @@ def accepting(tunnels: Tunnels, worker: str, tasks: set[asyncio.Task[None]]) -> 
 async def _relay(tunnels: Tunnels, worker: str, stream: Stream, port: int) -> None:
     with suppress(ConnectionError):
         if (tunnel := tunnels.own(worker)) is not None:
-            await joined(stream, await tunnel.open(port))
+            await relay_streams(stream, await tunnel.open(port))
     with suppress(ConnectionError):
         await stream.close()
 

@@ -35,7 +35,7 @@ from coordinator.services.pages.page_names import PageNames
 from coordinator.services.pages.tickets import Place, Use
 from engines import registry
 from jobs import errors
-from jobs.network.tunnel import first_of
+from jobs.network.tunnel import run_until_first
 from jobs.store.server.connection import Unreachable, reason
 from jobs.store.services import Replica
 from threads_protocol.numbers import short
@@ -255,7 +255,7 @@ class PageLayer:
                     said = str(error) or type(error).__name__
                     raise BadUpstream(f"{let.replica.job_id} opens no WebSocket: {said}") from None
                 await browser.accept(subprotocol=replica.subprotocol)
-                await first_of(page_sockets.passed_on(browser, replica), self.watch(let))
+                await run_until_first(page_sockets.passed_on(browser, replica), self.watch(let))
                 with contextlib.suppress(RuntimeError):  # the browser has disconnected
                     await browser.close(_POLICY_VIOLATED if replica.close_code is None else 1000)
 

@@ -16,7 +16,7 @@ from websockets.typing import Subprotocol
 
 from coordinator.services.gateway.tunnels import Tunnels
 from jobs.network import tunnel
-from jobs.network.tunnel import Stream, first_of
+from jobs.network.tunnel import Stream, run_until_first
 
 #: Maximum size in bytes of a replica's message, and timeout in seconds for opening a WebSocket.
 MAX_MESSAGE, OPEN_SECONDS = 20 << 20, 10.0
@@ -74,7 +74,7 @@ async def _through(stream: Stream) -> AsyncIterator[socket.socket]:
 
 async def _joined(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
-        await tunnel.passed_on(stream, reader, writer)
+        await tunnel.relay_connection(stream, reader, writer)
     finally:
         writer.close()
         with contextlib.suppress(ConnectionError):
@@ -94,4 +94,4 @@ async def passed_on(browser: WebSocket, replica: ClientConnection) -> None:
             await (browser.send_text(message) if isinstance(message, str) else browser.send_bytes(message))
 
     with contextlib.suppress(*BROKEN, WebSocketDisconnect):
-        await first_of(out(), back())
+        await run_until_first(out(), back())

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from coordinator import __main__ as coordinator
 from deploy.local.joining import authority
 from jobs.network import exposure
-from jobs.settings import LOCAL_FOLDER, give
+from jobs.settings import LOCAL_FOLDER, override_settings
 
 log = logging.getLogger("door")
 
@@ -75,7 +75,7 @@ def main() -> int:
     if door is None:
         return exposure.REFUSED
     authority.certify([*door.names, LOOPBACK])
-    give(
+    override_settings(
         coordinator_port=door.port,
         bind=_bind(door),
         auth="required",

@@ -177,10 +177,10 @@ def _labels(text: str) -> list[str]:
     """Parse the requested labels. Raises CommandError for an invalid label or too many labels."""
     given = sorted({label.strip() for label in text.split(",") if label.strip()})
     wrong = [label for label in given if not re.fullmatch(labels.PATTERN, label)]
-    if wrong or len(given) > labels.MOST:
+    if wrong or len(given) > labels.MAX_LABELS:
         raise CommandError(
             USAGE,
-            f"--labels must be a comma-separated list of up to {labels.MOST} labels, each with up to 64"
+            f"--labels must be a comma-separated list of up to {labels.MAX_LABELS} labels, each with up to 64"
             f" letters, digits and . _ : / -; got {(wrong or [text])[0][:80]!r}",
         )
     return given

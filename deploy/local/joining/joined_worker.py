@@ -10,7 +10,7 @@ import sys
 
 from deploy.local.joining import membership
 from jobs.network import exposure
-from jobs.settings import give
+from jobs.settings import override_settings
 from runner.programs import processes
 
 
@@ -26,7 +26,7 @@ def main(name: str) -> int:
         processes.hide()
     sort = re.search(r"-(cpu|gpu|runner)-[0-9]+$", name)
     assert sort is not None, name
-    give(
+    override_settings(
         worker_api=joined.url,
         worker_token=membership.token(name),
         worker_api_ca=joined.authority,

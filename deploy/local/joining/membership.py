@@ -149,7 +149,7 @@ def parse_tokens(answer: dict[str, Any], wanted: Sequence[str], url: str) -> dic
         given = {str(one["worker"]): str(one["token"]) for one in answer["workers"]}
     except (LookupError, TypeError):
         given = {}
-    if sorted(given) != sorted(wanted) or not all(map(tokens.parsed, given.values())):
+    if sorted(given) != sorted(wanted) or not all(map(tokens.parse_credential, given.values())):
         raise CommandError(FAILED, f"{url} did not return exactly the requested workers; nothing was stored")
     return {worker: given[worker] for worker in wanted}
 
@@ -268,7 +268,7 @@ def revoke_tokens(membership: Membership, given: Mapping[str, str]) -> list[str]
     """Revoke these tokens, keyed by worker. Return the tokens still valid, each as worker and reason."""
     left = []
     for worker, text in given.items():
-        known = tokens.parsed(text)
+        known = tokens.parse_credential(text)
         if known is None:
             left.append(f"{worker}: its token file is missing")
             continue

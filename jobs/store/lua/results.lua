@@ -1,7 +1,7 @@
 -- Results: folding of partials, and the end of a job.
 
--- Return a digest of the accumulator and the first `parts` parts, as Gathered.digest does. A counter would not do:
--- after lost writes it counts the same numbers again for other parts.
+-- Return a digest of the accumulator and the first `parts` partials, like GatheredPartials.digest. A counter is not
+-- enough: after lost writes, it would count the same numbers for other partials.
 function Results.digest(id, parts)
   local sums = { redis.sha1hex(call('GET', job_key(id, 'acc')) or '') }
   if parts > 0 then

@@ -36,7 +36,7 @@ class Silent(redis.exceptions.ConnectionError):
     """Redis has not replied for some time. The connection can still look intact."""
 
 
-class TooOld(redis.exceptions.ResponseError):
+class UnsupportedRedis(redis.exceptions.ResponseError):
     """Redis does not support functions, which require version 7."""
 
     def __init__(self, _answer: str) -> None:
@@ -95,7 +95,7 @@ Unreachable = (
     Full,
     redis.exceptions.MasterDownError,
     Refused,
-    TooOld,
+    UnsupportedRedis,
 )
 #: Errors of a server that is not the master. A new connection may reach the master.
 Replaced = (
@@ -121,13 +121,13 @@ _REFUSALS: dict[str, type[RedisError]] = {
     "DAMAGED ": Refused,
     # A blocked call gets this error when its server becomes a replica.
     "UNBLOCKED force": Refused,
-    "unknown command `FCALL": TooOld,
-    "unknown command `FUNCTION": TooOld,
+    "unknown command `FCALL": UnsupportedRedis,
+    "unknown command `FUNCTION": UnsupportedRedis,
 }
 #: Matches a rejected write after Redis failed to write its AOF, with the reason from the operating system.
 _UNWRITTEN = re.compile(r"MISCONF .*(?:Errors writing to the AOF file|AOF error): (.*?)(?: script: .*)?$", re.DOTALL)
 #: Errors with a message that already explains the remedy.
-_EXPLAINED = (TooOld, LibraryMissing, Unacknowledged)
+_EXPLAINED = (UnsupportedRedis, LibraryMissing, Unacknowledged)
 #: Matches an unresolved host name. getaddrinfo errors have negative numbers; connection errors have positive ones.
 _NAMELESS = re.compile(r"Error -\d+ connecting")
 #: Errors from parsing invalid data. Any other error is a bug or a connection error.
@@ -202,7 +202,7 @@ def _unreachable(error: Exception) -> str:
     return type(error).__name__
 
 
-def away(error: Exception) -> str:
+def describe_for_log(error: Exception) -> str:
     """Describe an error in Unreachable for a worker's log."""
     said = isinstance(error, (CoordinatorAway, *_EXPLAINED))
     return str(error) if said else f"redis cannot be reached: {error}"

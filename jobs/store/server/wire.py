@@ -1,7 +1,7 @@
 """Pipelined connection to Redis in an event loop: many calls are in progress at once, and no thread waits for replies.
 
-Use it for calls that can be repeated. If Redis is unavailable, Away is raised at once. The caller then makes the call
-in a thread with the ordinary client, which handles a Redis that is down, was replaced, or has lost its functions.
+Use it for calls that can be repeated. If Redis is unavailable, NoReply is raised at once. The caller then makes the
+call in a thread with the ordinary client, which handles a Redis that is down, was replaced, or has lost its functions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RETRY_SECONDS, CONNECT_SECONDS = 1.0, 3.0
 _NOTHING_YET = object()
 
 
-class Away(Exception):
+class NoReply(Exception):
     """The call got no reply, but Redis may have executed it. Repeat it in a thread."""
 
 
@@ -56,7 +56,7 @@ class _Call:
 
     def fail(self) -> None:
         if not self.whole.done():
-            self.whole.set_exception(Away())
+            self.whole.set_exception(NoReply())
 
 
 class _Replies(asyncio.Protocol):
@@ -75,9 +75,9 @@ class _Replies(asyncio.Protocol):
             connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
     def send(self, commands: Sequence[Command]) -> asyncio.Future[list[Any]]:
-        """Send commands in one packet and return a future of their replies. Raises Away."""
+        """Send commands in one packet and return a future of their replies. Raises NoReply."""
         if self.transport is None:
-            raise Away
+            raise NoReply
         call = _Call(len(commands), asyncio.get_running_loop())
         self.waiting.append(call)
         self.transport.write(b"".join(hiredis.pack_command(cast(Any, tuple(command))) for command in commands))
@@ -101,7 +101,7 @@ class _Replies(asyncio.Protocol):
             self.waiting.popleft().fail()
 
     def give_up(self) -> None:
-        """Close the connection. Calls in progress fail with Away."""
+        """Close the connection. Calls in progress fail with NoReply."""
         if self.transport is not None:
             self.transport.abort()
             self.transport = None
@@ -110,7 +110,7 @@ class _Replies(asyncio.Protocol):
 class Wire:
     """Calls Redis on one connection of an event loop, and replaces a lost connection.
 
-    With TLS or a Unix socket there is no connection, and every call raises Away.
+    With TLS or a Unix socket there is no connection, and every call raises NoReply.
     """
 
     def __init__(self, client: Client) -> None:
@@ -137,9 +137,9 @@ class Wire:
         return False
 
     async def call(self, *commands: Command) -> list[Any]:
-        """Send commands in one packet and return their replies, with exceptions for failed commands. Raises Away."""
+        """Send commands in one packet and return their replies, with exceptions for failed commands. Raises NoReply."""
         if not self.ready:
-            raise Away
+            raise NoReply
         replies = self._replies.send(commands)
         if self._watch is None:
             self._watch = asyncio.get_running_loop().call_later(SILENCE_SECONDS, self._look)
@@ -158,13 +158,13 @@ class Wire:
             self._replies.give_up()
 
     async def _connect(self) -> None:
-        with suppress(*Unreachable, OSError, Away):
+        with suppress(*Unreachable, OSError, NoReply):
             server = await asyncio.to_thread(connection.server_of, self._client)
             if server is None:
                 self._closed = True
                 return
             async with asyncio.timeout(CONNECT_SECONDS):
-                self._replies = await _connected(server)
+                self._replies = await _open_connection(server)
 
     async def close(self) -> None:
         """Close the connection and do not reconnect."""
@@ -178,8 +178,8 @@ class Wire:
             self._watch.cancel()
 
 
-async def _connected(server: Server) -> _Replies:
-    """Return an authenticated connection. Raises OSError or Away."""
+async def _open_connection(server: Server) -> _Replies:
+    """Return an authenticated connection. Raises OSError or NoReply."""
     _, replies = await asyncio.get_running_loop().create_connection(_Replies, server.host, server.port)
     try:
         answers = await replies.send(server.greeting) if server.greeting else []
@@ -188,5 +188,5 @@ async def _connected(server: Server) -> _Replies:
         raise
     if any(isinstance(answer, Exception) for answer in answers):
         replies.give_up()
-        raise Away
+        raise NoReply
     return replies

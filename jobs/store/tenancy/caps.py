@@ -23,7 +23,7 @@ class Cap:
         return self.used >= self.most
 
 
-def written(most: Mapping[str, int]) -> str:
+def encode_caps(most: Mapping[str, int]) -> str:
     """Return caps in the format of the Redis functions, without caps of 0."""
     return ",".join(f"{what}={number}" for what, number in most.items() if number)
 

@@ -44,7 +44,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Use:
+class TenantUse:
     """Current usage of a tenant's caps."""
 
     #: Number of active leases of its jobs.
@@ -71,7 +71,7 @@ class Tenants(Part):
         numbers = (tenant.weight, tenant.max_lanes, tenant.max_jobs)
         requires = "*" if tenant.requires is None else "+".join(sorted(tenant.requires))
         reply = self._functions.run_acknowledged(
-            "tenant", tenant.name, *numbers, _written(tenant), _logged(tenant), *actor, requires
+            "tenant", tenant.name, *numbers, _encode_caps(tenant), _describe_caps(tenant), *actor, requires
         )
         if tenant.max_stored_bytes:
             StoredBytes(self._functions).recount()
@@ -95,9 +95,9 @@ class Tenants(Part):
         """Return True if a host with these labels may compute the job, or if the job does not exist."""
         pipe = self._pipe().hget(keys.SHARES, labels.REQUIRED).hget(keys.job(job), "tenant")
         required, tenant = (value.decode(errors="replace") if value else "" for value in skipped.replies(pipe))
-        return labels.required(required).get(tenant, frozenset()) <= set(of_host)
+        return labels.parse_required_labels(required).get(tenant, frozenset()) <= set(of_host)
 
-    def read(self, names: Sequence[str]) -> list[tuple[Tenant, Use]]:
+    def read(self, names: Sequence[str]) -> list[tuple[Tenant, TenantUse]]:
         """Return the properties and usage of tenants, registered or not."""
         seconds, micros = self._client.time()
         now = seconds * 1000 + micros // 1000
@@ -107,20 +107,20 @@ class Tenants(Part):
             pipe.zcount(keys.lanes(name), f"({now}", "+inf")
             pipe.zcard(keys.admitted(name)).zcard(keys.backlog(name))
         required, *counts = skipped.replies(pipe)
-        replies, wanted = iter(counts), labels.required((required or b"").decode(errors="replace"))
+        replies, wanted = iter(counts), labels.parse_required_labels((required or b"").decode(errors="replace"))
         _, further = caps.read(self._functions, names)
         rows = ([next(replies) for _ in range(4)] for _ in names)
-        described = [_described(*each) for each in zip(names, rows, further, strict=True)]
+        described = [_parse_tenant(*each) for each in zip(names, rows, further, strict=True)]
         return [(replace(one, requires=wanted.get(one.name, frozenset())), use) for one, use in described]
 
 
-def _written(tenant: Tenant) -> str:
+def _encode_caps(tenant: Tenant) -> str:
     units = {f"{caps.UNITS}{kind}": most for kind, most in sorted(tenant.max_units.items())}
     further = {caps.GPU_MS: tenant.max_gpu_seconds * 1000, caps.STORED_BYTES: tenant.max_stored_bytes}
-    return caps.written(units | further)
+    return caps.encode_caps(units | further)
 
 
-def _logged(tenant: Tenant) -> str:
+def _describe_caps(tenant: Tenant) -> str:
     """Return the optional caps in the format of the audit log."""
     limits = {f"max_units {kind}": most for kind, most in sorted(tenant.max_units.items())}
     limits |= {"max_gpu_seconds": tenant.max_gpu_seconds, "max_stored_bytes": tenant.max_stored_bytes}
@@ -128,7 +128,7 @@ def _logged(tenant: Tenant) -> str:
     return "".join(f", {name} {most}" for name, most in limits.items() if most) + requires
 
 
-def _described(name: str, row: Sequence[Any], own: Mapping[str, Cap]) -> tuple[Tenant, Use]:
+def _parse_tenant(name: str, row: Sequence[Any], own: Mapping[str, Cap]) -> tuple[Tenant, TenantUse]:
     stored, lanes, jobs, backlog = row
     weight, max_lanes, max_jobs = (int(value) for value in (stored or b"1|0|0").split(b"|"))
     units = {what.removeprefix(caps.UNITS): cap for what, cap in sorted(own.items()) if what.startswith(caps.UNITS)}
@@ -143,7 +143,7 @@ def _described(name: str, row: Sequence[Any], own: Mapping[str, Cap]) -> tuple[T
         max_gpu_seconds=gpu_ms.most // 1000,
         max_stored_bytes=stored_bytes.most,
     )
-    use = Use(
+    use = TenantUse(
         lanes=lanes,
         jobs=jobs,
         backlog=backlog,

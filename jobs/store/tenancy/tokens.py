@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jobs.hosts.labels import joined, parted
+from jobs.hosts.labels import join_labels, split_labels
 from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor
 from jobs.store import keys
 from jobs.store.server.functions import Part
@@ -60,7 +60,7 @@ def mint(kind: str = "tc") -> Credential:
     return Credential(kind, name, digest(text), f"{kind}_{name}_{text}")
 
 
-def parsed(text: str, kind: str = "tc") -> Credential | None:
+def parse_credential(text: str, kind: str = "tc") -> Credential | None:
     """Parse a credential; return None if the text is not a credential of this kind."""
     parts = _WRITTEN.fullmatch(text)
     return Credential(kind, parts[2], digest(parts[3]), text) if parts and parts[1] == kind else None
@@ -139,7 +139,7 @@ class Tokens(Part):
         MAX_TOKENS exist; `missing` means that the tenant is not registered.
         """
         fields = {"name": name, "scopes": ",".join(scopes), "digest": credential.digest}
-        further = {"labels": joined(labels), "host": host}
+        further = {"labels": join_labels(labels), "host": host}
         fields |= {field: text for field, text in further.items() if text}
         flat = [item for pair in fields.items() for item in pair]
         [answer] = self._functions.run_acknowledged_texts(
@@ -240,7 +240,7 @@ def _token(token_id: str, row: Mapping[str, str]) -> Token | None:
             created=int(row["created"]),
             expires=int(row["expires"]),
             used=int(row["used"]),
-            labels=parted(row.get("labels", "")),
+            labels=split_labels(row.get("labels", "")),
             host=row.get("host", ""),
         )
     except (LookupError, ValueError):

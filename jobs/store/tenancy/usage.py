@@ -14,7 +14,7 @@ _DAY_MS = 86_400_000
 
 
 @dataclass(kw_only=True)
-class Used:
+class DayUsage:
     """Usage of one tenant on one day. Times are in milliseconds."""
 
     #: Lane time by device.
@@ -61,18 +61,18 @@ class Usage(Part):
         [names] = skipped.replies(self._pipe().smembers(keys.USAGES))
         return sorted(name.decode(errors="replace") for name in names or ())
 
-    def by_day(self, tenants: Sequence[str], since: int) -> dict[tuple[str, int], Used]:
+    def by_day(self, tenants: Sequence[str], since: int) -> dict[tuple[str, int], DayUsage]:
         """Return the usage of each tenant on each day since `since`. Days without usage are omitted."""
-        days: dict[tuple[str, int], Used] = {}
+        days: dict[tuple[str, int], DayUsage] = {}
         for tenant, stored in self._stored(tenants):
             for day, what, label, amount in _counters(stored):
                 if day.isdecimal() and int(day) >= since:
-                    days.setdefault((tenant, int(day)), Used()).add(what, label, amount)
+                    days.setdefault((tenant, int(day)), DayUsage()).add(what, label, amount)
         return days
 
-    def totals(self, tenants: Sequence[str]) -> dict[str, Used]:
+    def totals(self, tenants: Sequence[str]) -> dict[str, DayUsage]:
         """Return the total usage of each tenant. These numbers never decrease."""
-        totals = {tenant: Used() for tenant in tenants}
+        totals = {tenant: DayUsage() for tenant in tenants}
         for tenant, stored in self._stored(tenants):
             for _, what, label, amount in _counters(stored):
                 totals[tenant].add(what, label, amount)
@@ -99,5 +99,5 @@ def _counters(stored: Mapping[bytes, bytes]) -> list[tuple[str, str, str, int]]:
 
 def _counter(name: bytes, amount: bytes) -> tuple[str, str, str, int]:
     day, what, *label = name.decode().split("|", 2)
-    Used().add(what, "", 0)
+    DayUsage().add(what, "", 0)
     return day, what, label[0] if label else "", int(amount)

@@ -62,7 +62,7 @@ def is_json_of(shape: Any, what: str) -> AfterValidator:
     return AfterValidator(json_check(shape, what))
 
 
-def _decoded(text: Any) -> bytes:
+def _decode_base64(text: Any) -> bytes:
     """Decode base64. Raises ValueError if the text is invalid."""
     try:  # decode in pieces, so that other threads can run
         starts = range(0, len(text), _PIECE)
@@ -74,7 +74,7 @@ def _decoded(text: Any) -> bytes:
     return b"".join(pieces)
 
 
-def packed(content: bytes) -> str:
+def encode_base64(content: bytes) -> str:
     """Encode bytes as base64 for a JSON text."""
     return base64.b64encode(content).decode()
 
@@ -97,7 +97,7 @@ def _has_ends(text: bytes) -> bool:
     return text[:1] == b"{" and text[-1:] == b"}" and text.isascii()
 
 
-def _known(names: Sequence[str]) -> list[str]:
+def _known_queues(names: Sequence[str]) -> list[str]:
     return [name for name in names if name in queues.ALL]
 
 
@@ -162,7 +162,7 @@ Joules = Annotated[float, Field(ge=0, le=1e12)]
 Reason = Annotated[str, Field(max_length=MAX_REASON, description="Reason, shown to users.")]
 WorkDevice = Annotated[str, Field(pattern="^(cpu|gpu|runner)$", description="cpu, gpu or runner.")]
 QueueNames = Annotated[
-    Sequence[Annotated[str, Field(max_length=32)]], Field(max_length=len(queues.ALL)), AfterValidator(_known)
+    Sequence[Annotated[str, Field(max_length=32)]], Field(max_length=len(queues.ALL)), AfterValidator(_known_queues)
 ]
 GpuNames = Annotated[
     Sequence[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="UUID of a GPU.")]],
@@ -183,8 +183,8 @@ SampledDevices = Annotated[
 ]
 Octets = Annotated[
     bytes,
-    BeforeValidator(_decoded),
-    PlainSerializer(packed, return_type=str),
+    BeforeValidator(_decode_base64),
+    PlainSerializer(encode_base64, return_type=str),
     WithJsonSchema({"type": "string", "contentEncoding": "base64", "description": "Bytes in base64."}),
 ]
 Content = Annotated[

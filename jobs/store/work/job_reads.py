@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, TypeAlias, cast
 
 from jobs import errors
-from jobs.models import DeadRange, Place, Spent
+from jobs.models import DeadRange, QueuePosition, ReachedCap
 from jobs.store import keys, skipped
 from jobs.store.server.connection import ResponseError, wrong_type
 from jobs.store.server.functions import Part
-from jobs.store.server.wire import Away, Wire
+from jobs.store.server.wire import NoReply, Wire
 from jobs.store.tenancy import caps
 from jobs.store.tenancy.caps import Cap
 from threads_protocol.states import JobState
@@ -58,7 +58,7 @@ class JobReads(Part):
             pipe.hmget(keys.job(job_id), "state", "tenant")
         return [row[1].decode(errors="replace") if row and row[0] and row[1] else None for row in skipped.replies(pipe)]
 
-    def places(self, waiting: Sequence[tuple[str, str, str, str]]) -> list[Place]:
+    def places(self, waiting: Sequence[tuple[str, str, str, str]]) -> list[QueuePosition]:
         """Return the queue position of each waiting (queue, tenant, kind, job)."""
         if not waiting:
             return []
@@ -67,10 +67,10 @@ class JobReads(Part):
             pipe.zrank(keys.pending(queue), job_id).zcard(keys.job_leases(job_id))
         shares, capped, reserved, *replies = skipped.replies(pipe)
         pairs = list(zip(replies[::2], replies[1::2], strict=True))
-        kept = [_kept((reserved or {}).get(job_id.encode(), b"")) for *_, job_id in waiting]
+        kept = [_parse_reservation((reserved or {}).get(job_id.encode(), b"")) for *_, job_id in waiting]
         if not shares:
             return [
-                Place(before=before, leases=leases or 0, kept=runner, kept_leases=ending)
+                QueuePosition(before=before, leases=leases or 0, kept=runner, kept_leases=ending)
                 for (before, leases), (runner, ending) in zip(pairs, kept, strict=True)
             ]
         for queue, tenant, _, job_id in waiting:
@@ -79,7 +79,7 @@ class JobReads(Part):
         parts = iter(skipped.replies(pipe))
         spent = self._spent({(tenant, kind) for _, tenant, kind, _ in waiting if keys.caps(tenant).encode() in shares})
         return [
-            Place(
+            QueuePosition(
                 before=next(parts),
                 leases=leases or 0,
                 tenant=tenant,
@@ -101,7 +101,7 @@ class JobReads(Part):
         tenants = sorted({tenant for tenant, _ in asked})
         left_ms, further = caps.read(self._functions, tenants)
         by_tenant = dict(zip(tenants, further, strict=True))
-        return {(tenant, kind): _reached(by_tenant[tenant], kind, left_ms / 1000) for tenant, kind in asked}
+        return {(tenant, kind): _reached_caps(by_tenant[tenant], kind, left_ms / 1000) for tenant, kind in asked}
 
     def newest(self, state: str | None, before: int | None, most: int) -> list[tuple[bytes, int]]:
         """Return (ID, submission number) of at most `most` jobs below number `before`, newest first."""
@@ -150,7 +150,7 @@ class JobReads(Part):
         for job_id, pieces in asked:
             pipe.hmget(keys.job(job_id), [f"dead|{lo}" for lo, *_ in pieces])
         texts = dict(zip((job_id for job_id, _ in asked), skipped.replies(pipe) if asked else (), strict=True))
-        return [_dead(pieces, texts.get(job_id) or ()) for job_id, pieces in zip(ids, ranges, strict=True)]
+        return [_parse_dead_ranges(pieces, texts.get(job_id) or ()) for job_id, pieces in zip(ids, ranges, strict=True)]
 
     # -- results ----------------------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class JobReads(Part):
             result, row = await wire.call(
                 ("GETRANGE", keys.job_result(job_id), 0, most), ("HMGET", keys.job(job_id), "state")
             )
-        except Away:
+        except NoReply:
             return None
         if isinstance(result, Exception) or isinstance(row, Exception) or row[0] is None or len(result) > most:
             return None
@@ -242,7 +242,7 @@ class ResultText:
         return b"".join(self.pieces())
 
 
-def _dead(pieces: Sequence[Sequence[str]], errors: Sequence[bytes | None]) -> list[DeadRange]:
+def _parse_dead_ranges(pieces: Sequence[Sequence[str]], errors: Sequence[bytes | None]) -> list[DeadRange]:
     return [
         DeadRange(
             lo=int(lo),
@@ -255,7 +255,7 @@ def _dead(pieces: Sequence[Sequence[str]], errors: Sequence[bytes | None]) -> li
     ]
 
 
-def _kept(reserved: bytes) -> tuple[str, int]:
+def _parse_reservation(reserved: bytes) -> tuple[str, int]:
     """Return the runner of a reservation and the number of leases that must end first; ("", 0) if unreadable."""
     runner, *words = reserved.decode(errors="replace").rsplit("|", 4)
     return (runner, int(words[1])) if len(words) == 4 and words[1].isdecimal() else ("", 0)
@@ -266,12 +266,12 @@ def _cap(shares: Mapping[bytes, bytes], tenant: str, place: int) -> int:
     return int(shares.get(tenant.encode(), b"1|0|0").split(b"|")[place])
 
 
-def _reached(own: Mapping[str, Cap], kind: str, seconds: float) -> dict[str, Spent]:
+def _reached_caps(own: Mapping[str, Cap], kind: str, seconds: float) -> dict[str, ReachedCap]:
     """Return the reached caps on a kind's units and on GPU seconds."""
     units, gpu = own.get(f"{caps.UNITS}{kind}"), own.get(caps.GPU_MS)
     reached = {}
     if units and units.reached:
-        reached["units"] = Spent(cap="max_units", used=units.used, most=units.most, seconds=seconds)
+        reached["units"] = ReachedCap(cap="max_units", used=units.used, most=units.most, seconds=seconds)
     if gpu and gpu.reached:
-        reached["gpu"] = Spent(cap="max_gpu_seconds", used=gpu.used / 1000, most=gpu.most / 1000, seconds=seconds)
+        reached["gpu"] = ReachedCap(cap="max_gpu_seconds", used=gpu.used / 1000, most=gpu.most / 1000, seconds=seconds)
     return reached

@@ -14,7 +14,7 @@ from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor, Plan
 from jobs.store.server.acknowledgement import Acknowledgement
 from jobs.store.server.connection import ResponseError, Unreachable, reason
 from jobs.store.server.functions import Part
-from jobs.store.server.wire import Away, Wire
+from jobs.store.server.wire import NoReply, Wire
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class NewJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Over:
+class CapReached:
     """Cap or limit that rejects a job."""
 
     #: Name of the limit: the tenant's max_jobs or max_stored_bytes, MAX_QUEUED, `requirements` (too many different ones
@@ -85,7 +85,7 @@ class Jobs(Part):
 
     def submit(
         self, jobs: Sequence[NewJob], most_queued: int = 0, *, disk: bool = False
-    ) -> list[tuple[str, str] | Over]:
+    ) -> list[tuple[str, str] | CapReached]:
         """Store jobs, each atomically with its wake-up. Return (new|same|conflict, job_id) or Over for each job.
 
         Other replies are (artifact, ID) if a required artifact does not exist, (after|after_any, ID) if a parent does
@@ -101,9 +101,12 @@ class Jobs(Part):
         for error in failed:
             if len(failed) == len(replies) or not isinstance(error, Unreachable):
                 raise error
-        return [("refused", reason(reply)) if isinstance(reply, Exception) else _written(reply) for reply in replies]
+        return [
+            ("refused", reason(reply)) if isinstance(reply, Exception) else _parse_submit_reply(reply)
+            for reply in replies
+        ]
 
-    async def submit_by(self, wire: Wire, job: NewJob, most_queued: int = 0) -> tuple[str, str] | Over | None:
+    async def submit_by(self, wire: Wire, job: NewJob, most_queued: int = 0) -> tuple[str, str] | CapReached | None:
         """Store one job like `submit`, in an event loop. None means that the outcome is unknown: call `submit`."""
         if self._functions.replicas:
             return None
@@ -111,9 +114,9 @@ class Jobs(Part):
             [reply] = await wire.call(
                 ("FCALL", self._functions.function("submit"), 0, *_submit_arguments(job, most_queued))
             )
-        except Away:
+        except NoReply:
             return None
-        return None if isinstance(reply, Exception) else _written(reply)
+        return None if isinstance(reply, Exception) else _parse_submit_reply(reply)
 
     def require_disk(self) -> None:
         """Raise Unavailable if Redis cannot confirm writes to its disk. Changes nothing."""
@@ -183,16 +186,16 @@ class Jobs(Part):
         return self._functions.run_acknowledged_texts("delete", job, *actor)
 
 
-def _written(reply: list[Any]) -> tuple[str, str] | Over:
+def _parse_submit_reply(reply: list[Any]) -> tuple[str, str] | CapReached:
     how, *rest = (word.decode() for word in reply)
-    return over(rest) if how == "over" else (how, rest[0])
+    return parse_cap_reached(rest) if how == "over" else (how, rest[0])
 
 
-def over(words: Sequence[str]) -> Over:
+def parse_cap_reached(words: Sequence[str]) -> CapReached:
     """Parse the words after `over` in a function's reply."""
     cap, *numbers = words[:4]
     named = dict(zip(("value", "seconds", "used"), map(int, numbers), strict=False))
-    return Over(cap=cap, **named, awaits="".join(words[4:5]))
+    return CapReached(cap=cap, **named, awaits="".join(words[4:5]))
 
 
 def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:

@@ -13,7 +13,7 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.hosts.requirements import Offer
 from jobs.store import profiles
 from jobs.store.profiles import Order, Recording, Reported
@@ -206,11 +206,11 @@ class LeaseCalls(Protocol):
 
 
 class ResultCalls(Protocol):
-    def gather(self, job: str, limit: int = ...) -> Gathered: ...
+    def gather(self, job: str, limit: int = ...) -> GatheredPartials: ...
 
-    def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool: ...
+    def fold(self, job: str, gathered: GatheredPartials, accumulator: bytes) -> bool: ...
 
-    def finish(self, job: str, gathered: Gathered, result: bytes, marks: str = ...) -> bool: ...
+    def finish(self, job: str, gathered: GatheredPartials, result: bytes, marks: str = ...) -> bool: ...
 
     def abort(self, job: str, error: str) -> bool: ...
 

@@ -41,7 +41,7 @@ class Finished:
     token: LeaseToken
     result: Content
     ms: Milliseconds
-    #: Marks in the format of `jobs.marks.left_by`.
+    #: Marks in the format of `jobs.marks.serialize_marks`.
     marks: Marks = "[]"
     #: Share of a device that several lanes use, in milliseconds.
     device_ms: Milliseconds = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jobs.marks import parsed, rows
+from jobs.marks import parse_marks, payloads_by_range
 from jobs.models import Mark
 from jobs.store import keys
 from jobs.store.server.functions import Part
@@ -17,7 +17,7 @@ class Marks(Part):
         """Return the ranges of a mark in order."""
         stored = self._client.hgetall(keys.mark(kind, name))
         text = {field.decode(errors="replace"): payload.decode(errors="replace") for field, payload in stored.items()}
-        return parsed(name, text)
+        return parse_marks(name, text)
 
     def count(self, kind: str, name: str) -> int:
         """Return the number of a mark's ranges."""
@@ -25,7 +25,7 @@ class Marks(Part):
 
     def replace(self, kind: str, name: str, old: Iterable[Mark], new: Iterable[Mark]) -> None:
         """Replace ranges by merged ranges that cover them. Readers see either the old or the new ranges."""
-        fields = rows(new)
-        if gone := rows(old).keys() - fields.keys():
+        fields = payloads_by_range(new)
+        if gone := payloads_by_range(old).keys() - fields.keys():
             pipe = self._client.pipeline(transaction=True)
             pipe.hset(keys.mark(kind, name), mapping=fields).hdel(keys.mark(kind, name), *gone).execute()

@@ -20,7 +20,7 @@ MAX_UNITS, MAX_RANGES = 100_000, 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leased:
+class LeasedUnits:
     """A valid lease with the facts about its job that the holder may read."""
 
     job_id: str
@@ -64,7 +64,7 @@ class UnitState:
 class Outputs(Part):
     """Stores and finds the output of units."""
 
-    def leased(self, job: str, token: str) -> Leased | None:
+    def leased(self, job: str, token: str) -> LeasedUnits | None:
         """Return the lease with this token, or None if it has ended. Leases of cancelling jobs remain valid."""
         lease, row = self._functions.read(
             ("HGET", keys.job_lease(job), token), ("HMGET", keys.job(job), "tenant", "spec", "queue")
@@ -74,11 +74,13 @@ class Outputs(Part):
         try:
             lo, hi, *_ = (int(word) for word in lease.split(b":")[:2])
             tenant, queue = row[0].decode(), row[2].decode()
-            return Leased(job_id=job, token=token, tenant=tenant, spec=json.loads(row[1]), queue=queue, lo=lo, hi=hi)
+            return LeasedUnits(
+                job_id=job, token=token, tenant=tenant, spec=json.loads(row[1]), queue=queue, lo=lo, hi=hi
+            )
         except Unreadable:
             return None
 
-    def keep(self, lease: Leased, units: Sequence[tuple[int, int]], new: NewArtifact) -> list[str]:
+    def keep(self, lease: LeasedUnits, units: Sequence[tuple[int, int]], new: NewArtifact) -> list[str]:
         """Commit an artifact, held by the job, as the output of these ranges of units, or change nothing.
 
         Return [new] or [there]; otherwise [stale], [units] if some are not in the lease, or missing, over or gone like

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.models import Place
+from jobs.models import QueuePosition
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 
@@ -16,7 +16,7 @@ MOST = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
+class JobRelations:
     """Dependencies and dependents of a job."""
 
     #: Parents that have not ended as the job requires.
@@ -33,7 +33,7 @@ class Stored:
 class Relations(Part):
     """Reads dependencies between jobs."""
 
-    def waits(self, blocked: Sequence[tuple[str, Mapping[str, str]]]) -> dict[str, Place]:
+    def waits(self, blocked: Sequence[tuple[str, Mapping[str, str]]]) -> dict[str, QueuePosition]:
         """Return for each blocked job the number of unfinished parents, and the first of them."""
         pipe = self._pipe()
         for job_id, parents in blocked:
@@ -46,7 +46,7 @@ class Relations(Part):
         }
         states = self._states([parent for several in first.values() for parent in several])
         return {
-            job_id: Place(
+            job_id: QueuePosition(
                 waits_for=count or 0,
                 parents=len(parents),
                 first=tuple((parent, states.get(parent, "gone")) for parent in first[job_id]),
@@ -54,14 +54,14 @@ class Relations(Part):
             for (job_id, parents), count in zip(blocked, replies[::2], strict=True)
         }
 
-    def of(self, job_id: str, parents: Sequence[str]) -> Stored:
+    def of(self, job_id: str, parents: Sequence[str]) -> JobRelations:
         """Return the relations of a job with these parents."""
         pipe = self._pipe().hkeys(keys.job_needs(job_id))
         pipe.zrange(keys.job_children(job_id), 0, MOST - 1).zcard(keys.job_children(job_id))
         pipe.srandmember(keys.job_skips(job_id), MOST).scard(keys.job_skips(job_id))
         needs, children, count, skips, skips_count = skipped.replies(pipe)
         after, because = _texts(children), sorted(_texts(skips))
-        return Stored(
+        return JobRelations(
             needs=frozenset(_texts(needs)),
             children=after,
             children_count=count or 0,

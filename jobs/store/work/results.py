@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.gathered import Gathered, sha1
+from jobs.gathered import GatheredPartials, sha1
 from jobs.store import keys, repairs
 from jobs.store.server.connection import ResponseError, wrong_type
 from jobs.store.server.functions import Part
@@ -14,31 +14,31 @@ SOME_BYTES = 8 << 20
 class Results(Part):
     """Reads and merges partials, and finishes jobs."""
 
-    def gather(self, job: str, limit: int = 256) -> Gathered:
+    def gather(self, job: str, limit: int = 256) -> GatheredPartials:
         """Return the accumulator and up to `limit` partials, read atomically."""
         parts_read = ("LRANGE", keys.job_parts(job), "0", str(limit - 1))
         try:
             (done, spec), accumulator, parts = self._functions.read(
                 ("HMGET", keys.job(job), "done", "spec"), ("GET", keys.job_accumulator(job)), parts_read
             )
-            return Gathered(accumulator=accumulator, parts=tuple(parts), done=int(done or 0), spec=spec)
+            return GatheredPartials(accumulator=accumulator, parts=tuple(parts), done=int(done or 0), spec=spec)
         except (ResponseError, ValueError) as error:
             if not isinstance(error, ValueError) and not wrong_type(error):
                 raise
             repairs.quarantine(self._functions, job, str(error))
-            return Gathered(accumulator=None, parts=(), done=0, spec=None)
+            return GatheredPartials(accumulator=None, parts=(), done=0, spec=None)
 
-    def gather_some(self, job: str, limit: int, start: int, most_bytes: int) -> tuple[Gathered, bool]:
+    def gather_some(self, job: str, limit: int, start: int, most_bytes: int) -> tuple[GatheredPartials, bool]:
         """Return up to `limit` partials from index `start` on, and the accumulator if `start` is 0.
 
         At most `most_bytes`, but at least one partial, are returned. The second value is True if more follow.
         """
         done, spec, accumulator, more, *parts = self._functions.run("gather", job, start, limit, most_bytes)
         try:
-            return Gathered(accumulator=accumulator, parts=tuple(parts), done=int(done), spec=spec), bool(more)
+            return GatheredPartials(accumulator=accumulator, parts=tuple(parts), done=int(done), spec=spec), bool(more)
         except ValueError as error:
             repairs.quarantine(self._functions, job, str(error))
-            return Gathered(accumulator=None, parts=(), done=0, spec=None), False
+            return GatheredPartials(accumulator=None, parts=(), done=0, spec=None), False
 
     def is_seen(self, job: str, digest: str, limit: int = 256) -> bool:
         """Return True if the partials that `gather` would return have this digest."""
@@ -49,7 +49,7 @@ class Results(Part):
             start += len(some.parts)
         return sha1("".join(sums).encode()) == digest
 
-    def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
+    def fold(self, job: str, gathered: GatheredPartials, accumulator: bytes) -> bool:
         """Replace the partials by `accumulator`. Return False if the stored partials have changed."""
         return self.fold_seen(job, gathered.digest, len(gathered.parts), accumulator)
 
@@ -57,8 +57,8 @@ class Results(Part):
         """Replace the partials with this digest and number by `accumulator`. Return False if they have changed."""
         return bool(self._functions.run("fold", job, digest, parts, accumulator))
 
-    def finish(self, job: str, gathered: Gathered, result: bytes, marks: str = "[]") -> bool:
-        """Store the result of the partials, and atomically its marks, in the format of `jobs.marks.left_by`.
+    def finish(self, job: str, gathered: GatheredPartials, result: bytes, marks: str = "[]") -> bool:
+        """Store the result of the partials, and atomically its marks, in the format of `jobs.marks.serialize_marks`.
 
         Raises Unacknowledged if replicas lack the result. It must be derived again only if the master dies.
         """

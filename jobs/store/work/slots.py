@@ -141,7 +141,7 @@ class Slots(Part):
         for at in range(0, len(words), _WORDS):
             job, token, kind, spec, total, est_ms = words[at : at + _WORDS]
             try:
-                facts = _known(job.decode(), kind.decode(), spec, "", int(total), int(est_ms))
+                facts = _make_facts(job.decode(), kind.decode(), spec, "", int(total), int(est_ms))
                 readable.append((facts, token.decode()))
             except Unreadable as error:
                 repairs.quarantine(self._functions, job, f"cannot read its spec: {error}")
@@ -173,7 +173,7 @@ class Slots(Part):
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(keys.job(job), "kind", "version", "spec")
-        return [_described(row) for row in pipe.execute(raise_on_error=False)]
+        return [_parse_description(row) for row in pipe.execute(raise_on_error=False)]
 
     def anything(self) -> bool:
         """Return False if NEXT would answer `none` to every worker."""
@@ -210,7 +210,7 @@ class Slots(Part):
         return cast(list[int], pipe.execute())
 
 
-def _described(row: Any) -> Description | None:
+def _parse_description(row: Any) -> Description | None:
     if isinstance(row, Exception) or row[0] is None or row[2] is None:
         return None
     return Description(kind=row[0].decode(errors="replace"), version=(row[1] or b"").decode(), spec=row[2])
@@ -221,7 +221,7 @@ def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device:
         return None
     kind, spec, queue, total, est_ms, mode, tenant, *place = (value.decode() if value else "" for value in row)
     pace = _pace(paces.get(f"{kind}|{mode}|{device}".encode()))
-    facts = _known(job, kind, spec, queue, int(total), int(est_ms), pace)
+    facts = _make_facts(job, kind, spec, queue, int(total), int(est_ms), pace)
     return replace(
         facts,
         tenant=tenant,
@@ -239,7 +239,9 @@ def _pace(stored: bytes | None) -> float:
     return 1.0
 
 
-def _known(job: str, kind: str, spec: str | bytes, queue: str, total: int, est_ms: int, pace: float = 1.0) -> JobFacts:
+def _make_facts(
+    job: str, kind: str, spec: str | bytes, queue: str, total: int, est_ms: int, pace: float = 1.0
+) -> JobFacts:
     nominal = total / max(est_ms / 1000, 1e-3)
     return JobFacts(
         job_id=job,

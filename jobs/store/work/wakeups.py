@@ -57,7 +57,7 @@ def create_wakeup_job(store: Store) -> None:
     pipe.execute()
 
 
-def pop(store: Store, listened: Sequence[str], seconds: float) -> str | None:
+def pop_wakeup(store: Store, listened: Sequence[str], seconds: float) -> str | None:
     """Pop a wake-up from the first queue in this order that has one, and return the queue. Return None after `seconds`.
 
     The caller must then call NEXT, or put the wake-up back.
@@ -67,7 +67,7 @@ def pop(store: Store, listened: Sequence[str], seconds: float) -> str | None:
     return None if popped is None else names[popped[0].decode()]
 
 
-def put_back(store: Store, queue: str) -> None:
+def requeue_wakeup(store: Store, queue: str) -> None:
     """Put back a wake-up that was popped for a worker that is gone."""
     store.client.lpush(keys.rq_queue(queue), WAKEUP_ID)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from jobs.gathered import Gathered
+from jobs.gathered import GatheredPartials
 from jobs.hosts.requirements import Offer
 from jobs.models import MAX_UNITS, Device
 from jobs.store.server.connection import CoordinatorRejects
@@ -146,7 +146,7 @@ class ApiResults(Remote):
         super().__init__(api)
         self._digests: dict[str, str] = {}
 
-    def gather(self, job: str, limit: int = 256) -> Gathered:
+    def gather(self, job: str, limit: int = 256) -> GatheredPartials:
         """Gather partials like `Results.gather`. A job that this worker does not hold counts as deleted."""
         first = more = self._ask("gather", job, limit)
         parts = list(first.parts)
@@ -154,7 +154,7 @@ class ApiResults(Remote):
         while more.more and len(parts) < limit:
             more = self._ask("gather", job, limit - len(parts), len(parts))
             parts += more.parts
-        gathered = Gathered(accumulator=first.accumulator, parts=tuple(parts), done=first.done, spec=first.spec)
+        gathered = GatheredPartials(accumulator=first.accumulator, parts=tuple(parts), done=first.done, spec=first.spec)
         self.remember(job, gathered.digest)
         return gathered
 
@@ -164,10 +164,10 @@ class ApiResults(Remote):
         while len(self._digests) > _REMEMBERED:
             del self._digests[next(iter(self._digests))]
 
-    def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
+    def fold(self, job: str, gathered: GatheredPartials, accumulator: bytes) -> bool:
         return bool(self._ask("fold", job, gathered.digest, len(gathered.parts), accumulator))
 
-    def finish(self, job: str, gathered: Gathered, result: bytes, marks: str = "[]") -> bool:
+    def finish(self, job: str, gathered: GatheredPartials, result: bytes, marks: str = "[]") -> bool:
         """Finish a job like `Results.finish`. If the coordinator rejects the result, the job fails with the reason."""
         try:
             return bool(self._ask("finish", job, gathered.digest, result, marks))

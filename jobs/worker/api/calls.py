@@ -26,7 +26,7 @@ from jobs.store.work.bounds import (
     SomeUnits,
     Units,
     WorkDevice,
-    packed,
+    encode_base64,
 )
 from jobs.store.work.lease_store import Heard
 from jobs.store.work.slots import TAKE, JobFacts
@@ -193,7 +193,7 @@ class Call:
 def plain(value: Any) -> Any:
     """Convert an argument to a value that JSON supports."""
     if isinstance(value, bytes):
-        return packed(value)
+        return encode_base64(value)
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     raise TypeError(f"cannot encode the argument {value!r} as JSON")

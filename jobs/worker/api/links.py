@@ -18,7 +18,7 @@ from jobs.network import redis_address
 from jobs.settings import Settings
 from jobs.store import Store
 from jobs.store.server import connection
-from jobs.store.server.connection import Unreachable, away, pause
+from jobs.store.server.connection import Unreachable, describe_for_log, pause
 from jobs.store.work import stops, wakeups
 from jobs.store.work.lease_store import LeaseStore
 from jobs.worker.api import api_calls
@@ -107,7 +107,7 @@ class ApiLink:
                     continue
                 except Unreachable as error:
                     if not server.stopping:
-                        log.warning("%s", away(error))
+                        log.warning("%s", describe_for_log(error))
                         self._rest(server, pause(error, 1.0))
 
     def repeat_request(self) -> None:
@@ -189,7 +189,7 @@ def wait_for_coordinator(api: Api, device: Device) -> str:
         except (AccessDenied, connection.CoordinatorRejects) as error:
             raise CannotStart(str(error)) from error
         except Unreachable as error:
-            log.warning("waiting: %s", away(error))
+            log.warning("waiting: %s", describe_for_log(error))
             time.sleep(pause(error, 1.0))
 
 
@@ -201,7 +201,7 @@ def wait_for_identity(store: LeaseStore) -> str:
         try:
             return store.fleet.birth()
         except Unreachable as error:
-            log.warning("waiting: %s", away(error))
+            log.warning("waiting: %s", describe_for_log(error))
             time.sleep(pause(error, 1.0))
 
 

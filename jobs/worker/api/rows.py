@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from jobs.hosts.labels import joined
+from jobs.hosts.labels import join_labels
 from jobs.models import MAX_UNITS
 from jobs.store.work.bounds import Integer, Number, Reason, is_json_of
 
@@ -173,7 +173,7 @@ class Row(BaseModel):
 
     def labelled(self, labels: Sequence[str]) -> dict[str, Any]:
         """Return the record with the host labels that the worker's token grants, replacing the worker's own."""
-        row = self.model_dump(exclude_none=True) | {"labels": joined(labels)}
+        row = self.model_dump(exclude_none=True) | {"labels": join_labels(labels)}
         for name in row.keys() & {"offer", "beside_replicas"}:
             row[name] = json.dumps(offered(json.loads(row[name]), labels))
         return row
