@@ -196,7 +196,7 @@ def _options(node: Node, config: ClusterConfig) -> dict[str, Any]:
 
 
 async def _start_proxy(node: Node) -> tuple[asyncio.subprocess.Process, socket.socket]:
-    """Start a ProxyCommand without a shell. Return remote process, and a socket connected to its stdin and stdout."""
+    """Start a ProxyCommand without a shell. Return its process, and a socket connected to its stdin and stdout."""
     values = {"%h": node.host, "%p": str(node.port or 22), "%r": _user(node), "%%": "%"}
     try:
         words = shlex.split(node.proxy_command or "")
