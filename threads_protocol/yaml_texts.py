@@ -320,7 +320,7 @@ class _Reader:
 def _number(text: str, place: Position) -> Any:
     """Convert a plain scalar to a number if it is one, else return the text."""
     if _INTEGER.fullmatch(text) or _OTHER_BASE.fullmatch(text):
-        # In decimal, a hexadecimal integer can have a sixth more digits.
+        # Written in decimal, a hexadecimal integer needs up to a sixth more digits.
         if len(text) > _MAX_DIGITS:
             raise Unreadable(place, f"integer with over {_MAX_DIGITS} digits; quote it")
         return int(text) if _INTEGER.fullmatch(text) else int(text, 0)

@@ -544,7 +544,7 @@ def _print_error(error: errors.ClientError) -> int:
     text = re.sub(r"\bparameters\.(\w+)", lambda match: options.option_name(match[1]), str(error))
     field = getattr(error, "field", None)
     if field and text.startswith(f"{field}:"):
-        # An item of a list is an occurrence of the list's option.
+        # Report an item of a list under the name of the list's option.
         named = re.sub(r"\.\d+$", "", field)
         text = _FIELD_NAMES.get(named, options.option_name(named)) + text.removeprefix(field)
     for call, command in _ADVICE.items():

@@ -135,7 +135,7 @@ _OPTIONS = {
     "items_artifact": "--items",
     "timeout_seconds": "--timeout",
 }
-#: Parameters whose names are also ordinary words.
+#: Command-line options of parameters whose names are also ordinary words.
 _WORDS = {"outputs": "--output", "secrets": "--secret", "command": "CMD"}
 _NAMES = "|".join(map(re.escape, _OPTIONS))
 _ALL = _OPTIONS | _WORDS

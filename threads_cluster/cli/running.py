@@ -251,7 +251,7 @@ def ending_signals() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield received
         return
-    # Keep ignored signals ignored, for nohup.
+    # Keep ignored signals ignored, so that nohup works.
     before = {number: signal.getsignal(number) for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN}
     for number in before:
         signal.signal(number, interrupt)

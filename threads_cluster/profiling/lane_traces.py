@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
 
-#: Process ID of the job. Workers follow.
+#: Process ID of the job in the trace. Workers have the following IDs.
 _JOB = 1
 
 

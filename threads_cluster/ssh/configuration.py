@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from threads_cluster import errors
 
-#: File name in the current folder.
+#: Default name of the configuration file.
 FILE = "cluster.yaml"
 #: Limits of cluster.yaml: size in bytes, nesting depth, and number of hosts.
 MAX_BYTES, _MAX_DEPTH, MAX_NODES = 256 << 10, 8, 1000

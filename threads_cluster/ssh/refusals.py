@@ -11,7 +11,7 @@ from typing import Any
 from threads_cluster import errors
 from threads_cluster.ssh.configuration import Node
 
-#: Requirements of the checkout, with hashes, that contain asyncssh.
+#: Requirements file of the checkout that pins asyncssh by hash.
 _PINNED = Path(__file__).resolve().parents[2] / "requirements" / "ssh.txt"
 
 

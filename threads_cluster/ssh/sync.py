@@ -38,7 +38,7 @@ _FILES, _QUESTIONS = 64, 128
 _MOST_LIST = 64 << 20
 _PIECE = 1 << 16
 
-#: Called with the bytes sent so far, and the total bytes to send.
+#: Progress callback. Its arguments are the bytes sent so far, and the total bytes to send.
 Progress = Callable[[int, int], Any]
 
 
@@ -103,8 +103,7 @@ class Sender:
         for folder in (self._root, posixpath.dirname(self._list)):
             await self._sftp.makedirs(folder, exist_ok=True)
 
-    # -- read the host's state
-    # --------------------------------------------------------------------------------------------
+    # -- read the host's state -------------------------------------------------------------------------------------
 
     async def _before(self) -> dict[str, list[Any]]:
         """Return the sent files by path: hash, mode, size and time of a file, or the target of a link."""
@@ -152,8 +151,7 @@ class Sender:
     def _at(self, path: str) -> str:
         return posixpath.join(self._root, path)
 
-    # -- change the host's files
-    # ------------------------------------------------------------------------------------------
+    # -- change the host's files -----------------------------------------------------------------------------------
 
     async def _remove(self, paths: Iterable[str]) -> int:
         """Remove files that no longer exist locally, and folders that become empty."""

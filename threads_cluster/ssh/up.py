@@ -37,7 +37,7 @@ _SECONDS = 150.0
 #: Maximum number of hosts processed at once.
 _HOSTS = 16
 
-#: Reports progress on a host.
+#: Callback that reports progress on a host.
 Say = Callable[[Node, str], None]
 
 

@@ -206,7 +206,7 @@ class Units(Answer):
     units: Many[Unit]
 
 
-#: Encoded as a list in JSON.
+#: Run of units [lo, hi, state], encoded as a list in JSON.
 UnitRun: TypeAlias = Annotated[tuple[Count, Count, UnitState], Field(strict=False)]
 
 

@@ -399,7 +399,7 @@ def _cancel(session: Session, job_id: str) -> NoReturn:
     raise running.StoppedWaiting(f"{job_id} {state}; no process of it is running")
 
 
-# -- output and state of units ----------------------------------------------------------------------------------------
+# -- output and state of units -----------------------------------------------------------------------------------------
 
 
 def logs(
