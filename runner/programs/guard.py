@@ -306,7 +306,7 @@ def _spawn(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
         if order.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         if order.uid and order.processes:
-            # It counts the threads of the slot's user, and exceeds the guard's limit so that the guard reports the reason.
+            # It counts the user's threads, and exceeds the guard's limit so that the guard reports the reason.
             resource.setrlimit(resource.RLIMIT_NPROC, (2 * order.processes, 2 * order.processes))
 
     return subprocess.Popen(
