@@ -1,10 +1,10 @@
-"""Writes docs/images: what the pages show in light and in dark, and twenty seconds of a simulation as it plays.
+"""Writes docs/images: screenshots of the pages in the light and dark themes, and a GIF of a simulation's playback.
 
-From the repository's top, after make web:
-.venv/bin/python -m pip install pillow && .venv/bin/python web/scripts/pictures.py [NAME]...
+Run from the top of the repository, after `make web`: .venv/bin/python -m pip install pillow && .venv/bin/python
+web/scripts/pictures.py [NAME]...
 
-A cluster of two workers of two lanes computes what is shown. Each picture has at most 256 colours and 250 KB; playback
-is drawn by a clock of its own, a frame each tenth of a second, so that the machine's speed shows in none of them.
+A cluster of two workers with two lanes each runs the jobs shown. Each picture has at most 256 colors and 250 KB. A fake
+browser clock times the frames of the GIF, so the result does not depend on the machine's speed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ DIST = TOP / "web" / "dist"
 SIZE = {"width": 1280, "height": 720}
 THEMES = ("light", "dark")
 MOST_BYTES, MOST_BYTES_MOVING = 250_000, 3_000_000
-#: Of the playback.
+#: Number of frames of the playback, and milliseconds of page time between two frames.
 FRAMES, FRAME_MS = 200, 100
-#: Of the clock of simulated time: the whole run takes 100 s at speed 1.
+#: Playback speed. At speed 1, the page plays the whole run in 100 s.
 SPEED = 5.5
 
 
@@ -55,7 +55,7 @@ def opened(browser: Browser, address: str, theme: str, size: dict[str, int] = SI
 
 
 def keep(page: Page, name: str, theme: str) -> None:
-    """Write what the page shows now."""
+    """Save a screenshot of a page in docs/images, then close its browser context."""
     settled(page)
     page.mouse.move(0, 0)
     page.wait_for_timeout(500)
@@ -72,7 +72,7 @@ def keep(page: Page, name: str, theme: str) -> None:
 
 
 def threads(browser: Browser, live: Live) -> None:
-    """One run on eight cores with a thread picked in its lanes."""
+    """Save the Threads page with one run on eight cores and a selected thread."""
     job = live.submit("thread", {"thread_count": 40, "max_depth": 5, "replicas": 300, "cores": 8, "seed": 1})
     live.wait_for(job, "done")
     for theme in THEMES:
@@ -83,7 +83,7 @@ def threads(browser: Browser, live: Live) -> None:
 
 
 def sweep(browser: Browser, live: Live) -> None:
-    """Speedup over cores for each scheduler."""
+    """Save the Threads page with the speedup of each scheduler by number of cores."""
     costs = {"dispatch_cost_us": 15, "steal_cost_us": 40, "spawn_cost_us": 5}
     machines = {"cores": [1, 2, 4, 8, 16, 32], "scheduler": ["fifo", "lifo", "work_stealing"]}
     job = live.submit("thread", {"thread_count": 12, "max_depth": 14, "replicas": 200, "seed": 3, **machines, **costs})
@@ -96,7 +96,7 @@ def sweep(browser: Browser, live: Live) -> None:
 
 
 def collatz(browser: Browser, live: Live) -> None:
-    """Delays of a million numbers, as the page counts them by itself."""
+    """Save the Collatz page with the delays of a million numbers, counted in the browser."""
     for theme in THEMES:
         page = opened(browser, f"{live.url()}/collatz.html", theme)
         page.get_by_text("All of 1").first.wait_for()
@@ -105,7 +105,7 @@ def collatz(browser: Browser, live: Live) -> None:
 
 
 def coral(browser: Browser, live: Live) -> None:
-    """The same numbers as a coral that has grown."""
+    """Save the Collatz page with a fully grown coral of the same numbers."""
     for theme in THEMES:
         page = opened(browser, f"{live.url()}/collatz.html#view=coral", theme)
         page.wait_for_timeout(12_000)
@@ -113,7 +113,7 @@ def coral(browser: Browser, live: Live) -> None:
 
 
 def kinds(browser: Browser, live: Live) -> None:
-    """The result of a job of any kind, as figures, tables and histograms."""
+    """Save the Kinds page with a job's result as figures, tables and histograms."""
     job = live.submit("collatz", {"start_number": 1, "number_count": 10**8})
     live.wait_for(job, "done", 60)
     for theme in THEMES:
@@ -123,7 +123,7 @@ def kinds(browser: Browser, live: Live) -> None:
 
 
 def fleet(browser: Browser, live: Live) -> None:
-    """The cluster after some minutes of different work, with two jobs that run and one that waits."""
+    """Save the Cluster page after several jobs of different kinds, with two running jobs and one waiting job."""
     ended = [
         ("collatz", {"start_number": 1, "number_count": 10**10}),
         ("collatz", {"mode": "verify", "start_number": 2**40, "number_count": 2**42}),
@@ -146,7 +146,7 @@ def fleet(browser: Browser, live: Live) -> None:
 
 
 def hosts(browser: Browser, live: Live) -> None:
-    """Three machines: one at work, one that also runs programs, one that is lost."""
+    """Save the list of hosts: one busy worker, one host that also has a runner, and one lost worker."""
     live.start_worker(2, HOST_ID="attic")
     live.start_worker(3, HOST_ID="cellar")
     live.start_runner(0, HOST_ID="attic", RUNNER_LABELS="ssd,quiet")
@@ -164,7 +164,7 @@ def hosts(browser: Browser, live: Live) -> None:
         live.kill(name, signal.SIGTERM)
 
 
-#: An engine that is no model: it says what a service is, a word each 25 ms, however often it is asked.
+#: A fake engine: answers each request with the same text, one word every 25 ms.
 SPEAKER = """
 import http.server, json, sys, time
 TEXT = ("A service keeps replicas of an engine up. Each replica is a job without an end, so it has a lease, a log "
@@ -192,7 +192,8 @@ TOKEN = "t" * 40
 
 
 def services(browser: Browser, _live: Live) -> None:
-    """A service of two replicas and a talk with it, on a cluster of its own: serving takes a token."""
+    """Save the page of a service with two replicas and two chats. The cluster has a token, because services need one.
+    """
     folder = Path(tempfile.mkdtemp(prefix="runner-"))
     folder.chmod(0o711)
     own = Live(
@@ -236,7 +237,7 @@ def talked(browser: Browser, own: Live, theme: str) -> None:
 
 
 def playback(browser: Browser, live: Live) -> None:
-    """Play the run on which the Threads page opens, from its beginning to its end, a frame at a time."""
+    """Save a GIF of the Threads page that plays its example run from start to end, one frame at a time."""
     page = browser.new_context(viewport=SIZE, color_scheme="light").new_page()  # type: ignore[arg-type]
     page.clock.install()
     page.goto(f"{live.url()}/#speed={SPEED}")
@@ -255,7 +256,7 @@ def playback(browser: Browser, live: Live) -> None:
 
 
 def write_moving(frames: list[Image.Image], path: Path) -> None:
-    """Write frames with one palette, each as what differs from the one before."""
+    """Write frames as a GIF with a common palette. Each frame stores only the pixels that changed."""
     palette = mixed(frames).quantize(128, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     flat = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in frames]
     flat[0].save(path, save_all=True, append_images=flat[1:], duration=FRAME_MS, loop=0, optimize=True, disposal=1)
@@ -265,7 +266,7 @@ def write_moving(frames: list[Image.Image], path: Path) -> None:
 
 
 def mixed(frames: list[Image.Image]) -> Image.Image:
-    """Some of the frames side by side, from which the colours of all are chosen."""
+    """Return about eight of the frames side by side in one image, from which the palette is computed."""
     some = frames[:: max(1, len(frames) // 8)]
     sheet = Image.new("RGB", (frames[0].width * len(some), frames[0].height))
     for place, each in enumerate(some):

@@ -1,6 +1,6 @@
-"""Writes web/src/pages/threads/example.json: the run that a first visit to the Threads page sees, really simulated.
+"""Writes web/src/pages/threads/example.json: the simulated run that the Threads page shows on a first visit.
 
-From the repository's top: .venv/bin/python web/scripts/threads-example.py
+Run from the top of the repository: .venv/bin/python web/scripts/threads-example.py
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ PARAMETERS: dict[str, Any] = {
     "seed": 1,
     "scheduler": "work_stealing",
 }
-#: What the page reads of a result; the rest would only be fetched.
+#: Result fields that the Threads page reads. All other fields are dropped to keep the download small.
 FIELDS = ("cell", "cores", "scheduler", "replicas", "digest", "outcomes", "deadlock", "examples")
 METRICS = ("makespan_us", "speedup", "utilization", "parallelism", "steals", "threads", "peak_live_threads")
 
 
 def example() -> dict[str, Any]:
-    """Return the trimmed result of all replicas, and the trace of the first."""
+    """Return the trimmed result over all replicas and the trace of the first replica."""
     plan = KIND.plan(KIND.parameters.model_validate(PARAMETERS))
     result = KIND.result(plan.spec, reference.run(plan.spec, 0, plan.total))
     cell = result["cells"][0]

@@ -1,6 +1,6 @@
-"""Writes web/test/timeline/fixtures/replicas.json: small traces and what the reference measured in their replicas.
+"""Writes web/test/timeline/fixtures/replicas.json: small traces, with the figures that the reference measured.
 
-From the repository's top: .venv/bin/python web/scripts/trace-fixtures.py
+Run from the top of the repository: .venv/bin/python web/scripts/trace-fixtures.py
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ export type Strategy = (typeof STRATEGIES)[number];
 
 /** Description of each strategy for the form. */
 export const MEANING: Record<Strategy, string> = {
-  sequential: "the whole range from its startning, as one job",
+  sequential: "the whole range from its start, as one job",
   targeted: "windows around relatives of the records so far: n + 1, 2n, 4n and (2n - 1) / 3 or near it",
   random: "windows drawn evenly from the range",
   adaptive: "half of the windows where the last ones had the longest delays, half drawn evenly",
