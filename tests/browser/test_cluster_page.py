@@ -143,7 +143,7 @@ def test_the_page_lives_on_when_its_coordinator_dies_and_comes_back(page: Page, 
     pages.kill("coordinator-0")
     state = page.locator(".connection")
     expect(state).to_have_attribute("data-state", "reconnecting")
-    expect(page.locator(".banner")).to_contain_text("What is shown is")
+    expect(page.locator(".banner")).to_contain_text("The data on this page is")
     expect(row(page, long_job)).to_be_visible()
     shot(page, "reconnecting-light")
     before = _width(page, long_job)
@@ -220,7 +220,7 @@ def test_rows_are_moved_through_and_stay_while_the_stream_is_paused(page: Page, 
         page.keyboard.press(key)
         focused_row(page, job)
     page.keyboard.press("p")
-    expect(page.get_by_role("button", name="Paused: go on")).to_be_visible()
+    expect(page.get_by_role("button", name="Paused: resume")).to_be_visible()
     newer = pages.submit("collatz", SHORT)
     pages.result(newer)
     page.wait_for_timeout(1500)
@@ -283,7 +283,7 @@ def test_a_worker_is_drained_and_let_work_again(page: Page, pages: Live) -> None
     worker = row(page, "worker-0")
     expect(worker).to_contain_text(re.compile("drain(ing|ed)"))
     shot(page, "drained-light")
-    page.get_by_role("button", name="Let it work: worker-0").click()
+    page.get_by_role("button", name="Resume: worker-0").click()
     expect(worker).to_contain_text(re.compile("idle|busy"))
 
 

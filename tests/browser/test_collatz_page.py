@@ -572,7 +572,7 @@ def test_the_trajectory_of_a_thousand_digits(open_page: Open) -> None:
     assert fact(page, "Peak").startswith(short(max(terms)))
     assert fact(page, "Peak at") == f"step {spaced(terms.index(max(terms)))}"
     page.get_by_role("button", name="Copy Peak").click()
-    expect(page.get_by_text("Peak is copied")).to_be_visible()
+    expect(page.get_by_text("Copied all digits of Peak")).to_be_visible()
     assert int(page.evaluate("navigator.clipboard.readText()")) == max(terms)
     slider = page.get_by_label("Step of the trajectory")
     for step in (0, 1, 777, len(terms) - 2):

@@ -52,7 +52,7 @@ def test_a_kind_without_a_page_goes_from_its_form_to_its_result(open_page: Open,
     # Else it might be done before it is looked at.
     name = (job.get_attribute("aria-label") or "").removeprefix("Job ")
     assert pages.post(f"/api/jobs/{name}/pause").is_success
-    job.get_by_role("button", name="Show what is committed so far").click()
+    job.get_by_role("button", name="Show the result so far").click()
     expect(job.get_by_role("heading", name="Result so far")).to_be_visible()
     shot(page, "kind-running-light-desktop")
     assert pages.post(f"/api/jobs/{name}/resume").is_success

@@ -66,7 +66,7 @@ def test_what_is_not_known_is_not_drawn_busy(open_address: Open, stack: ExitStac
     picture = page.locator("figure", has_text="Worker stream").get_by_role("img")
     expect(picture).to_have_attribute("aria-label", re.compile("; 4 compute now"))  # without cpu-1
     stands = page.locator(".now li", has_text="0aa1b2c3")
-    expect(stands).to_contain_text("waits its turn")
+    expect(stands).to_contain_text("waits for its turn")
     expect(stands).to_contain_text("3 jobs are before it")
     expect(stands).not_to_contain_text("left")
     lines = page.locator(".events.lines li")
@@ -87,12 +87,12 @@ def test_what_is_not_known_is_not_drawn_busy(open_address: Open, stack: ExitStac
 def test_three_things_to_run_where_nothing_has_run(open_address: Open, stack: ExitStack) -> None:
     fleet = Fleet([], [worker("cpu-1", "idle")])
     page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html", viewport=PHONE, has_touch=True)
-    welcome = page.get_by_role("region", name="Nothing has run here yet")
+    welcome = page.get_by_role("region", name="No job has run on this cluster yet")
     # Who is not logged in runs no programs: that is said, not tried.
     expect(welcome.get_by_role("listitem")).to_have_count(3)
     expect(welcome.get_by_role("button", name="Run")).to_have_count(2)
     expect(welcome).to_contain_text("a token with the scope run")
-    expect(welcome).to_contain_text("waits until a runner is started")
+    expect(welcome).to_contain_text("waits until you start a runner")
     expect(page.get_by_role("button", name="New job")).to_be_visible()
     settled(page)
     assert violations(page) == [] and overflow(page) == 0

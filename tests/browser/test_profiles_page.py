@@ -109,7 +109,7 @@ def test_a_profile_from_its_start_to_its_figures(profiling: tuple[Profiling, str
     expect(page.get_by_text("cluster profile start night --hz 10")).to_be_visible()
     page.get_by_role("button", name="New profile").click()
     page.get_by_label("Name").fill("dusk")
-    page.get_by_label("Samples a second").select_option("100")
+    page.get_by_label("Samples per second").select_option("100")
     known.refusal = "name: there is a profile dusk already; delete it first, or choose another name"
     page.get_by_role("button", name="Start recording").click()
     expect(page.get_by_role("alert")).to_contain_text("there is a profile dusk already")

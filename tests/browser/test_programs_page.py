@@ -101,7 +101,7 @@ def test_the_form_of_a_program_and_its_log_while_it_runs(open_address: Open, ser
     expect(form.get_by_label("count", exact=True)).to_have_attribute("aria-invalid", "true")
     form.get_by_label("Arguments").check()
     form.get_by_label("command", exact=True).fill("./simulate\n--seed\n{item}")
-    form.get_by_label("A run for each item").check()
+    form.get_by_label("One run per item").check()
     form.get_by_label("items", exact=True).fill('1\nb c\n{"x": 2}')
     form.get_by_label("files").select_option(label="simulate (4f0c7be1): 3\u202f000 files, 12.9\u202fMiB")
     form.get_by_text("GPUs, CPUs and memory").click()

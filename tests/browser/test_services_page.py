@@ -165,18 +165,18 @@ def test_a_service_is_found_asked_scaled_stopped_and_started(log_in: Log, live: 
     expect(page.get_by_text(re.compile("1 now"))).to_be_visible()
     page.get_by_label("wanted").fill("1")
     page.get_by_label("wanted").press("Enter")
-    confirm(page, "Scale chat from 2 to 1", "Keep 1")
+    confirm(page, "Scale chat from 2 to 1", "Scale to 1")
     until(lambda: row(live)["replicas"] == 1)
     talk(page).get_by_role("button", name="Stop").click()
     page.get_by_role("button", name="Stop", exact=True).first.click()
     confirm(page, "Stop chat", "Stop service")
-    refused = page.get_by_text("Whoever asks it is refused until it is started.")
+    refused = page.get_by_text("Requests are refused until the service is started.")
     expect(refused).to_be_visible(timeout=PATIENCE_MS)
     expect(ask(page, "anyone").get_by_role("status")).to_contain_text("no replica of chat is ready")
     page.get_by_role("button", name="Start", exact=True).click()
     until(lambda: row(live)["ready"] == 1)
     expect(page.get_by_text("1 of 1 ready")).to_be_visible()
-    expect(page.get_by_text("has ended, and its log is not kept")).to_be_visible()
+    expect(page.get_by_text("has stopped, and its log was deleted")).to_be_visible()
     for _ in ("log", "service"):
         page.keyboard.press("Escape")
     expect(page.get_by_role("region", name="Services").get_by_role("row").first).to_be_visible()
@@ -199,7 +199,7 @@ def test_what_a_model_says_is_text_however_much_and_an_engine_that_dies_is_said(
     expect(dies).to_contain_text("word4")
     expect(dies.get_by_role("status")).to_contain_text("Failed: the replica broke off")
     expect(page.get_by_text(re.compile("The last replica died: .*exit code 9"))).to_be_visible()
-    page.get_by_role("button", name="Log of the one that died last").click()
+    page.get_by_role("button", name="Log of the replica that died last").click()
     expect(page.get_by_role("log", name="Lines of the log")).to_contain_text("engine dies")
     page.get_by_role("button", name="Delete").click()
     confirm(page, "Delete wild", "Delete service")
@@ -224,8 +224,8 @@ def test_who_may_only_ask_has_the_playground_alone_and_a_stranger_nothing(log_in
     expect(empty).to_contain_text("cluster serve model.gguf --name chat --wait")
     reads = live.post("/api/tokens", {"name": "reads", "scopes": ["read"]}).json()["token"]
     page = log_in("&service=chat", token=reads)
-    expect(page.get_by_text("To change it takes a token with the scope run.")).to_be_visible()
-    expect(talk(page)).to_contain_text("It takes a token with the scope infer")
+    expect(page.get_by_text("Changing the service requires a token with the scope run.")).to_be_visible()
+    expect(talk(page)).to_contain_text("Sending messages requires a token with the scope infer")
 
 
 def test_it_is_whole_and_accessible_on_any_screen(log_in: Log, live: Live) -> None:

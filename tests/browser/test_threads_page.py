@@ -238,11 +238,11 @@ def test_a_job_that_was_cancelled_before_it_began_waits_for_nothing(open_page: O
     body = {"type": "thread", "parameters": PROGRAM, "after": [first]}
     never = pages.post("/api/submit", body).json()["job_id"]
     page = open_page(f"/#job={never}", viewport=DESK)
-    expect(page.get_by_role("status").filter(has_text="The picture comes with the result")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="The picture appears when the result is ready")).to_be_visible()
     pages.post(f"/api/jobs/{never}/cancel")
     pages.post(f"/api/jobs/{first}/cancel")
     for _ in ("seen live", "opened later"):
-        expect(page.get_by_text("The job was cancelled, so there is no picture of it")).to_be_visible()
+        expect(page.get_by_text("The job was cancelled, so it has no picture")).to_be_visible()
         expect(page.locator(".summary")).not_to_contain_text("took")  # it took no time: it never began
         expect(page.locator("[aria-busy=true], .skeleton")).to_have_count(0)
         expect(page.get_by_role("button", name="Retry")).to_be_visible()
@@ -547,15 +547,15 @@ def test_a_saved_trace_can_be_opened_and_another_file_is_refused(desk: Page, tmp
     created = counter(desk, "created")
     path = saved(desk, "Perfetto", tmp_path)
     desk.keyboard.press("e")
-    desk.get_by_label("Open a trace").set_input_files(path)
+    desk.get_by_label("Open a saved trace").set_input_files(path)
     expect(desk.locator(".log, .tree")).to_be_visible()
     desk.evaluate(RESTED)
     shows(desk, "created", created)
     wrong = tmp_path / "wrong.json"
     wrong.write_text('{"jobs": []}')
     desk.keyboard.press("e")
-    desk.get_by_label("Open a trace").set_input_files(wrong)
-    expect(desk.get_by_role("alert")).to_contain_text("no Chrome trace")
+    desk.get_by_label("Open a saved trace").set_input_files(wrong)
+    expect(desk.get_by_role("alert")).to_contain_text("not a Chrome trace")
 
 
 # -- keys, phones, readers --------------------------------------------------------------------------------------------
@@ -712,7 +712,7 @@ def test_a_million_slices_move_without_a_long_task(
         page.goto(pages.url())
         expect(page.get_by_role("button", name="Pause")).to_be_visible()
         page.keyboard.press("e")
-        page.get_by_label("Open a trace").set_input_files(million(tmp_path / "million.json"))
+        page.get_by_label("Open a saved trace").set_input_files(million(tmp_path / "million.json"))
         expect(page.locator(".lanes")).to_be_visible(timeout=120_000)
         page.wait_for_timeout(2000)
         page.evaluate(WATCH)

@@ -170,7 +170,7 @@ def test_a_text_is_validated_with_places_and_submitted_once_it_is_right(open_add
     text = form.get_by_label("YAML or JSON")
     text.fill("name: two\nactions:\n  - action_id: train\n    dependencies: [fetch]\n")
     form.get_by_role("button", name="Submit").click()
-    expect(form.get_by_label("What is wrong")).to_contain_text("4:5 train: dependencies no action fetch")
+    expect(form.get_by_label("Errors")).to_contain_text("4:5 train: dependencies no action fetch")
     form.get_by_role("button", name="4:5").click()
     expect(text).to_be_focused()
     selected = "field => field.value.slice(field.selectionStart)"
@@ -190,7 +190,7 @@ def test_a_workflow_of_a_real_cluster_goes_from_its_text_to_its_end(open_page: O
     form = page.get_by_role("dialog", name="New workflow")
     form.get_by_label("YAML or JSON").fill("name: wrong\nactions: []\n")
     form.get_by_role("button", name="Validate").click()
-    expect(form.get_by_label("What is wrong")).to_contain_text("2:")
+    expect(form.get_by_label("Errors")).to_contain_text("2:")
     form.get_by_role("button", name="Fill in an example").click()
     form.get_by_role("button", name="Submit").click()
     shown = page.get_by_role("region", name=re.compile("^Workflow [0-9a-f]{12,16}$"))

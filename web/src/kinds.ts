@@ -42,7 +42,7 @@ export const KINDS: Readonly<Record<string, KindEntry>> = {
       ["replicas", "replicas"],
       ["mean makespan, µs", "cells.0.metrics.makespan_us.mean"],
       ["mean speedup", "cells.0.metrics.speedup.mean"],
-      ["mean utilisation", "cells.0.metrics.utilization.mean"],
+      ["mean utilization", "cells.0.metrics.utilization.mean"],
       ["threads simulated", "threads_simulated"],
     ],
     command: "cluster submit thread --cores 1,2,4,8 --replicas 256 --wait",

@@ -54,13 +54,15 @@ test("a state says why, and what comes next", () => {
     running: [replica("stopping", "soon"), replica("ready", "not reached from here: no tunnel")],
   });
   expect(reason(away, NOW)).toBe("A replica is ready, not reached from here: no tunnel.");
-  expect(reason(service({ state: "asleep", replicas: 0, ready: 0 }), NOW)).toContain("The next request starts one");
-  expect(reason(service({ state: "stopped" }), NOW)).toContain("until it is started");
+  expect(reason(service({ state: "asleep", replicas: 0, ready: 0 }), NOW)).toContain(
+    "The next request starts a replica",
+  );
+  expect(reason(service({ state: "stopped" }), NOW)).toContain("until the service is started");
   const waiting = service({ state: "waiting", ready: 0, running: [replica("waiting", "no runner has 8 GPUs free")] });
   expect(reason(waiting, NOW)).toBe("A replica is waiting: no runner has 8 GPUs free.");
   const two = [replica("starting", "/health does not answer"), replica("unhealthy", "/health answers 500")];
   expect(reason(service({ running: two, replicas: 2 }), NOW)).toBe("A replica is unhealthy: /health answers 500.");
-  expect(reason(service({ state: "waiting", ready: 0 }), NOW)).toContain("within a second or two");
+  expect(reason(service({ state: "waiting", ready: 0 }), NOW)).toContain("within about two seconds");
   const died = service({ failures: 3, last_failure: "exit code 3", next_start: "2026-11-23T10:00:04Z", ready: 0 });
   expect(reason(died, NOW)).toMatch(
     /^The last 3 replicas died: exit code 3\. The next one starts in 4.0.s\. See: cluster service logs chat$/,
@@ -81,8 +83,8 @@ test("what may be done follows from the state", () => {
   expect(readiness({ ready: 1, replicas: 3 })).toBe("1 of 3 ready");
   expect(bounds({ asked: { autoscale: { min: 2, max: 5, target: 4 } } })).toEqual({ least: 2, most: 5 });
   expect(bounds({ asked: { autoscale: null } })).toEqual({ least: 0, most: 100 });
-  expect(drained({ requests: 0, asked: {} })).toBe("It has no request now.");
-  expect(drained({ requests: 2, asked: { request_timeout_seconds: 30 } })).toMatch(/2 requests now.*over 30.s is cut/);
+  expect(drained({ requests: 0, asked: {} })).toBe("The service has no active request.");
+  expect(drained({ requests: 2, asked: { request_timeout_seconds: 30 } })).toMatch(/2 requests now.*over 30.s are cut/);
   expect([writes({ state: "starting" }), writes({ state: "waiting" })]).toEqual([true, false]);
 });
 
@@ -109,9 +111,9 @@ test("an answer knows when its first token came, and how fast the others did", (
 });
 
 test.each([
-  ["no JSON", "the engine sent what cannot be read"],
-  ["null", "the engine sent what cannot be read"],
-  ["{", "the engine sent what cannot be read"],
+  ["no JSON", "the engine sent an unreadable answer"],
+  ["null", "the engine sent an unreadable answer"],
+  ["{", "the engine sent an unreadable answer"],
   [{ error: { message: "the replica broke off" } }, "the replica broke off"],
   [{ error: "full" }, "full"],
   [{ error: { code: 7 } }, "the engine gave no reason"],

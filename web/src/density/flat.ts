@@ -72,6 +72,6 @@ class FlatPainter implements Painter {
 
 export function flatPainter(canvas: HTMLCanvasElement): Painter {
   const context = canvas.getContext("2d");
-  if (!context) throw new Error("this browser draws on no canvas");
+  if (!context) throw new Error("this browser cannot draw on a canvas");
   return new FlatPainter(context);
 }

@@ -448,7 +448,7 @@ function watchOver(): void {
   const silent = Date.now() - heard.value;
   if (connection.value === "live" && silent > OLD_MS) {
     connection.value = "stale";
-    reason.value = "nothing was heard for 20 s";
+    reason.value = "the cluster sent nothing for 20 s";
   }
   if (connection.value === "stale" && silent > DEAD_MS) current?.abort();
   if (connection.value === "live") askQuiet();

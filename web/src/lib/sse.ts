@@ -31,7 +31,7 @@ export class Parser {
       const frame = this.line(line);
       if (frame) frames.push(frame);
     }
-    if (this.rest.length + this.size > MOST) throw new Error("a frame of the stream is too long");
+    if (this.rest.length + this.size > MOST) throw new Error("a message of the event stream is too long");
     return frames;
   }
 

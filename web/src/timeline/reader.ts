@@ -15,7 +15,7 @@ function started(): Worker {
   };
   made.onerror = () => {
     for (const [id, answered] of waiting)
-      answered({ id, error: "the reader of traces stopped: the file may be too big for this browser" });
+      answered({ id, error: "reading the trace failed: the file may be too large for this browser" });
     waiting.clear();
     worker = undefined;
   };

@@ -37,7 +37,7 @@ export class Scanner {
 
   /** Return the fields outside the events. Throws if the text is not a trace. */
   finish(): Record<string, unknown> {
-    if (this.state !== "tail") throw new Error("this is no Chrome trace: it has no complete list named traceEvents");
+    if (this.state !== "tail") throw new Error("this is not a Chrome trace: it has no complete list named traceEvents");
     return JSON.parse(this.head + this.rest) as Record<string, unknown>;
   }
 

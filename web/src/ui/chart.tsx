@@ -74,7 +74,7 @@ export function describe({ title, series, times, format = compact }: ChartProps)
     return `${each.label} ${format(now)}, at most ${format(most)}`;
   });
   const from = times[0];
-  return `${title}${from === undefined ? "" : ` since ${clock(from * 1000)}`}: ${parts.join("; ") || "nothing known"}.`;
+  return `${title}${from === undefined ? "" : ` since ${clock(from * 1000)}`}: ${parts.join("; ") || "no data"}.`;
 }
 
 export function Chart(props: ChartProps) {
@@ -140,7 +140,7 @@ function Legend({ series, at, time, format }: LegendProps) {
           <span class="num">{shown(time === undefined ? last(each.values) : each.values[at], format)}</span>
         </li>
       ))}
-      {series.length === 0 && <li>nothing known</li>}
+      {series.length === 0 && <li>no data</li>}
     </ul>
   );
 }

@@ -80,7 +80,7 @@ export function Confirmation() {
     <Dialog title={question.title} onClose={() => question.answer(false)} key={question.title + question.text}>
       <p>{question.text}</p>
       <div class="dialog-foot">
-        <Button onClick={() => question.answer(false)}>Keep as it is</Button>
+        <Button onClick={() => question.answer(false)}>Keep unchanged</Button>
         <Button class={question.danger ? "danger" : "primary"} autofocus onClick={() => question.answer(true)}>
           {question.act}
         </Button>

@@ -33,10 +33,10 @@ export function LogIn() {
             </p>
           )}
           <p class="hint" id="token-hint">
-            {loggedIn.value && "The last login has ended: it lasts 12 hours at most, or as long as its token. "}
+            {loggedIn.value && "Your login expired: a login lasts up to 12 hours, or until its token expires. "}
             Paste a token that <code>cluster token create</code> printed, or CLUSTER_TOKEN (in containers: the file
             secrets/cluster_token). Or open the address that <code>cluster login --link</code> prints. The browser does
-            not keep the token.
+            not store the token.
           </p>
         </div>
         <div class="dialog-foot">

@@ -58,7 +58,7 @@ function Branch({ name, value, depth }: { name: string; value: unknown; depth: n
           {entries.slice(0, list ? MOST_ITEMS : undefined).map(([each, inner]) => (
             <Branch key={each} name={each} value={inner} depth={depth + 1} />
           ))}
-          {rest > 0 && <li class="soft">and {integer(rest)} more: they are in the file</li>}
+          {rest > 0 && <li class="soft">and {integer(rest)} more in the file</li>}
         </ul>
       </details>
     </li>
@@ -71,7 +71,7 @@ export function Outline({ value, label }: { value: unknown; label: string }) {
   const entries = Object.entries(value)
     .filter(([, each]) => each !== null)
     .sort(([left], [right]) => late(left) - late(right));
-  if (!entries.length) return <p class="soft">None given: the defaults apply.</p>;
+  if (!entries.length) return <p class="soft">All parameters have their defaults.</p>;
   return (
     <ul class="tree" aria-label={label}>
       {entries.map(([name, each]) => (

@@ -42,7 +42,7 @@ export function Page({ current, children }: { current: string; children: Compone
     return keys({
       "?": { text: "this list", run: () => (listing.value = !listing.value) },
       T: {
-        text: "pictures as tables, and back",
+        text: "switch between pictures and tables",
         run: () => {
           tables.value = !tables.value;
           toast(tables.value ? "Pictures are shown as tables" : "Tables are shown as pictures");
@@ -130,12 +130,16 @@ const wait = computed(() => Math.max(0, Math.ceil((retryAt.value - now.value) / 
 function Banner() {
   const state = connection.value;
   if (state === "live" || state === "connecting") return null;
-  const age = heard.value ? ` What is shown is ${passed(Math.max(1, (now.value - heard.value) / 1000))} old.` : "";
+  const age = heard.value
+    ? ` The data on this page is ${passed(Math.max(1, (now.value - heard.value) / 1000))} old.`
+    : "";
   const what = {
-    stale: "Nothing was heard from the cluster for 20 s.",
+    stale: "The cluster has sent nothing for 20 s.",
     reconnecting: `Not live: ${reason.value}.`,
     offline: "This machine is offline.",
-    denied: needsToken.value ? "This cluster needs a token." : `The cluster refuses this page: ${reason.value}.`,
+    denied: needsToken.value
+      ? "This cluster needs a token."
+      : `The cluster refused the requests of this page: ${reason.value}.`,
   }[state];
   const again =
     state === "reconnecting" || state === "offline" || (state === "denied" && !needsToken.value)

@@ -54,7 +54,7 @@ export function ProgramForm(props: Props) {
       <div>
         <Files
           label="files"
-          hint="A folder that was put into the cluster, such as by cluster artifact put; each run gets a copy of it"
+          hint="A folder stored in the cluster, for example with cluster artifact put; each run gets a copy of it"
           value={value.files}
           error={errors.files}
           artifacts={artifacts.value}
@@ -233,7 +233,7 @@ function What({ value, error, onChange }: PartProps & { error: string | undefine
   return (
     <div class="stack">
       <Pick
-        label="How it is written"
+        label="Command format"
         options={[
           ["shell", "Shell line"],
           ["arguments", "Arguments"],
@@ -281,11 +281,11 @@ function Often({ value, errors, onChange, artifacts }: OftenProps) {
   return (
     <div class="stack">
       <Pick
-        label="How often it runs"
+        label="Number of runs"
         options={[
-          ["count", "A number of runs"],
-          ["items", "A run for each item"],
-          ["file", "Items of a file"],
+          ["count", "A fixed number"],
+          ["items", "One run per item"],
+          ["file", "One run per line of a file"],
         ]}
         value={picked}
         onPick={pick}
@@ -296,7 +296,7 @@ function Often({ value, errors, onChange, artifacts }: OftenProps) {
           label="items"
           rows={4}
           placeholder={'first\nsecond\n{"rate": 0.1}'}
-          hint="one a line, as text or JSON; a run gets its item as $CLUSTER_ITEM or {item}"
+          hint="One item per line, as text or JSON. A run gets its item as $CLUSTER_ITEM or {item}"
           error={errors.items}
           text={itemsText(value.items)}
           read={itemsOf}
@@ -323,7 +323,7 @@ function Often({ value, errors, onChange, artifacts }: OftenProps) {
           {picked === "file" && (
             <Files
               label="file of items"
-              hint="An artifact with one file of JSON lines, one for each run"
+              hint="An artifact with one file of JSON lines, one line per run"
               value={value.items_artifact}
               error={errors.items_artifact}
               artifacts={artifacts}
@@ -392,7 +392,7 @@ function Env({
       label="environment"
       rows={3}
       placeholder="OMP_NUM_THREADS=4"
-      hint="NAME=value, one a line; passwords are secrets: give their names below"
+      hint="NAME=value, one per line. For passwords, enter names of secrets below."
       error={error}
       text={envText(value)}
       read={envOf}

@@ -45,7 +45,7 @@ function argumentOf(line: string): string | Literal {
 /** Return a hint if a shell command uses {unit} or arguments use a shell variable. */
 export function commandTrouble(command: unknown): string | undefined {
   if (typeof command !== "string" || !/\{(unit|item)\}/.test(command)) return undefined;
-  return "a shell line is not filled in: write $CLUSTER_UNIT or $CLUSTER_ITEM, or give arguments one by one";
+  return "a shell line has no placeholders: write $CLUSTER_UNIT or $CLUSTER_ITEM, or use the format Arguments";
 }
 
 // -- repetitions ----------------------------------------------------------------------------------------------------

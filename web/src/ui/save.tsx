@@ -7,8 +7,8 @@ import { offered } from "./saving";
 import { savePicture, type Format } from "./sheet";
 
 const FORMATS: readonly (readonly [Format, string])[] = [
-  ["png", "PNG: at twice the size"],
-  ["svg", "SVG: lines and texts at any size"],
+  ["png", "PNG at twice the size"],
+  ["svg", "SVG, sharp at any size"],
 ];
 
 export function SaveDialog() {
@@ -18,12 +18,12 @@ export function SaveDialog() {
   const save = (format: Format) => {
     close();
     savePicture(wanted.name, wanted.picture, format).catch((error: unknown) =>
-      failed("The picture was not saved", error),
+      failed("The picture could not be saved", error),
     );
   };
   return (
     <Dialog title="Save picture" onClose={close}>
-      <p class="soft">{wanted.picture.title}, with its title and what it shows in words above.</p>
+      <p class="soft">{wanted.picture.title}, with its title and a description above.</p>
       <div class="stack">
         {FORMATS.map(([format, text]) => (
           <Button key={format} onClick={() => save(format)}>

@@ -66,7 +66,7 @@ function asPng(sheet: Sheet, scale: number): Promise<Blob> {
   const canvas = document.createElement("canvas");
   Object.assign(canvas, { width: Math.round(sheet.width * scale), height: Math.round(sheet.height * scale) });
   const context = canvas.getContext("2d");
-  if (!context) throw new Error("this browser has no canvas of that size");
+  if (!context) throw new Error("this browser does not support a canvas of this size");
   context.scale(scale, scale);
   sheet.draw(context);
   return new Promise((done, failed) =>

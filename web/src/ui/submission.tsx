@@ -171,7 +171,7 @@ function Option<T extends string>({
 
 function Copies({ submission }: { submission: Submission }) {
   const give = async (name: string, text: string) => {
-    toast((await copy(text)) ? `Copied as ${name}` : "The browser does not let this page copy");
+    toast((await copy(text)) ? `Copied as ${name}` : "The browser does not allow this page to copy");
   };
   return (
     <>

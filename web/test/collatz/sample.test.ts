@@ -230,7 +230,7 @@ describe("what a range will take", () => {
     // start-up was most of a short job's time: 300 times off is no guess
     [10n ** 11n, { pace: { ...pace, short: true }, workers: 1, waiting: 0 }, "100 G numbers, time not known yet"],
     [1n, { pace: undefined, workers: 1, waiting: 1 }, "1 number, time not known yet, after 1 job that waits"],
-    [5n, { pace, workers: 0, waiting: 0 }, "5 numbers: no worker is live, the job would wait"],
+    [5n, { pace, workers: 0, waiting: 0 }, "5 numbers: no worker is live, so the job would wait"],
   ])("%s numbers", (numbers, situation, words) => {
     expect(expectation(numbers, situation).replaceAll("\u202f", " ")).toBe(words);
   });

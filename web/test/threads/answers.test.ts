@@ -103,7 +103,7 @@ describe("why there is no picture", () => {
     expect(standing(base)).toMatchObject({ coming: true, bad: false });
     expect(standing({ ...base, trouble: gone })).toMatchObject({ coming: false, bad: true });
     expect(standing({ ...base, trouble: gone }).text).toContain("There is no job ab");
-    expect(standing({ ...base, seen: true }).text).toContain("was deleted");
+    expect(standing({ ...base, seen: true }).text).toContain("were deleted");
     expect(standing({ ...base, trouble: new Problem(503, "Busy", "Redis is away") }).text).toContain("Redis is away");
   });
   it.each(["failed", "cancelled", "skipped"] as const)("of a %s job waits for nothing", (state) => {

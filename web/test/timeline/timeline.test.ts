@@ -74,10 +74,10 @@ describe("scanner", () => {
     expect(events).toHaveLength(1);
     const other = new Scanner(() => {});
     other.push('{"jobs": []}');
-    expect(() => other.finish()).toThrow("no Chrome trace");
+    expect(() => other.finish()).toThrow("not a Chrome trace");
     const cut = new Scanner(() => {});
     cut.push('{"traceEvents": [{"ph":"X"');
-    expect(() => cut.finish()).toThrow("no Chrome trace");
+    expect(() => cut.finish()).toThrow("not a Chrome trace");
   });
   it("names a trace without slices", async () => {
     await expect(loaded(stream('{"traceEvents": []}'))).rejects.toThrow("no slices");

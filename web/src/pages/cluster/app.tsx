@@ -74,13 +74,13 @@ const KEYS: Keys = {
   k: { text: "previous job", run: () => toJobs(() => moveRow(-1)) },
   Enter: { text: "open the row's job", run: () => focused() && open(focused() ?? "") },
   x: { text: "select the row's job, or deselect it", run: () => ((id) => id && select(id))(focused()) },
-  c: { text: "cancel the job, after asking", run: () => act("cancel") },
+  c: { text: "cancel the job, after a confirmation", run: () => act("cancel") },
   r: { text: "retry the job", run: () => act("retry") },
   n: { text: "new job", run: () => compose() },
   "/": { text: "filter the jobs", run: () => toJobs(() => document.getElementById("filter")?.focus()) },
-  p: { text: "pause the stream so that rows stay as they are, or go on", run: togglePause },
+  p: { text: "pause live updates, or resume", run: togglePause },
   Escape: {
-    text: "close what is open",
+    text: "close the open panel",
     run: () => (draft.peek() ? closeForm() : state.job.peek() ? open("") : focusRow(0)),
   },
 };
@@ -133,7 +133,7 @@ export function ClusterPage() {
             ].filter(({ id }) => id === at || !asksOnly.value)}
           />
         </div>
-        {paused.value && <Button onClick={togglePause}>Paused: go on</Button>}
+        {paused.value && <Button onClick={togglePause}>Paused: resume</Button>}
         {at !== "jobs" && !asksOnly.value && (
           <Button class="new" onClick={() => compose()}>
             New job

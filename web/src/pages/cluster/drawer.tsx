@@ -58,10 +58,12 @@ export function Drawer({ id }: { id: string }) {
         <Button
           class="plain"
           onClick={() =>
-            void copy(id).then((done) => toast(done ? "Copied the id" : "The browser does not let this page copy"))
+            void copy(id).then((done) =>
+              toast(done ? "Copied the job ID" : "The browser does not allow this page to copy"),
+            )
           }
         >
-          Copy id
+          Copy job ID
         </Button>
         <Button class="plain" onClick={() => open("")}>
           Close
@@ -73,7 +75,7 @@ export function Drawer({ id }: { id: string }) {
         <p class="trouble" role="alert">
           {missing.value.title === "Deleted"
             ? `Job ${id} was deleted.`
-            : `There is no job ${id}, or it is another tenant's.`}
+            : `There is no job ${id}, or it belongs to another tenant.`}
         </p>
       ) : missing.value ? (
         <Trouble what={`Job ${id}`} problem={missing.value} onRetry={() => location.reload()} />
@@ -98,7 +100,7 @@ function Body({ job }: { job: Job }) {
         <Progress job={job} />
       </div>
       {job.waiting_because && <p>{waits(job)}</p>}
-      {job.state === "cancelling" && <p class="soft">Cancelling: it is cancelled once its last lane has let go.</p>}
+      {job.state === "cancelling" && <p class="soft">The job is cancelled when its last lane has stopped.</p>}
       {job.error && (
         <p class="trouble" role="alert">
           {job.error}
@@ -323,7 +325,7 @@ function ResultPart({ job }: { job: Job }) {
         job.state === "done" && !problem && <Skeleton rows={4} />
       )}
       {job.state !== "done" && some && (
-        <Button onClick={() => ask(true)}>{shown ? "Ask again" : "Show what is committed so far"}</Button>
+        <Button onClick={() => ask(true)}>{shown ? "Refresh" : "Show the result so far"}</Button>
       )}
     </Part>
   );

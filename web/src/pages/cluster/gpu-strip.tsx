@@ -17,7 +17,7 @@ export function title(gpu: Gpu): string {
 }
 
 export function Owner({ gpu }: { gpu: Gpu }) {
-  if (!gpu.live) return <State of="lost" text="its worker is gone" />;
+  if (!gpu.live) return <State of="lost" text="its worker is not live" />;
   if (!gpu.job) return <State of="idle" text="free" />;
   return (
     <>

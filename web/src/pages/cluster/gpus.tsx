@@ -30,12 +30,12 @@ function NoGpus() {
   return (
     <Empty title="No GPU worker is live">
       <p>
-        Each GPU would have a row here: its model, the job that holds it, and utilisation, memory, temperature and power
-        of the last hour, all under one cursor. A GPU that a job holds without using it is marked.
+        This table lists each GPU with its model, the job that holds it, and its utilization, memory, temperature and
+        power over the last hour. GPUs that a job holds without using them are marked.
       </p>
       <p>To start one, on a machine with an NVIDIA GPU and its container toolkit (3 workers, one of them on a GPU):</p>
       <pre>./deploy-cluster.sh docker 3 1</pre>
-      <p>or, where CuPy is installed, beside a running cluster:</p>
+      <p>Or, if CuPy is installed, add a GPU worker to a running cluster:</p>
       <pre>REDIS_URL=redis://HOST:6379/0 python -m gpu_worker</pre>
     </Empty>
   );

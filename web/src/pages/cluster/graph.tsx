@@ -29,8 +29,8 @@ import type { Drawn, WorkflowView } from "./model/workflow-view";
 import { commonName, tallied, inWords, secondsOf, waitsFor, type Structure } from "./model/workflows";
 
 const HANDS = matchMedia("(hover: none)").matches
-  ? "Drag to move, pinch to zoom, tap an action to see it."
-  : "Drag to move, turn the wheel to zoom, click an action to see it.";
+  ? "Drag to move, pinch to zoom, tap an action to open it."
+  : "Drag to move, turn the wheel to zoom, click an action to open it.";
 
 const LOOKS: Record<string, readonly [Sign, string]> = {
   waiting: ["dashed", "line-strong"],
@@ -113,7 +113,7 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
         "=": { text: "zoom in", run: () => zoom(1.4) },
         "-": { text: "zoom out", run: () => zoom(1 / 1.4) },
         U: {
-          text: "to the graph; arrows go along its edges, Enter shows an action",
+          text: "focus the graph; arrow keys follow its edges, Enter opens an action",
           run: () => place.current?.focus(),
         },
       }),

@@ -50,15 +50,15 @@ function speeds({ workers }: Fleet, status: Status, lately: Lately): Headline[] 
     label: all.length > 1 ? `Speed, ${kind}` : "Speed",
     value: rate(speed),
     after: all.length > 1 ? "units" : kind,
-    hint: `Committed units of ${kind} a second`,
+    hint: `Committed units of ${kind} per second`,
     lately: lately(`units.${kind}`),
   }));
 }
 
 /** Return a text about waiting jobs that have already started. */
 function begunText(count: number): string {
-  if (count === 1) return "1 of them has begun and waits its turn";
-  return count > 0 ? `${integer(count)} of them have begun and wait their turn` : "";
+  if (count === 1) return "1 of them has started and waits for its turn";
+  return count > 0 ? `${integer(count)} of them have started and wait for their turn` : "";
 }
 
 function loads({ workers, queues }: Fleet, status: Status, lately: Lately): Headline[] {

@@ -194,14 +194,14 @@ export function Hosts() {
           columns={COLUMNS}
           rows={value.hosts}
           name={(host) => host.host}
-          empty={<Empty title="No worker has told its host yet" />}
+          empty={<Empty title="No worker has reported its host yet" />}
           class="cards host-table"
         />
       </div>
       <p class="soft small">
         A host is known by its workers; one that was lost is shown for an hour. One more machine: run{" "}
-        <code>./deploy-cluster.sh invite</code> where the cluster was started, and on that machine the line that it
-        prints.
+        <code>./deploy-cluster.sh invite</code> where you started the cluster, then run the printed command on the new
+        machine.
       </p>
       <Profiles />
     </div>

@@ -6,5 +6,5 @@ import { standsBy } from "./model/names";
 
 /** A job that returned to its queue is displayed as waiting. */
 export function JobState({ job }: { job: Job }) {
-  return standsBy(job) ? <State of="queued" text="waits its turn" /> : <State of={job.state} />;
+  return standsBy(job) ? <State of="queued" text="waits for its turn" /> : <State of={job.state} />;
 }

@@ -134,7 +134,7 @@ function FilterBar() {
       </div>
       {unknown.length > 0 && (
         <p class="small warn" role="status">
-          There is no {unknown.join(", no ")}: taken as text. There are {NAMES.join(", ")}.
+          The filter has no key {unknown.join(", ")}, so it searches for the text. Keys: {NAMES.join(", ")}.
         </p>
       )}
     </>
@@ -230,7 +230,7 @@ function Time({ job }: { job: Job }) {
 /** Reason for failing or waiting, then the parameters, on one line. */
 function Details({ job }: { job: Job }) {
   const why =
-    job.error ?? job.waiting_because ?? (job.state === "cancelling" ? "lanes are letting go" : job.notes.join("; "));
+    job.error ?? job.waiting_because ?? (job.state === "cancelling" ? "lanes are stopping" : job.notes.join("; "));
   const text = summary(job);
   return (
     <span class="clip small" title={[why, text].filter(Boolean).join("\n")}>
@@ -288,7 +288,7 @@ function None({ older }: { older: boolean }) {
     return (
       <Empty title="No job matches the filter">
         <p>
-          {older && "Older ones might: see below. "}
+          {older && "Older jobs might match: see below. "}
           <TextButton onClick={() => (state.filter.value = "")}>Clear the filter</TextButton>
         </p>
       </Empty>
@@ -321,13 +321,13 @@ function Foot({
   return (
     <p class="row foot soft small">
       <span>
-        {integer(shown)} of {integer(matching)} shown; the cluster keeps {integer(kept)} in all
-        {seesAll() ? "" : ", with those of other tenants"}.
+        {integer(shown)} of {integer(matching)} shown; the cluster stores {integer(kept)} jobs
+        {seesAll() ? "" : ", including jobs of other tenants"}.
       </span>
       {shown < matching && <Button onClick={onMore}>Show {Math.min(STEP, matching - shown)} more</Button>}
       {typeof older.cursor.value === "string" && matching < kept && (
         <Button disabled={older.busy.value} onClick={() => void older.more()}>
-          {older.busy.value ? "Asking" : "Show older jobs"}
+          {older.busy.value ? "Loading" : "Show older jobs"}
         </Button>
       )}
     </p>

@@ -62,7 +62,7 @@ function Silence({ alert }: { alert: Alert }) {
   if (until)
     return (
       <span class="row">
-        <span class="soft small">silent here for {seconds((until - now.value) / 1000)}</span>
+        <span class="soft small">silenced in this browser for {seconds((until - now.value) / 1000)}</span>
         <Button onClick={() => silence(alert.id, 0)}>Unsilence</Button>
       </span>
     );
@@ -117,8 +117,8 @@ function Alerts({ alerts }: { alerts: readonly Alert[] }) {
   if (!alerts.length) {
     return (
       <p class="soft">
-        No alert is firing, and none fired within the last hour. Watched: queues without a worker, long waits, failed
-        jobs, lost workers, late heartbeats, Redis' memory, entries that cannot be read.
+        No alert is firing, and none fired within the last hour. Alerts watch queues without a worker, long waits,
+        failed jobs, lost workers, late heartbeats, Redis memory and unreadable entries.
       </p>
     );
   }
@@ -162,7 +162,7 @@ function services(): Service[] {
       name: "Redis",
       state: live ? "up" : "stale",
       word: live ? "answers" : "not known",
-      text: "jobs, leases and results are in it",
+      text: "stores all jobs, leases and results",
     },
     {
       name: "CPU workers",
@@ -174,13 +174,13 @@ function services(): Service[] {
       name: "GPU workers",
       state: gpus.length ? "up" : "queued",
       word: liveText(gpus),
-      text: gpus.length ? "" : "jobs that ask for a GPU wait; those that only prefer one run elsewhere",
+      text: gpus.length ? "" : "jobs that require a GPU wait; jobs that only prefer a GPU run on CPUs",
     },
     {
       name: "Runners",
       state: runners.some(takesWork) ? "up" : runners.length ? "draining" : "queued",
       word: liveText(runners),
-      text: runners.length ? "" : "programs wait until one is started: ./deploy-cluster.sh local --runner",
+      text: runners.length ? "" : "programs wait until you start a runner: ./deploy-cluster.sh local --runner",
     },
   ];
 }
@@ -197,7 +197,7 @@ function Services() {
     <>
       <Table label="Services" columns={SERVICES} rows={services()} name={(row) => row.name} class="cards" />
       <p class="soft small links">
-        <a href="/api/docs">API</a> With the stack of containers: <a href={`http://${host}:3001/`}>Grafana</a>{" "}
+        <a href="/api/docs">API</a> In a cluster of containers: <a href={`http://${host}:3001/`}>Grafana</a>{" "}
         <a href={`http://${host}:9091/`}>Prometheus</a>
       </p>
     </>
@@ -221,7 +221,7 @@ function charts(history: History | undefined) {
   const memory = { format: bytes, least: 1 << 20, binary: true };
   return [
     { title: "Busy lanes", series: busy, format: whole },
-    { title: "Jobs that wait, by queue", series: lines(history, "queue.", "", false), format: whole, least: 4 },
+    { title: "Waiting jobs by queue", series: lines(history, "queue.", "", false), format: whole, least: 4 },
     { title: "Oldest wait", series: one(history, "wait.oldest", "oldest wait"), format: seconds, least: 1 },
     {
       title: "CPU of each host",
@@ -237,7 +237,7 @@ function charts(history: History | undefined) {
       least: 1024,
       binary: true,
     },
-    { title: "Redis' memory", series: one(history, "redis.memory", "used"), ...memory },
+    { title: "Redis memory", series: one(history, "redis.memory", "used"), ...memory },
   ];
 }
 

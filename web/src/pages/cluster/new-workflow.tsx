@@ -127,7 +127,7 @@ interface WrongProps {
 
 function Wrong({ list, more, onShow }: WrongProps) {
   return (
-    <div class="trouble complaints" role="alert" aria-label="What is wrong">
+    <div class="trouble complaints" role="alert" aria-label="Errors">
       <ul>
         {list.map((each, place) => (
           <li key={place}>
@@ -145,5 +145,5 @@ function Wrong({ list, more, onShow }: WrongProps) {
 
 function inWords({ actions, edges, layers }: Validation): string {
   const depends = counted(edges, "dependency", "dependencies");
-  return `Nothing is wrong with it: ${counted(actions, "action")}, ${depends}, ${counted(layers, "layer")}.`;
+  return `The workflow is valid: ${counted(actions, "action")}, ${depends}, ${counted(layers, "layer")}.`;
 }

@@ -107,7 +107,7 @@ function Now({ fleet: { jobs, status } }: { fleet: Fleet }) {
   if (!all.length)
     return (
       <p class="soft">
-        Nothing runs. <TextButton onClick={() => compose()}>Submit a job</TextButton>
+        No job is running. <TextButton onClick={() => compose()}>Submit a job</TextButton>
       </p>
     );
   return (
@@ -135,7 +135,7 @@ const QUEUES: Column<Queue>[] = [
 function Queues({ queues }: { queues: readonly Queue[] }) {
   const waiting = queues.filter((row) => row.jobs > 0);
   if (!waiting.length) {
-    return <p class="soft">Nothing waits.</p>;
+    return <p class="soft">No job is waiting.</p>;
   }
   return <Table label="Queues" columns={QUEUES} rows={waiting} name={(row) => row.queue} />;
 }

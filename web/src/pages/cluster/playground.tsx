@@ -27,7 +27,7 @@ export function Playground({ model }: { model: string }) {
       <section class="part" aria-label="Playground">
         <h3>Playground</h3>
         <p class="soft">
-          It takes a token with the scope infer: <code>cluster token create NAME --scopes infer</code>
+          Sending messages requires a token with the scope infer: <code>cluster token create NAME --scopes infer</code>
         </p>
       </section>
     );
@@ -144,7 +144,8 @@ function Figures({ answer }: { answer: Answer }) {
       <span role="status" class={state === "failed" ? "bad" : "soft"}>
         {state === "asking" && now.value > 0 && `Waiting for the first token, ${passed(waited)}`}
         {state === "answering" && "Answering"}
-        {state === "done" && (cut ? "Ended at its most tokens" : content ? "Answered" : "Answered with no text")}
+        {state === "done" &&
+          (cut ? "Stopped at the maximum number of tokens" : content ? "Answered" : "Answered without text")}
         {state === "stopped" && "Stopped"}
         {state === "failed" && `Failed: ${problem}`}
       </span>
@@ -162,7 +163,7 @@ function Figures({ answer }: { answer: Answer }) {
 }
 
 async function copied(text: string): Promise<void> {
-  toast((await copy(text)) ? "Copied" : "This browser does not let the page copy");
+  toast((await copy(text)) ? "Copied" : "The browser does not allow this page to copy");
 }
 
 /** Parse a number within bounds; undefined for an empty text, NaN for an invalid one. */
@@ -185,7 +186,7 @@ function Question({ busy, onAsk, onStop }: QuestionProps) {
   const [most, warm] = [typed(tokens.value, 1, 1_000_000), typed(temperature.value, 0, 2)];
   const wrong =
     most !== undefined && !Number.isInteger(most)
-      ? "Most tokens: a whole number from 1 on"
+      ? "Maximum tokens: a whole number of at least 1"
       : Number.isNaN(warm)
         ? "Temperature: a number from 0 to 2"
         : "";
@@ -219,10 +220,10 @@ function Question({ busy, onAsk, onStop }: QuestionProps) {
         }}
       />
       <div class="row">
-        <Small name="most tokens" value={tokens.value} onType={(given) => (tokens.value = given)} />
+        <Small name="maximum tokens" value={tokens.value} onType={(given) => (tokens.value = given)} />
         <Small name="temperature" value={temperature.value} onType={(given) => (temperature.value = given)} />
         <span class="grow small soft" id="question-hint">
-          {wrong ? <span class="bad">{wrong}</span> : "Ctrl+Enter sends. Nothing of it is stored."}
+          {wrong ? <span class="bad">{wrong}</span> : "Ctrl+Enter sends. The chat is not stored."}
         </span>
         {busy ? (
           <Button class="danger" onClick={onStop}>

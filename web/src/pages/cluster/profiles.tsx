@@ -53,7 +53,7 @@ export function Profiles() {
   const remove = async (row: Profile) => {
     const question = {
       title: `Delete profile ${row.name}?`,
-      text: "What was recorded is gone for good.",
+      text: "The recorded data is deleted permanently.",
       act: "Delete profile",
       danger: true,
     };
@@ -175,7 +175,7 @@ function Opened({ row, onRecover, onDelete }: { row: Profile; onRecover: () => v
         rows={row.recordings}
         name={(one) => one.name}
         class="cards"
-        empty={<Empty title="No worker has begun to record yet" />}
+        empty={<Empty title="No worker has started to record yet" />}
       />
       {artifact && row.bytes <= MOST_BYTES && <Figures artifact={artifact} />}
       {artifact && row.bytes > MOST_BYTES && (
@@ -269,7 +269,7 @@ function NewProfile({ taken, onClose, onStarted }: NewProfileProps) {
             onInput={(event) => (name.value = event.currentTarget.value)}
           />
         </label>
-        <Choice label="Samples a second" of={HZ.map((each) => [each, String(each)])} chosen={hz} />
+        <Choice label="Samples per second" of={HZ.map((each) => [each, String(each)])} chosen={hz} />
         <Choice label="Stops after" of={LENGTHS} chosen={length} />
         {problem.value && (
           <p class="trouble" role="alert">
@@ -310,7 +310,7 @@ function Choice({ label, of, chosen }: ChoiceProps) {
 function None() {
   return (
     <Empty title="No profile yet">
-      <p>A profile samples all hosts and GPUs for a while, by a process beside the workers. From a shell:</p>
+      <p>A profile records how busy all hosts and GPUs are for a limited time. To start a profile from a shell:</p>
       <pre>cluster profile start night --hz 10</pre>
     </Empty>
   );

@@ -15,7 +15,7 @@ const RANGES: [number, string][] = [
 
 export function Range() {
   return (
-    <div class="segments" role="group" aria-label="How far back">
+    <div class="segments" role="group" aria-label="Time range">
       {RANGES.map(([seconds, text]) => (
         <Button
           key={seconds}

@@ -35,7 +35,7 @@ import {
 const EACH = 5;
 
 const WORDS: Record<ScheduleVerb, string> = { pause: "Pause", resume: "Resume", run: "Run now" };
-const PAST: Record<ScheduleVerb, string> = { pause: "Paused", resume: "Resumed", run: "Submitted a job of" };
+const PAST: Record<ScheduleVerb, string> = { pause: "Paused", resume: "Resumed", run: "Submitted a job from schedule" };
 
 export function Schedules() {
   /** Number of actions on this page, each of which refreshes the list. */
@@ -48,7 +48,7 @@ export function Schedules() {
     try {
       const { job_id: job, workflow_id: workflow } = await steerSchedule(name, verb);
       const made = job ?? workflow;
-      toast(`${workflow ? "Submitted a workflow of" : PAST[verb]} ${name}${made ? `: ${made}` : ""}`);
+      toast(`${workflow ? "Submitted a workflow from schedule" : PAST[verb]} ${name}${made ? `: ${made}` : ""}`);
     } catch (error) {
       failed(`${WORDS[verb]}: ${name}`, error);
     }
@@ -57,7 +57,7 @@ export function Schedules() {
   const remove = async (name: string) => {
     const question = {
       title: `Delete schedule ${name}?`,
-      text: "It submits nothing more. What it has submitted goes on.",
+      text: "The schedule stops submitting. Jobs and workflows that it has submitted continue.",
       act: "Delete schedule",
       danger: true,
     };
@@ -162,10 +162,10 @@ function Shown({ name, children }: { name: string; children: ComponentChildren }
         </p>
       )}
       <p class="soft small">
-        {timezone}. {overlap ? "Runs may overlap." : "A run is left out while the one before goes on."}{" "}
-        {catches === "last" ? "Of missed runs, the last is made up for." : "Missed runs are not made up for."}
+        {timezone}. {overlap ? "Runs may overlap." : "A run is skipped while the previous run is still active."}{" "}
+        {catches === "last" ? "If runs are missed, the last one is submitted late." : "Missed runs are not submitted."}
       </p>
-      {job && <Outline value={job} label="What it submits" />}
+      {job && <Outline value={job} label="Submitted job" />}
       {workflow && <pre>{workflow}</pre>}
     </section>
   );
@@ -174,7 +174,7 @@ function Shown({ name, children }: { name: string; children: ComponentChildren }
 function None() {
   return (
     <Empty title="No schedule yet">
-      <p>A schedule submits a job or a workflow again and again. From a shell:</p>
+      <p>A schedule submits a job or a workflow at regular times. To add a schedule from a shell:</p>
       <pre>cluster schedule add nightly --cron "0 3 * * *" -- workflow submit nightly.yaml</pre>
     </Empty>
   );

@@ -93,8 +93,8 @@ function Body({ row, onAct }: Props) {
       {!row.page && <Playground model={row.name} />}
       {row.asked && (
         <details class="part">
-          <summary>What was asked for</summary>
-          <Outline value={row.asked} label="What was asked for" />
+          <summary>Requested configuration</summary>
+          <Outline value={row.asked} label="Requested configuration" />
         </details>
       )}
     </>
@@ -109,7 +109,7 @@ const PAST: Record<ServiceVerb, string> = { start: "Starts", restart: "Restarts,
 async function steer(row: Service, verb: ServiceVerb): Promise<void> {
   const question = {
     title: `Stop ${row.name}?`,
-    text: `${drained(row)} From now on whoever asks it is refused, until it is started.`,
+    text: `${drained(row)} Requests are refused until the service is started again.`,
     act: "Stop service",
     danger: true,
   };
@@ -133,7 +133,7 @@ async function look(row: Service): Promise<void> {
 async function remove(row: Service): Promise<void> {
   const question = {
     title: `Delete ${row.name}?`,
-    text: `${drained(row)} What was asked for is forgotten; the model stays. The name is free at once.`,
+    text: `${drained(row)} The configuration is deleted; the model stays. The name can be reused at once.`,
     act: "Delete service",
     danger: true,
   };
@@ -169,7 +169,7 @@ function Heading({ row, onAct }: Props) {
             </Button>
           </>
         ) : (
-          <span class="soft small">To change it takes a token with the scope run.</span>
+          <span class="soft small">Changing the service requires a token with the scope run.</span>
         )}
       </div>
       <div class="row">
@@ -193,11 +193,11 @@ function Scale({ row, onAct }: Props) {
     const question = {
       title: `Scale ${row.name} from ${row.replicas} to ${wanted}?`,
       text: drained(row),
-      act: `Keep ${wanted}`,
+      act: `Scale to ${wanted}`,
       danger: true,
     };
     if (fewer > 0 && row.requests > 0 && !(await confirm(question))) return;
-    if (await attempt(`Scale ${row.name}`, `${row.name}: ${wanted} wanted`, scaleService(row.name, wanted))) {
+    if (await attempt(`Scale ${row.name}`, `${row.name}: scaling to ${wanted}`, scaleService(row.name, wanted))) {
       typed.value = undefined;
       onAct();
     }
@@ -268,26 +268,26 @@ function Figures({ row }: { row: Service }) {
       label: "requests/s",
       value: compact(lately.requests_per_second),
       after: `${integer(row.requests)} now${lately.failed ? `, ${integer(lately.failed)} failed` : ""}`,
-      hint: "Requests that ended in the last minute; failed: refused for want of room, or not answered",
+      hint: "Requests that finished in the last minute. Failed requests were refused because the service was full, or got no answer.",
       lately: requests,
     },
     {
       label: "time, median",
       value: seconds(lately.median_seconds) || "none",
-      hint: "From a request's arrival to its last byte; right to 5 %",
+      hint: "Time from a request's arrival to the last byte of its answer, accurate to 5 %",
       lately: time,
     },
     {
       label: "first token, median",
       value: seconds(lately.median_first_token_seconds) || "none",
-      hint: "Of requests that stream; right to 5 %",
+      hint: "Time to the first token of streaming requests, accurate to 5 %",
       lately: first,
     },
     {
       label: "tokens/s",
       value: compact(lately.answer_tokens_per_second),
       after: each ? `${compact(each)} a stream` : "",
-      hint: "Tokens of answers that ended in the last minute; a stream: the median, after its first token",
+      hint: "Tokens of answers that finished in the last minute. Per stream: the median rate after the first token.",
       lately: tokens,
     },
   ];
@@ -373,7 +373,7 @@ function Replicas({ row }: { row: Service }) {
         </h3>
         {dead && (
           <Button aria-pressed={job === dead} onClick={() => openReplica(job === dead ? "" : dead)}>
-            Log of the one that died last
+            Log of the replica that died last
           </Button>
         )}
       </div>
@@ -391,13 +391,13 @@ function Replicas({ row }: { row: Service }) {
       {job && (shown || job === dead) && (
         <section class="part stack" aria-label={`Log of ${job}`}>
           {shown && !writes(shown) ? (
-            <p class="soft">It writes nothing while it is {shown.state}.</p>
+            <p class="soft">The replica writes no log while it is {shown.state}.</p>
           ) : (
             <LogView key={`${job} ${Boolean(shown)}`} job={job} unit={0} running={Boolean(shown)} />
           )}
         </section>
       )}
-      {job && !shown && job !== dead && <p class="soft">The replica {job} has ended, and its log is not kept.</p>}
+      {job && !shown && job !== dead && <p class="soft">The replica {job} has stopped, and its log was deleted.</p>}
     </section>
   );
 }

@@ -95,7 +95,9 @@ function List() {
 function None() {
   return (
     <Empty title="No service yet">
-      <p>A service keeps an engine with a model up, and answers for it as OpenAI's API does. From a shell:</p>
+      <p>
+        A service runs an engine with a model and answers requests with the OpenAI API. To start a service from a shell:
+      </p>
       <pre>
         {[
           "./deploy-cluster.sh local --runner",
@@ -105,7 +107,7 @@ function None() {
           `    -d '{"model": "chat", "messages": [{"role": "user", "content": "hello"}]}'`,
         ].join("\n")}
       </pre>
-      <p>Serving takes a token with the scope run, asking one with the scope infer.</p>
+      <p>Starting a service requires a token with the scope run; sending requests requires the scope infer.</p>
     </Empty>
   );
 }
@@ -114,11 +116,11 @@ function None() {
 
 function Alone() {
   const { value: list, problem, again } = useAnswer(models, [who.value?.token_id]);
-  useLayoutEffect(() => keys({ u: { text: "read the list of models again", run: again } }), []);
+  useLayoutEffect(() => keys({ u: { text: "reload the list of models", run: again } }), []);
   if (problem) return <Trouble what="List of models" problem={problem} onRetry={again} />;
   if (!list) return <Skeleton rows={3} />;
   const model = chosen(list, state.service.value)?.id;
-  if (!model) return <Empty title="No model is served to this tenant yet" />;
+  if (!model) return <Empty title="No service of this tenant serves a model yet" />;
   return (
     <section class="stack services">
       <label class="row">

@@ -37,8 +37,8 @@ const AXIS = 20;
 const TICKS = [0, 120, 240, 360, 480, 600];
 /** Hint how to open a job; touch screens have no hover. */
 const HANDS = matchMedia("(hover: none)").matches
-  ? "tap one to open the job"
-  : "point at one to see what it was, click it to open the job";
+  ? "tap a bar to open the job"
+  : "point at a bar for details, click it to open the job";
 /** Maximum number of jobs named below the picture. */
 const MOST_NAMED = 6;
 const SANS = "12px system-ui, sans-serif";
@@ -176,7 +176,7 @@ function twinOf({ stream, to, known }: Shown) {
 
 function NoLanes() {
   return (
-    <Empty title="No worker has computed anything in the last 10 minutes">
+    <Empty title="No worker has run a job in the last 10 minutes">
       <p>
         Here each lane of each worker gets a line, and each piece of work a bar on it. Press <kbd>n</kbd> for a new job.
       </p>

@@ -69,7 +69,7 @@ function Tile({ worker }: { worker: Worker }) {
                 <Swatch job={job} /> <TextButton onClick={() => open(job)}>{titleOfJob(job, undefined)}</TextButton>
               </>
             ) : (
-              <span class="soft">{takesWork(worker) ? "waits for work" : "takes no new work"}</span>
+              <span class="soft">{takesWork(worker) ? "waits for work" : "accepts no new work"}</span>
             )}
           </p>
         </>

@@ -44,7 +44,7 @@ export function Usage() {
         columns={COLUMNS}
         rows={value.usage}
         name={(row) => `${row.day} ${row.tenant}`}
-        empty={<Empty title={`Nothing was used in the last ${DAYS} days`} />}
+        empty={<Empty title={`No usage in the last ${DAYS} days`} />}
         class="cards"
       />
       {scopes && !scopes.includes("admin") && (

@@ -23,7 +23,7 @@ export function Welcome() {
   if (!shown.length) return null;
   return (
     <section class="welcome" aria-labelledby="welcome-title">
-      <h2 id="welcome-title">Nothing has run here yet. Things to run:</h2>
+      <h2 id="welcome-title">No job has run on this cluster yet. Try one of these:</h2>
       <ul>
         {shown.map((kind) => (
           <Card key={kind.type} kind={kind} />
@@ -61,8 +61,8 @@ function Card({ kind: { type, summary, example } }: { kind: Kind }) {
       {!served && (
         <p class="small soft">
           {programs
-            ? "It waits until a runner is started: ./deploy-cluster.sh local --runner"
-            : "It waits until a worker is started"}
+            ? "The job waits until you start a runner: ./deploy-cluster.sh local --runner"
+            : "The job waits until you start a worker"}
         </p>
       )}
       {allowed ? (
@@ -72,7 +72,7 @@ function Card({ kind: { type, summary, example } }: { kind: Kind }) {
           </Button>
         </div>
       ) : (
-        who.value && <p class="small soft">It takes a token with the scope {programs ? "run" : "submit"}.</p>
+        who.value && <p class="small soft">This requires a token with the scope {programs ? "run" : "submit"}.</p>
       )}
     </li>
   );

@@ -29,19 +29,19 @@ async function drain(worker: Worker): Promise<void> {
       title: `Drain ${worker.id}?`,
       act: "Drain",
       text:
-        `It finishes what it has (${worker.busy_lanes} of ${worker.lanes} lanes are busy) and takes no new work ` +
-        `until it is let work again. Jobs go on elsewhere.`,
+        `The worker finishes its leases (${worker.busy_lanes} of ${worker.lanes} lanes are busy) and accepts no new work ` +
+        `until you resume it. Its jobs continue on other workers.`,
     }));
   if (!sure) return;
   asking.value = new Set([...asking.value, worker.id]);
-  const told = on ? `${worker.id} drains` : `${worker.id} works again`;
+  const told = on ? `Draining ${worker.id}` : `Resumed ${worker.id}`;
   await attempt(`Drain ${worker.id}`, told, post(`/api/workers/${encodeURIComponent(worker.id)}/drain`, { on }));
   asking.value = new Set([...asking.value].filter((id) => id !== worker.id));
 }
 
 function Drain({ worker }: { worker: Worker }) {
   if (!worker.live) return null;
-  const text = worker.draining ? "Let it work" : "Drain";
+  const text = worker.draining ? "Resume" : "Drain";
   return (
     <Button
       disabled={asking.value.has(worker.id)}
@@ -166,9 +166,9 @@ function Counts() {
         )}
       </dl>
       <p class="soft small">
-        Desired: as many as the work that waits and runs needs, within the limits AUTOSCALE_MIN and AUTOSCALE_MAX
-        {all.some(({ device }) => device === "gpu") && ", of GPU workers AUTOSCALE_GPU_MIN and AUTOSCALE_GPU_MAX"}. By
-        itself the cluster starts and stops none. A worker that was lost or stopped is shown for an hour.
+        Desired: the number of workers needed for all waiting and running work, from AUTOSCALE_MIN to AUTOSCALE_MAX
+        {all.some(({ device }) => device === "gpu") && " (GPU workers: from AUTOSCALE_GPU_MIN to AUTOSCALE_GPU_MAX)"}.
+        The cluster itself starts and stops no workers. Lost and stopped workers stay in the list for an hour.
       </p>
     </div>
   );
@@ -177,9 +177,9 @@ function Counts() {
 function NoWorkers() {
   return (
     <Empty title="No worker is live">
-      <p>Jobs wait until one is. On this machine, with everything else:</p>
+      <p>Jobs wait until a worker is live. To start a whole cluster on this machine:</p>
       <pre>./deploy-cluster.sh local</pre>
-      <p>or one more for a running cluster:</p>
+      <p>To add a worker to a running cluster:</p>
       <pre>REDIS_URL=redis://HOST:6379/0 python -m cpu_worker</pre>
     </Empty>
   );

@@ -62,7 +62,7 @@ function Missing({ id, problem, view }: { id: string; problem: Problem; view: Wo
   if (problem.status !== 404) return <Trouble what={`Workflow ${id}`} problem={problem} onRetry={view.poke} />;
   return (
     <p class="trouble" role="alert">
-      There is no workflow {id}, or it is another tenant's.
+      There is no workflow {id}, or it belongs to another tenant.
     </p>
   );
 }
@@ -80,13 +80,16 @@ function Body({ view, shown, structure, problem }: Props & { problem: Problem | 
   useLayoutEffect(
     () =>
       keys({
-        L: { text: "list of the actions, or their graph", run: () => (state.look.value = list ? "graph" : "list") },
+        L: {
+          text: "show the actions as a list or as a graph",
+          run: () => (state.look.value = list ? "graph" : "list"),
+        },
         E: {
-          text: "the first action that failed",
+          text: "open the first failed action",
           run: () => chooseAction(shown.actions[firstFailure(shown.actions) ?? -1]?.action_id ?? ""),
         },
-        c: { text: "cancel the workflow, after asking", run: () => void steer(view, shown, "cancel") },
-        r: { text: "retry the workflow from what failed", run: () => void steer(view, shown, "retry") },
+        c: { text: "cancel the workflow, after a confirmation", run: () => void steer(view, shown, "cancel") },
+        r: { text: "retry the failed actions of the workflow", run: () => void steer(view, shown, "retry") },
         Escape: {
           text: "close the action, then the workflow",
           run: () => (state.action.peek() ? chooseAction("") : openWorkflow("")),
@@ -127,15 +130,15 @@ async function steer(view: WorkflowView, shown: Workflow, verb: "cancel" | "retr
   if (!offers(shown.state).includes(verb)) return toast(`${WORDS[verb]}: the workflow is ${shown.state}`);
   const question = {
     title: `Cancel workflow ${shown.name}?`,
-    text: "Its jobs are cancelled, and actions that have not begun do not. Retry goes on from there.",
+    text: "Its jobs are cancelled, and no further action starts. Retry continues from there.",
     act: "Cancel workflow",
     danger: true,
   };
   if (verb === "cancel" && !(await confirm(question))) return;
   try {
     const { notes = [] } = await steerWorkflow(shown.workflow_id, verb);
-    const said = ["Retried: it goes on from what failed", ...notes.slice(0, 3)].join(". ");
-    toast(verb === "cancel" ? "Asked to cancel" : said);
+    const said = ["Retried: the workflow continues from the failed actions", ...notes.slice(0, 3)].join(". ");
+    toast(verb === "cancel" ? "Cancel requested" : said);
   } catch (error) {
     failed(`${WORDS[verb]} ${shown.name}`, error);
   }
@@ -193,7 +196,7 @@ function Failure({ shown, structure }: { shown: Workflow; structure: Structure }
         <Button class="link mono" onClick={() => chooseAction(action.action_id)}>
           {action.action_id}
         </Button>{" "}
-        failed{others > 0 && `, and ${integer(others)} more`}: {brief(action.error ?? "it gave no reason")}
+        failed{others > 0 && `, and ${integer(others)} more`}: {brief(action.error ?? "no reason given")}
         {skipped > 0 && `. ${integer(skipped)} that wait for it ${skipped === 1 ? "is" : "are"} skipped`}
       </p>
     </div>
@@ -244,8 +247,8 @@ function Approve({ view, shown, action }: { view: WorkflowView; shown: Workflow;
     const question = {
       title: `Approve ${action.action_id}?`,
       text: next.length
-        ? `What waits for it goes on: ${names.join(", ")}${next.length > 3 ? ` and ${next.length - 3} more` : ""}.`
-        : "Nothing else waits for it.",
+        ? `Actions that start after the approval: ${names.join(", ")}${next.length > 3 ? ` and ${next.length - 3} more` : ""}.`
+        : "No other action waits for this approval.",
       act: "Approve",
     };
     if (busy.peek() || !(await confirm(question))) return;

@@ -74,7 +74,7 @@ export function LogView() {
           </p>
         ))}
         {some.length === 0 && (
-          <p class="soft">{lines.value.length ? "No line passes the filter." : "Nothing has happened yet."}</p>
+          <p class="soft">{lines.value.length ? "No line matches the filter." : "Nothing has happened yet."}</p>
         )}
       </div>
     </div>

@@ -66,15 +66,15 @@ function find(): void {
 }
 
 const BOUND = {
-  Space: { text: "start, pause, go on", run: toggle },
-  R: { text: "reset, after a question while jobs run", run: () => void reset() },
+  Space: { text: "start, pause or resume", run: toggle },
+  R: { text: "reset; asks first while jobs run", run: () => void reset() },
   ...Object.fromEntries(
     TABS.map((name, place) => [String(place + 1), { text: TITLES[name].toLowerCase(), run: () => show(name) }]),
   ),
   V: { text: "next view", run: cycle },
   H: { text: "histogram", run: () => show("histogram") },
-  Left: { text: "move the view left", run: () => pan(-0.2) },
-  Right: { text: "move the view right", run: () => pan(0.2) },
+  Left: { text: "pan left", run: () => pan(-0.2) },
+  Right: { text: "pan right", run: () => pan(0.2) },
   "+": { text: "zoom in", run: () => zoom(0.5) },
   "=": { text: "zoom in", run: () => zoom(0.5) },
   "-": { text: "zoom out", run: () => zoom(2) },

@@ -17,7 +17,7 @@ import { choose, range, tab } from "./model/state";
 
 const STANDINGS: Record<Compared["standing"], { mark: string; text: string }> = {
   published: { mark: "\u2713", text: "in the published list" },
-  range: { mark: "", text: "of this range only: some smaller number does better" },
+  range: { mark: "", text: "a record of this range only: a smaller number has a higher value" },
   beyond: { mark: "?", text: "beyond the end of the published list" },
   wrong: { mark: "\u2717", text: "contradicts the published list" },
 };
@@ -89,7 +89,7 @@ function Missing({ kind }: { kind: RecordKind }) {
   if (!lacking.length) return null;
   return (
     <p class="small bad">
-      Published, and not found:{" "}
+      Published but not found:{" "}
       {lacking
         .slice(0, 3)
         .map(({ n }) => integer(n))
@@ -117,7 +117,7 @@ function Fastest() {
   const quickest = fastestOf();
   return (
     <p class="small">
-      Fastest to 1, powers of two aside:{" "}
+      Fewest steps, powers of two excluded:{" "}
       {quickest ? (
         <>
           <Button class="link num" onClick={() => choose(quickest.n)}>
@@ -147,7 +147,7 @@ export function Records() {
         Records{" "}
         {any && (
           <span class="soft small">
-            {!results.value.size ? "computed in this page" : contiguous.value ? "" : "of the windows looked at"}
+            {!results.value.size ? "computed in this page" : contiguous.value ? "" : "of the searched windows"}
           </span>
         )}
       </h2>
@@ -285,7 +285,7 @@ export function Rules() {
       <summary>The rules</summary>
       <p>
         From n, an even number goes to n / 2 and an odd one to 3n + 1. Each is one step; steps are counted until the
-        first 1. So far every number that anybody tried gets there.
+        first 1. Every number tried so far reaches 1.
       </p>
       <p>
         27 takes 111 steps and climbs to 9 232. A record has more steps (delay), or a greater value (path), than every

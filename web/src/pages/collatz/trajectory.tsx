@@ -420,7 +420,9 @@ function Facts({ path }: { path: Path }) {
 
 function Copy({ value, what }: { value: bigint; what: string }) {
   const run = async () =>
-    toast((await copy(String(value))) ? `${what} is copied, all digits` : "The browser does not let this page copy");
+    toast(
+      (await copy(String(value))) ? `Copied all digits of ${what}` : "The browser does not allow this page to copy",
+    );
   return (
     <Button class="link small" aria-label={`Copy ${what}`} onClick={() => void run()}>
       copy

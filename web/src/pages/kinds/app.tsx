@@ -41,7 +41,7 @@ function Body() {
   return (
     <Empty title={`This cluster has no kind ${kindName.value}`}>
       <p>
-        <TextButton onClick={() => show("")}>Show the kinds that it has</TextButton>
+        <TextButton onClick={() => show("")}>Show the available kinds</TextButton>
       </p>
     </Empty>
   );

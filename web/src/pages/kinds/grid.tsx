@@ -18,7 +18,7 @@ import { UnitSign } from "./sign";
 /** Hint how to open a unit; touch screens have no hover. */
 const HANDS = matchMedia("(hover: none)").matches
   ? "Tap a unit to see its log."
-  : "Point at a unit to see how it is; a click or Enter opens its log.";
+  : "Point at a unit to see its state; click it or press Enter to open its log.";
 
 /** Time in milliseconds that the pointer must rest on a cell before its unit is requested. */
 const REST_MS = 120;

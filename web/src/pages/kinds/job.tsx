@@ -83,7 +83,7 @@ function Notes({ job: shown }: { job: Job }) {
   return (
     <>
       {why && <p>{waits(shown)}</p>}
-      {name === "cancelling" && <p class="soft">It is cancelled once the last lane has let go.</p>}
+      {name === "cancelling" && <p class="soft">The job is cancelled when its last lane has stopped.</p>}
       {error && (
         <p class="trouble" role="alert">
           {error}

@@ -22,7 +22,7 @@ function Name({ kind: { type } }: { kind: Kind }) {
 
 function OwnPage({ kind }: { kind: Kind }) {
   const page = KINDS[kind.type]?.page;
-  return page ? <a href={page.address}>{page.title}</a> : <span class="soft">none of its own</span>;
+  return page ? <a href={page.address}>{page.title}</a> : <span class="soft">none</span>;
 }
 
 function active(type: string): string {

@@ -32,17 +32,18 @@ export function ResultView({ job }: { job: Job }) {
 }
 
 function SoFar({ job, again, onAsk }: { job: Job; again: boolean; onAsk: () => void }) {
-  if (!(Number(job.done) > 0)) return <p class="soft">Nothing is committed yet.</p>;
+  if (!(Number(job.done) > 0)) return <p class="soft">No result is committed yet.</p>;
   return (
     <p>
-      <Button onClick={onAsk}>{again ? "Ask again" : "Show what is committed so far"}</Button>
+      <Button onClick={onAsk}>{again ? "Refresh" : "Show the result so far"}</Button>
     </p>
   );
 }
 
 function Copies({ job, value }: { job: Job; value: unknown }) {
   const json = () => JSON.stringify(value, null, 2);
-  const give = async () => toast((await copy(json())) ? "Copied as JSON" : "The browser does not let this page copy");
+  const give = async () =>
+    toast((await copy(json())) ? "Copied as JSON" : "The browser does not allow this page to copy");
   return (
     <>
       <Button onClick={() => void give()}>Copy as JSON</Button>

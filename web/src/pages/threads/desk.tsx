@@ -63,16 +63,16 @@ function markSeen(): void {
 
 const KEYS: Keys = {
   Space: { text: "play and pause", run: play },
-  R: { text: "reset: the whole replica, from its start", run: resetWithUndo },
+  R: { text: "reset: show the whole replica from its start", run: resetWithUndo },
   w: { text: "zoom in", run: () => zoom(1 / 1.5) },
   s: { text: "zoom out", run: () => zoom(1.5) },
   a: { text: "pan to the left", run: () => pan(-0.2) },
   d: { text: "pan to the right", run: () => pan(0.2) },
   F: { text: "fit: the marked range, else all", run: fit },
-  M: { text: "mark the view as a range, or unmark", run: markSeen },
+  M: { text: "mark the view as a range, or clear the range", run: markSeen },
   Z: { text: "zoom to the picked thread", run: zoomToPicked },
-  C: { text: "critical path on and off", run: () => (state.critical.value = !state.critical.peek()) },
-  X: { text: "steals on and off", run: () => (state.steals.value = !state.steals.peek()) },
+  C: { text: "show or hide the critical path", run: () => (state.critical.value = !state.critical.peek()) },
+  X: { text: "show or hide steals", run: () => (state.steals.value = !state.steals.peek()) },
   "[": { text: "previous replica", run: () => choose(replica.peek() - 1) },
   "]": { text: "next replica", run: () => choose(replica.peek() + 1) },
   V: {
@@ -80,7 +80,10 @@ const KEYS: Keys = {
     run: () => show(TABS[(TABS.indexOf(tab.peek()) + 1) % TABS.length] as TabName),
   },
   "/": { text: "find a thread", run: () => document.getElementById("find")?.focus() },
-  Escape: { text: "unpick, unmark", run: () => (picked.peek() === NONE ? mark(undefined) : pick(NONE)) },
+  Escape: {
+    text: "clear the selection and the range",
+    run: () => (picked.peek() === NONE ? mark(undefined) : pick(NONE)),
+  },
 };
 
 function show(name: TabName): void {
@@ -133,7 +136,7 @@ function Picture() {
       <Player />
       {loaded.value.trace.truncated && (
         <p class="warn small">
-          The trace was cut at its limit of events: later ones are not drawn, but count in the results above.
+          The trace was cut at its limit of events: later events are not drawn, but count in the results above.
         </p>
       )}
     </div>
@@ -283,7 +286,7 @@ function Rival() {
   if (problem)
     return (
       <p class="trouble" role="alert">
-        The trace with {name} did not come: {problem.detail} <Button onClick={other.again}>Try again</Button>
+        The trace with {name} could not be loaded: {problem.detail} <Button onClick={other.again}>Try again</Button>
       </p>
     );
   if (otherLoaded.value)

@@ -30,7 +30,7 @@ export function Details() {
       <p class="soft small">
         {wrong
           ? `This replica has no thread ${state.pick.value}.`
-          : "Click a slice, a piece of the tree or a name in the log: its thread is shown here."}
+          : "Click a slice, a part of the tree or a name in the log to see its thread here."}
       </p>
     );
   }

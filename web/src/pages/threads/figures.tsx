@@ -37,7 +37,7 @@ const brief = (value: number) => String(Number(value.toPrecision(3)));
 const HEADLINES: [string, string, (value: number) => string][] = [
   ["speedup", "speedup", brief],
   ["makespan_us", "mean makespan", (value) => us(Number(value.toPrecision(3)))],
-  ["utilization", "utilisation", (value) => percent(value, 1)],
+  ["utilization", "utilization", (value) => percent(value, 1)],
 ];
 const METRICS: [string, string, (value: number) => string][] = [
   ["parallelism", "parallelism", plain],
@@ -130,7 +130,7 @@ export function Metrics() {
     <section class={`metrics ${ages.value}`} aria-label="Results over all replicas">
       <Verdict />
       <div class="values">
-        <Headlines label="Speedup, makespan, utilisation" list={headlinesOf(mine)} />
+        <Headlines label="Speedup, makespan, utilization" list={headlinesOf(mine)} />
         <dl>
           {METRICS.map(([name, title, write]) => (
             <Value key={name} name={name} title={title} write={write} of={mine} />
@@ -151,7 +151,7 @@ export function Metrics() {
             ; second line: <b>{otherCell.value.scheduler.replaceAll("_", " ")}</b>
           </>
         )}
-        .{deadlocked > 0 && ` ${integer(deadlocked)} deadlocked and are in no mean.`}
+        .{deadlocked > 0 && ` ${integer(deadlocked)} deadlocked and are not part of any mean.`}
         {capped > 0 && ` ${integer(capped)} reached max threads.`}
       </p>
       {result.warnings.map((each) => (
@@ -227,7 +227,7 @@ export function Distribution() {
     here === undefined || otherOutcome() ? undefined : bars.findIndex((bar) => here >= bar.from && here < bar.to);
   const pickBar = (place: number) => {
     const bar = bars[place];
-    if (!bar?.count) return toast("No replica is in this bar");
+    if (!bar?.count) return toast("This bar has no replicas");
     seek(chooseWithin(bar.low, bar.high));
   };
   const ready = !run.partial.value && state.job.value !== "";

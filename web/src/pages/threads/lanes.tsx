@@ -447,7 +447,7 @@ export function Legend() {
         </li>
       )}
       {perPixel > 1 && (
-        <li>about {perPixel.toFixed(perPixel < 10 ? 1 : 0)} slices a pixel: colours are shares of time</li>
+        <li>about {perPixel.toFixed(perPixel < 10 ? 1 : 0)} slices per pixel: colors show shares of time</li>
       )}
     </ul>
   );

@@ -8,7 +8,7 @@ import { loaded, play, playing, reset, seekTo, state, told, until } from "./mode
 
 export function resetWithUndo(): void {
   const undo = reset();
-  toast("Reset: the whole replica, nothing marked or picked", { text: "Undo", run: undo });
+  toast("Reset: showing the whole replica without range or selection", { text: "Undo", run: undo });
 }
 
 export function Player() {

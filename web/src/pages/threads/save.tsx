@@ -30,7 +30,7 @@ async function saveText(pieces: Iterable<string>, type: string, end: string): Pr
   try {
     download(nameOf(end), await assembled(pieces, type));
   } catch (error) {
-    failed("The file was not written", error);
+    failed("The file could not be written", error);
   }
 }
 
@@ -96,7 +96,7 @@ export function SaveDialog() {
             Perfetto JSON: for ui.perfetto.dev
           </Button>
           <Button disabled={busy.value} onClick={act(() => saveText(csvPieces(trace, t0, t1), "text/csv", "csv"))}>
-            CSV: a row for each slice
+            CSV: one row per slice
           </Button>
           <Button disabled={busy.value} onClick={act(offerDrawn)}>
             Picture: PNG or SVG
@@ -114,7 +114,7 @@ export function SaveDialog() {
               toast(
                 (await copy(location.origin + state.link()))
                   ? "Address copied"
-                  : "The browser does not let this page copy",
+                  : "The browser does not allow this page to copy",
               ),
             )}
           >
@@ -123,14 +123,14 @@ export function SaveDialog() {
         </div>
       )}
       <div class="field file">
-        <label for="trace-file">Open a trace that was saved</label>
+        <label for="trace-file">Open a saved trace</label>
         <input
           id="trace-file"
           type="file"
           accept=".json,application/json"
           onChange={(event) => void open(event.currentTarget.files?.[0])}
         />
-        <p class="hint">It stays in this browser.</p>
+        <p class="hint">The file stays in this browser.</p>
       </div>
     </Dialog>
   );

@@ -95,7 +95,7 @@ function Welcome() {
           {told
             ? "A program whose threads spawn threads, simulated on 8 cores: each bar is a thread, each arrow a " +
               "steal, each figure a mean of 300 such runs."
-            : "A run that was saved to a file."}
+            : "A run loaded from a file."}
         </p>
       )}
       <div class="row presets" role="group" aria-label="Run on this cluster">

@@ -11,7 +11,7 @@ import { open, state } from "./state";
 export type Act = Verb | "delete";
 
 const PAST: Record<Act, string> = {
-  cancel: "Asked to cancel",
+  cancel: "Cancel requested",
   pause: "Paused",
   resume: "Resumed",
   retry: "Retried",
@@ -49,14 +49,14 @@ function question(act: Act, ids: readonly string[]) {
   const what = ids.length === 1 ? `job ${ids[0]}` : `${ids.length} jobs`;
   const after =
     act === "cancel"
-      ? "Its leases are let go within a second or so; what is committed stays, and retry goes on from there."
-      : "The job and its result are gone for good.";
+      ? "Its lanes stop within about a second. Committed results stay, and Retry continues from there."
+      : "The job and its result are deleted permanently.";
   return {
     title: `${TITLES[act]} ${what}?`,
     text:
       ids.length === 1
         ? after
-        : after.replace("Its", "Their").replace("The job and its result", "They and their results"),
+        : after.replace("Its", "Their").replace("The job and its result", "The jobs and their results"),
     act: TITLES[act],
     danger: true,
   };

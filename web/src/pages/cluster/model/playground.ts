@@ -79,7 +79,7 @@ export class Answer {
     this.state = "answering";
     this.content += text;
     this.text.push(text);
-    if (this.content.length > MOST_TEXT) this.end("failed", "the answer is longer than a page can show");
+    if (this.content.length > MOST_TEXT) this.end("failed", "the answer is too long for this page");
   }
 
   /** Process a frame of the stream. */
@@ -87,7 +87,7 @@ export class Answer {
     const told = parsed(data);
     if (this.over) return;
     if (data.trim() === "[DONE]") this.end("done");
-    else if (!told) this.end("failed", "the engine sent what cannot be read");
+    else if (!told) this.end("failed", "the engine sent an unreadable answer");
     else if (told.error) this.end("failed", reasonOf(told.error));
     else this.read(told, at);
   }
@@ -166,6 +166,6 @@ export async function converse(
     draw();
   }
   if (answer.over) void reader.cancel().catch(() => undefined);
-  answer.end("failed", "the stream ended before the answer did");
+  answer.end("failed", "the stream ended before the answer was complete");
   draw();
 }

@@ -24,7 +24,7 @@ export function gpuTexts(gpus: readonly OfferedGpu[]): string[] {
 }
 
 const ISOLATION: Readonly<Record<string, string>> = {
-  uid: "each slot is a user of its own; several tenants at once",
+  uid: "each slot has its own user; several tenants at once",
   shared: "one user for all slots; one tenant at a time",
 };
 

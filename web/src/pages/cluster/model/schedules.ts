@@ -44,7 +44,7 @@ export function lacking({ skipped, missed, failed }: Schedule): string {
   const counts: [number, string][] = [
     [failed, "refused"],
     [missed, "missed"],
-    [skipped, "left out"],
+    [skipped, "skipped"],
   ];
   return counts
     .filter(([count]) => count)

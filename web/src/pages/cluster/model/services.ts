@@ -79,7 +79,7 @@ function deaths({ name, failures, last_failure: said, next_start: next }: Servic
   const left = next ? (Date.parse(next) - now) / 1000 : 0;
   const count = failures === 1 ? "The last replica died" : `The last ${integer(failures)} replicas died`;
   const start = `The next one starts ${left >= 1 ? `in ${seconds(left)}` : "now"}`;
-  return `${count}: ${said ?? "nobody knows why"}. ${start}. See: cluster service logs ${name}`;
+  return `${count}: ${said ?? "unknown reason"}. ${start}. See: cluster service logs ${name}`;
 }
 
 function waits({ running }: Service): string {
@@ -90,23 +90,23 @@ function waits({ running }: Service): string {
 /** Explain a service's state and the next step; empty if all replicas answer. `now` is cluster time in ms. */
 export function reason(service: Service, now: number): string {
   const { state, ready, replicas, failures, running } = service;
-  if (state === "stopped") return "Whoever asks it is refused until it is started.";
-  if (state === "stopping") return "Its replicas end when the requests that they have are answered.";
-  if (state === "asleep") return "It keeps no replica. The next request starts one, and waits for it.";
+  if (state === "stopped") return "Requests are refused until the service is started.";
+  if (state === "stopping") return "Its replicas stop when they have answered their current requests.";
+  if (state === "asleep") return "The service has no replica. The next request starts a replica and waits for it.";
   if (failures) return deaths(service, now);
   if (ready >= replicas && running.every(({ state: each }) => each === "ready" || each === "stopping")) {
     return waits({ ...service, running: running.filter(({ state: each }) => each === "ready") });
   }
-  return waits(service) || (running.length ? "" : "The first replica begins within a second or two.");
+  return waits(service) || (running.length ? "" : "The first replica starts within about two seconds.");
 }
 
 /** Describe what happens to requests when replicas stop. */
 export function drained(service: Pick<Service, "requests" | "asked">): string {
   const patience = Number((service.asked as { request_timeout_seconds?: number } | undefined)?.request_timeout_seconds);
   const limit = seconds(patience || 300);
-  if (!service.requests) return "It has no request now.";
+  if (!service.requests) return "The service has no active request.";
   const many = service.requests === 1 ? "1 request" : `${integer(service.requests)} requests`;
-  return `It has ${many} now. What a replica has is answered before it ends; what takes over ${limit} is cut.`;
+  return `The service has ${many} now. Replicas answer them before they stop; answers that take over ${limit} are cut off.`;
 }
 
 /** Return True if a replica may still write to its log. */

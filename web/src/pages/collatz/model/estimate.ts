@@ -43,7 +43,7 @@ const GUESS_S = 10;
 /** Describe the expected duration for a number of values. */
 export function expectation(numbers: bigint, { pace, workers, waiting }: Situation): string {
   const many = `${compact(numbers)} number${numbers === 1n ? "" : "s"}`;
-  if (!workers) return `${many}: no worker is live, the job would wait`;
+  if (!workers) return `${many}: no worker is live, so the job would wait`;
   const after = waiting ? `, after ${waiting} job${waiting === 1 ? "" : "s"} that wait${waiting === 1 ? "s" : ""}` : "";
   const time = pace ? Number(numbers) / pace.rate : Infinity;
   if (!pace || (pace.short && time > GUESS_S)) return `${many}, time not known yet${after}`;

@@ -77,7 +77,7 @@ class Reader {
     const base = this.atom();
     if (!this.took("^") && !this.took("**")) return base;
     const exponent = this.power();
-    if (exponent < 0n) throw new Complaint("a power below 0 is no whole number");
+    if (exponent < 0n) throw new Complaint("a negative power is not a whole number");
     const bits = bitLength(base < 0n ? -base : base) - 1;
     if (bits > 0 && exponent * BigInt(bits) > BigInt(MAX_BITS)) throw new Complaint(TOO_LONG);
     return bounded(base ** (bits > 0 ? exponent : exponent % 2n ? 1n : exponent ? 2n : 0n));

@@ -8,9 +8,9 @@ export type Strategy = (typeof STRATEGIES)[number];
 /** Description of each strategy for the form. */
 export const MEANING: Record<Strategy, string> = {
   sequential: "the whole range from its start, as one job",
-  targeted: "windows around relatives of the records so far: n + 1, 2n, 4n and (2n - 1) / 3 or near it",
+  targeted: "windows around numbers related to the records so far: n + 1, 2n, 4n and about (2n - 1) / 3",
   random: "windows drawn evenly from the range",
-  adaptive: "half of the windows where the last ones had the longest delays, half drawn evenly",
+  adaptive: "half of the windows near the longest recent delays, half drawn evenly",
 };
 
 export interface Setting {

@@ -28,9 +28,9 @@ function ill(text: string): Standing {
 }
 
 function unknown({ id, seen, trouble }: Known): Standing {
-  if (seen) return ill(`Job ${id} was deleted, and its result with it.`);
+  if (seen) return ill(`Job ${id} and its result were deleted.`);
   if (trouble?.status === 404)
-    return ill(`There is no job ${id}: it was deleted, or its address is of another cluster.`);
+    return ill(`There is no job ${id}: it was deleted, or this address belongs to another cluster.`);
   if (trouble) return ill(`Job ${id} could not be read: ${trouble.detail}`);
   return { text: `Looking for job ${id}`, bad: false, coming: true };
 }
@@ -43,13 +43,13 @@ export function standing(known: Known): Standing {
   if (job.state === "failed") return ill(`The job failed: ${job.error}`);
   if (job.state === "cancelled")
     return {
-      text: "The job was cancelled, so there is no picture of it. Retry goes on where it stopped.",
+      text: "The job was cancelled, so it has no picture. Retry continues where it stopped.",
       bad: false,
       coming: false,
     };
   if (job.state === "skipped")
-    return { text: "The job was skipped: one that it comes after did not end well.", bad: false, coming: false };
+    return { text: "The job was skipped, because a job before it failed or was cancelled.", bad: false, coming: false };
   if (problem) return ill(`The result could not be loaded: ${problem.detail}`);
   if (recording !== undefined) return { text: `A worker records replica ${recording}`, bad: false, coming: true };
-  return { text: "The picture comes with the result", bad: false, coming: true };
+  return { text: "The picture appears when the result is ready", bad: false, coming: true };
 }

@@ -206,7 +206,7 @@ function traced(wanted: ReadonlySignal<string>): {
       say(
         `${name}: ${counted(trace.start.length, "slice")} of ${counted(trace.threads.parent.length, "thread")} on ` +
           `${counted(trace.cores, "core")}, ` +
-          `${trace.scheduler}${trace.truncated ? ", cut at the most events" : ""}` +
+          `${trace.scheduler}${trace.truncated ? ", cut at the maximum number of events" : ""}` +
           `${trace.deadlocked ? ", ends in a deadlock" : ""}`,
       );
     } catch (error) {
