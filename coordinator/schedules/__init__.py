@@ -1,1 +1,1 @@
-"""Schedules: jobs and workflows that the leader submits for a tenant at times that it has chosen."""
+"""Schedules: jobs and workflows that the leader submits for a tenant at configured times."""

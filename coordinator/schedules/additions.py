@@ -1,4 +1,4 @@
-"""New schedules: a request's body is validated, with the job that it will submit."""
+"""Validate a request for a new schedule, including the job or workflow that the schedule submits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coordinator.workflows import submitting
 from jobs import errors
 from jobs.store.schedules import NAME, Schedule
 
-#: Characters of the workflow of a schedule, which Redis keeps as it is.
+#: Maximum length in characters of a schedule's workflow text, which Redis stores uncompressed.
 MAX_WORKFLOW = 65_536
 
 
@@ -27,29 +27,36 @@ class NewSchedule(BaseModel):
     """The body of POST /api/schedules."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    name: str = Field(pattern=NAME, description="Letters, digits, . _ and -, at most 64; the tenant has one of a name.")
+    name: str = Field(pattern=NAME, description="Name, unique within the tenant: up to 64 letters, digits, . _ or -.")
     every_seconds: int | None = Field(
-        None, ge=SHORTEST, le=LONGEST, description="Seconds between runs, the first after so many; or cron."
+        None, ge=SHORTEST, le=LONGEST, description="Interval between runs in seconds. Set either this or cron."
     )
     cron: str | None = Field(
-        None, max_length=times.MAX_CRON, description="Minute, hour, day of month, month, day of week; or every_seconds."
+        None,
+        max_length=times.MAX_CRON,
+        description="Cron expression with five fields. Set either this or every_seconds.",
     )
-    timezone: str = Field("UTC", min_length=1, max_length=64, description="In which cron is read, as Europe/Berlin.")
-    overlap: bool = Field(False, description="Whether a run begins while the job of the run before goes on.")
-    catch_up: Literal["last", "none"] = Field("last", description="Of runs that were missed, make up for the last.")
+    timezone: str = Field("UTC", min_length=1, max_length=64, description="Timezone of cron, such as Europe/Berlin.")
+    overlap: bool = Field(False, description="Whether a run may start while the previous run is active.")
+    catch_up: Literal["last", "none"] = Field(
+        "last", description="After missed runs: `last` makes up for the last one, `none` skips all."
+    )
     job: dict[str, Any] | None = Field(
-        None, description="What it submits: a body of POST /api/submit without idempotency_key; or workflow."
+        None,
+        description="Job to submit: a body of POST /api/submit without idempotency_key. Set either this or workflow.",
     )
     workflow: str | None = Field(
         None,
         min_length=1,
         max_length=MAX_WORKFLOW,
-        description="What it submits: a text as of POST /api/workflows.",
+        description="Workflow to submit: a text as in POST /api/workflows. Set either this or job.",
     )
 
 
 def plan_schedule(cluster: Cluster, asked: NewSchedule, principal: Principal) -> tuple[Schedule, tuple[str, ...]]:
-    """Return a new schedule and the artifacts that its jobs need. InvalidRequest and others name the field."""
+    """Return a new schedule and the artifacts that its jobs need. Raises InvalidRequest and other errors with the
+    field.
+    """
     _check_times(asked)
     artifacts = _validate(cluster, asked, principal)
     now = cluster.store.schedules.now_ms() // 1000
@@ -76,7 +83,7 @@ def plan_schedule(cluster: Cluster, asked: NewSchedule, principal: Principal) ->
 
 def _check_times(asked: NewSchedule) -> None:
     if (asked.every_seconds is None) == (asked.cron is None):
-        raise errors.InvalidRequest("every_seconds: give it or cron, one of both", field="every_seconds")
+        raise errors.InvalidRequest("every_seconds: set either every_seconds or cron", field="every_seconds")
     for field, check in (("timezone", lambda: times.zone(asked.timezone)), ("cron", lambda: _check_cron(asked.cron))):
         try:
             check()
@@ -90,11 +97,11 @@ def _check_cron(text: str | None) -> None:
 
 
 def _validate(cluster: Cluster, asked: NewSchedule, principal: Principal) -> tuple[str, ...]:
-    """Validate what a schedule submits; return the artifacts that it needs."""
+    """Validate the job or workflow of a schedule and return the artifacts that it needs."""
     if asked.job is not None and asked.workflow is None:
         return _validate_job(cluster, asked.job, principal)
     if asked.workflow is None or asked.job is not None:
-        raise errors.InvalidRequest("job: give it or workflow, one of both", field="job")
+        raise errors.InvalidRequest("job: set either job or workflow", field="job")
     try:
         whole = submitting.validate_submission(
             asked.workflow.encode(errors="surrogatepass"), principal, cluster.settings
@@ -106,9 +113,9 @@ def _validate(cluster: Cluster, asked: NewSchedule, principal: Principal) -> tup
 
 
 def _validate_job(cluster: Cluster, body: dict[str, Any], principal: Principal) -> tuple[str, ...]:
-    """Validate a job as its submission would be now; return the artifacts that it needs."""
+    """Validate a job as if it were submitted now, and return the artifacts that it needs."""
     if body.get("idempotency_key") is not None:
-        detail = "job.idempotency_key: every run would be the job of the first; leave it out"
+        detail = "job.idempotency_key: must be omitted, since all runs would return the job of the first run"
         raise errors.InvalidRequest(detail, field="job.idempotency_key")
     references = References(principal, cluster.artifacts, cluster.secrets)
     try:

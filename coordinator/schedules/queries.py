@@ -1,4 +1,4 @@
-"""Schedules as serializers. Reads only."""
+"""Read schedules from the store and serialize them. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def schedule_list(store: Store, tenant: str) -> list[answers.Schedule]:
 
 
 def find(store: Schedules, tenant: str, name: str) -> Schedule:
-    """Return a schedule. NotFound when there is none."""
+    """Return a schedule. Raises NotFound if it does not exist."""
     schedule = store.one(tenant, name)
     if schedule is None:
         raise errors.missing("schedule", name, "name")
@@ -26,7 +26,7 @@ def find(store: Schedules, tenant: str, name: str) -> Schedule:
 
 
 def find_row(store: Store, tenant: str, name: str) -> answers.Schedule:
-    """Return the row of a schedule with what it submits. NotFound when there is none."""
+    """Return a schedule with its job or workflow. Raises NotFound if it does not exist."""
     schedule = find(store.schedules, tenant, name)
     return serializers.serialize_details(
         schedule, _workflow_states(store.workflows, [schedule]).get(schedule.schedule_id)
@@ -34,7 +34,7 @@ def find_row(store: Store, tenant: str, name: str) -> answers.Schedule:
 
 
 def _workflow_states(store: Workflows, schedules: list[Schedule]) -> dict[str, str]:
-    """Return the states of the last workflows that there are, by schedule."""
+    """Return the states of the schedules' last workflows, by schedule ID. Deleted workflows are omitted."""
     having = [each for each in schedules if each.workflow and each.last_job]
     stored = store.read([each.last_job for each in having])
     return {each.schedule_id: find_row.state for each, find_row in zip(having, stored, strict=True) if find_row}

@@ -1,4 +1,4 @@
-"""Routes of schedules."""
+"""API routes of schedules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from threads_protocol.answers import schedules as answers
 routes = http.router(tag="jobs")
 
 _SUBMIT = [http.require_scope(Scope.SUBMIT)]
-Name = Annotated[str, Path(pattern=NAME, description="A schedule's name.")]
+Name = Annotated[str, Path(pattern=NAME, description="Schedule name.")]
 
 
 @routes.get("/schedules", **http.describe_response(answers.ScheduleList))
@@ -35,7 +35,7 @@ def list_schedules(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
 
 @routes.post("/schedules", dependencies=_SUBMIT, **http.describe_response(answers.Schedule, 201, body=NewSchedule))
 async def add_schedule(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Add a schedule: a job or a workflow that is submitted again and again, for the tenant of who adds it."""
+    """Add a schedule, which submits a job or a workflow repeatedly for the caller's tenant."""
     asked = http.parse(NewSchedule, await bodies.read_json(request))
     return json_response(await run_in_threadpool(_add, cluster, asked, principal), 201)
 
@@ -44,27 +44,27 @@ def _add(cluster: Cluster, asked: NewSchedule, principal: Principal) -> answers.
     schedule, artifacts = additions.plan_schedule(cluster, asked, principal)
     how, what = cluster.store.schedules.add(schedule, artifacts, principal.actor)
     if how == "exists":
-        detail = f"name: there is a schedule {what} already; delete it first, or choose another name"
+        detail = f"name: a schedule {what} already exists; delete it first, or choose another name"
         raise errors.Conflict(detail, field="name")
     if how == "full":
-        raise errors.Conflict(f"the tenant has {what} schedules, as many as it may have; delete one", field="name")
+        raise errors.Conflict(f"the tenant has {what} schedules, which is the maximum; delete one first", field="name")
     if how == "missing":
         raise errors.UnknownTenant(what)
     if how == "artifact":
         field = "workflow" if schedule.workflow else "job.parameters"
-        raise errors.NotFound(f"{field}: artifact {what} was deleted meanwhile", field=field)
+        raise errors.NotFound(f"{field}: artifact {what} was deleted in the meantime", field=field)
     return queries.find_row(cluster.store, principal.tenant, asked.name)
 
 
 @routes.get("/schedules/{name}", **http.describe_response(answers.Schedule))
 def get_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
-    """Show a schedule, what it submits and its next runs."""
+    """Return a schedule with its job or workflow and its next runs."""
     return json_response(queries.find_row(cluster.store, tenant, name))
 
 
 @routes.delete("/schedules/{name}", status_code=204, dependencies=_SUBMIT)
 def delete_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
-    """Delete a schedule; what it has submitted goes on."""
+    """Delete a schedule. Jobs and workflows that it has submitted continue."""
     if not cluster.store.schedules.delete(tenant, name, principal.actor):
         raise errors.missing("schedule", name, "name")
     return Response(status_code=204)
@@ -72,31 +72,31 @@ def delete_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, pr
 
 @routes.post("/schedules/{name}/pause", dependencies=_SUBMIT, **http.describe_response(answers.Schedule))
 def pause_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
-    """Let a schedule run no more until it is resumed; times that pass meanwhile are not missed."""
+    """Pause a schedule until it is resumed. Runs during the pause do not count as missed."""
     if not cluster.store.schedules.pause(tenant, name, principal.actor):
         raise errors.missing("schedule", name, "name")
     return json_response(queries.find_row(cluster.store, tenant, name))
 
 
 def check_may_start(schedule: Schedule, principal: Principal) -> None:
-    """Raise Forbidden where the schedule may run programs, and the principal may not."""
+    """Raise Forbidden if the schedule runs programs and the principal has no permission to run programs."""
     runs = schedule.runs_programs and (
         schedule.workflow or registry.program_kind(str(json.loads(schedule.job)["type"]))
     )
     if runs and not (principal.token and principal.has(Scope.RUN)):
-        needs = "which needs a token with the scope run; log in with one: cluster login"
+        needs = "which requires a token with the scope run; log in with such a token: cluster login"
         raise errors.Forbidden(f"name: the schedule {schedule.name} runs programs, {needs}", field="name")
 
 
 @routes.post("/schedules/{name}/resume", dependencies=_SUBMIT, **http.describe_response(answers.Schedule))
 def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
-    """Let a paused schedule run again, from its next time on."""
+    """Resume a paused schedule from its next scheduled time."""
     store = cluster.store.schedules
     schedule = queries.find(store, tenant, name)
     check_may_start(schedule, principal)
     following = times(schedule).after(store.now_ms() // 1000)
     if following is None:
-        raise errors.Conflict("the schedule has no further time; delete it", field="name")
+        raise errors.Conflict("the schedule has no future runs; delete it", field="name")
     store.resume(tenant, name, following, principal.actor)
     return json_response(queries.find_row(cluster.store, tenant, name))
 
@@ -105,7 +105,7 @@ def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, pr
 def run_schedule(
     request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
-    """Submit the job or workflow of a schedule now, beside its times."""
+    """Submit the job or workflow of a schedule now, in addition to its scheduled runs."""
     schedule = queries.find(cluster.store.schedules, tenant, name)
     check_may_start(schedule, principal)
     made = shared_state(request).runs.run_now(schedule)

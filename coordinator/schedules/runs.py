@@ -1,4 +1,4 @@
-"""Runs of schedules: which are due, which are left out, and what they submit."""
+"""Runs of schedules: find due schedules, decide whether to skip a run, and submit its job or workflow."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from threads_protocol.states import TERMINAL
 
 log = logging.getLogger(__name__)
 
-#: Seconds by which a run may be late and is not a missed one.
+#: Delay in seconds up to which a run counts as on time rather than missed.
 ON_TIME = 60
-#: Milliseconds after which a run by hand that nobody has noted is none.
+#: Milliseconds after which the claim of a manual run expires if no result was recorded.
 _BY_HAND_MS = 30_000
-#: Schedules that are run at once, and those of which is looked at once whether they were set by a wrong clock.
+#: Maximum number of schedules run per round, and of schedules checked per round after Redis' clock stepped back.
 AT_ONCE, _DOUBTED = 50, 200
 
-#: Returns the states of jobs; None for those that are gone.
+#: Function that returns the states of jobs, with None for deleted jobs.
 States = Callable[[Sequence[str]], Sequence[str | None]]
 
 
 def times(schedule: Schedule) -> Times:
-    """Return the times of a schedule."""
+    """Return the times at which a schedule runs."""
     return Times(every=schedule.every, anchor=schedule.created, cron=schedule.cron, timezone=schedule.timezone)
 
 
 def target(schedule: Schedule) -> str:
-    """Return what a schedule submits: job or workflow."""
+    """Return whether a schedule submits a "job" or a "workflow"."""
     return "workflow" if schedule.workflow else "job"
 
 
 def _name(schedule: Schedule, moment: str) -> str:
-    """Return the name of a run, the id of its job. It follows from schedule and time: nothing is submitted twice."""
+    """Return the job ID of a run. It depends only on schedule and time, so a run is never submitted twice."""
     return f"s-{schedule.schedule_id}-{moment}"
 
 
 class Runs:
-    """Runs what is due, and what is asked for."""
+    """Submits due runs, and runs that a user starts manually."""
 
     def __init__(
         self, store: Schedules, workflows: Workflows, settings: Settings, on_behalf: OnBehalf, states: States
@@ -56,9 +56,9 @@ class Runs:
         self._settings = settings
         self._on_behalf = on_behalf
         self._states = states
-        #: Due schedules, the first ones, that were tried and stayed due.
+        #: Number of schedules at the head of the queue whose run failed, so that they are still due.
         self._stayed = 0
-        #: Redis' time when it was last looked at, and schedules at which is still to be looked.
+        #: Redis' time in the last round, and schedules whose next run must be checked against the corrected clock.
         self._latest: int | None = None
         self._doubted: list[str] = []
 
@@ -70,17 +70,17 @@ class Runs:
         """Run some of the schedules that are due, and return the number of schedules that were checked."""
         now, due = self._store.due(AT_ONCE, self._stayed)
         stayed = sum(not self._try_run(schedule, now) for schedule in due)
-        # Those that failed are due still, before all others.
+        # Failed schedules are still due and precede all others, so the next round skips them.
         self._stayed = self._stayed + stayed if len(due) == AT_ONCE else 0
         self._correct(now)
         return len(due)
 
     def rest(self) -> None:
-        """Note that another process leads: it may leave what a clock has done for this one to correct."""
+        """Record that another process is the leader, so that the next round checks all schedules for clock errors."""
         self._latest = None
 
     def _try_run(self, schedule: Schedule, now: int) -> bool:
-        """Run a schedule; False: it failed, and stays due."""
+        """Run a schedule; return False if it failed and is still due."""
         try:
             self.run_schedule(schedule, now)
         except errors.Unavailable as error:
@@ -94,9 +94,9 @@ class Runs:
         return False
 
     def _correct(self, now: int) -> None:
-        """Move schedules back whose next run is later than it should be, since Redis' clock was ahead: some a call.
+        """Correct next runs that were set too late while Redis' clock was ahead. Each call checks some schedules.
 
-        All are looked at once this has begun, and whenever the clock has stepped back.
+        A check of all schedules starts in the first round, and whenever the clock has stepped back.
         """
         if self._latest is None or now < self._latest:
             self._doubted = self._store.coming()
@@ -108,42 +108,47 @@ class Runs:
             try:
                 following = times(schedule).after(now)
             except Exception as error:
-                log.warning("a schedule has no times: %r", error, extra={"schedule": schedule.schedule_id})
+                log.warning(
+                    "cannot compute the next run of a schedule: %r", error, extra={"schedule": schedule.schedule_id}
+                )
                 continue
             if following is not None and following < schedule.next:
-                log.warning("a clock was ahead; a schedule is moved back", extra={"schedule": schedule.schedule_id})
+                log.warning(
+                    "Redis' clock was ahead; correcting the next run of a schedule",
+                    extra={"schedule": schedule.schedule_id},
+                )
                 self._store.claim(schedule, 0, following, 0)
 
     def run_now(self, schedule: Schedule) -> str:
-        """Submit what a schedule submits at once, and return the id of that job or workflow.
+        """Submit a schedule's job or workflow immediately and return its ID.
 
-        Calls within one second are one run. Conflict while the last one goes on, unless its runs may overlap, and while
-        another call submits one; else as a submission of the tenant.
+        Calls within the same second are one run. Raises Conflict while another manual run is being submitted, or while
+        the last run is active and runs must not overlap. Raises the errors of a submission.
         """
         run = _name(schedule, f"{self._store.now_ms() // 1000}n")
         how = self._store.claim_by_hand(schedule.schedule_id, run, _BY_HAND_MS)
         if how == "busy":
-            raise errors.Conflict("another run of it is being submitted; look at it in a moment", field="name")
+            raise errors.Conflict("another run of the schedule is being submitted; try again in a moment", field="name")
         try:
             self._check_alone(schedule)
             made = self._by_hand(schedule, run)
         except errors.ClusterError:
             self._store.note_by_hand(schedule.schedule_id, run, "")
             raise
-        # Where an answer was lost, it may have been submitted: the claim lapses by itself.
+        # If the response was lost, the run may have been submitted. Its claim expires.
         self._store.note_by_hand(schedule.schedule_id, run, made)
         return made
 
     def _check_alone(self, schedule: Schedule) -> None:
-        """Raise Conflict where a run may not begin beside the last one."""
-        # Anew: what was claimed or noted before this run was claimed must count.
+        """Raise Conflict if the last run is still active and runs must not overlap."""
+        # Read the schedule again to see claims and results from before this run's claim.
         known = self._store.one(schedule.tenant, schedule.name) or schedule
         if known.overlap:
             return
         if known.firing:
-            raise errors.Conflict("its run of this moment is being submitted; look at it in a moment", field="name")
+            raise errors.Conflict("a scheduled run is being submitted; try again in a moment", field="name")
         if busy := self._going_on(known):
-            detail = f"{target(known)} {busy} of the last run has not ended; cancel it, or wait for it"
+            detail = f"{target(known)} {busy} of the last run is still active; cancel it, or wait until it ends"
             raise errors.Conflict(detail, field="name")
 
     def _by_hand(self, schedule: Schedule, run: str) -> str:
@@ -157,41 +162,43 @@ class Runs:
         if not firing:
             return
         name = _name(schedule, str(firing))
-        # Anew: a run by hand may have been claimed or noted before this one was claimed.
+        # Read the schedule again to see manual runs from before this run's claim.
         known = self._store.one(schedule.tenant, schedule.name)
         if known is None or known.schedule_id != schedule.schedule_id:
-            return  # it was deleted, or is another one by now
+            return  # the schedule was deleted or replaced
         schedule = known
-        # A claim that lasts longer than any is of a clock that was ahead.
+        # Ignore a claim that expires later than a valid claim can: the clock that wrote it was ahead.
         if not schedule.overlap and now * 1000 < schedule.by_hand_until <= (now + 1) * 1000 + _BY_HAND_MS:
-            return  # it stays due until that is noted
+            return  # the run stays due until the manual run is recorded
         busy = "" if schedule.overlap else self._going_on(schedule)
         if busy and busy != name:
-            said = f"left out: {target(schedule)} {busy} of the run before has not ended"
+            said = f"skipped: {target(schedule)} {busy} of the previous run is still active"
             self._store.note(schedule.schedule_id, firing, "skipped", "", said)
             return
         answer = self.submit_run(schedule, name)
         if isinstance(answer, errors.Unavailable):
-            raise answer  # it stays due
+            raise answer  # the run stays due
         if isinstance(answer, errors.ClusterError):
-            log.warning("what a schedule submits was refused: %s", answer, extra={"schedule": schedule.schedule_id})
+            log.warning("a run of a schedule was rejected: %s", answer, extra={"schedule": schedule.schedule_id})
             self._store.note(schedule.schedule_id, firing, "failed", "", f"refused: {answer.detail}"[:500])
         else:
             self._store.note(schedule.schedule_id, firing, "submitted", answer, "submitted")
 
     def _claim(self, schedule: Schedule, now: int) -> int:
-        """Move a schedule on and return the run that is to be made; 0: none, or somebody else moved it on."""
+        """Move a schedule to its next time and return the run to submit. Return 0 for no run, or if another process
+        moved it.
+        """
         count, last, following = times(schedule).passed(schedule.next, now)
         wanted = schedule.catch_up == "last" or now - last <= ON_TIME
         firing, missed = (last, count - 1) if wanted else (0, count)
         if not self._store.claim(schedule, firing, following or 0, missed):
             return 0
         if missed:
-            log.warning("runs of a schedule were missed", extra={"schedule": schedule.schedule_id, "missed": missed})
+            log.warning("a schedule missed runs", extra={"schedule": schedule.schedule_id, "missed": missed})
         return firing
 
     def _going_on(self, schedule: Schedule) -> str:
-        """Return the job or workflow of the last run while it has not ended, else an empty text."""
+        """Return the ID of the last run's job or workflow if it has not ended, otherwise an empty string."""
         if not schedule.last_job:
             return ""
         if schedule.workflow:
@@ -201,7 +208,7 @@ class Runs:
         return schedule.last_job if state is not None and state not in TERMINAL else ""
 
     def submit_run(self, schedule: Schedule, name: str) -> str | errors.ClusterError:
-        """Submit it as this run, unless it is there already; return the id or the refusal."""
+        """Submit a run unless it was submitted before; return its job or workflow ID, or the error that rejected it."""
         maker = Maker(tenant=schedule.tenant, token=schedule.token, runs_programs=schedule.runs_programs)
         if schedule.workflow:
             try:

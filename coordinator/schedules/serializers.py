@@ -1,4 +1,4 @@
-"""Make the answers about schedules."""
+"""Build the API responses about schedules."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from coordinator.schedules import runs
 from jobs.store.schedules import Schedule
 from threads_protocol.answers import schedules as answers
 
-#: Runs to come that are shown of one schedule.
+#: Maximum number of future runs in the response of a schedule.
 NEXT_RUNS = 5
 
 
 def serialize_schedule(schedule: Schedule, workflow_state: str | None) -> answers.Schedule:
-    """Return a schedule, with the state that its last workflow has now; None: it has none any more."""
+    """Return a schedule with the current state of its last workflow, or None if that was deleted."""
     state = "paused" if schedule.paused else "ended" if not (schedule.next or schedule.firing) else "active"
     return {
         "name": schedule.name,
@@ -43,7 +43,7 @@ def serialize_schedule(schedule: Schedule, workflow_state: str | None) -> answer
 
 
 def serialize_details(schedule: Schedule, workflow_state: str | None) -> answers.Schedule:
-    """Return a schedule with what it submits and its next runs."""
+    """Return a schedule with its job or workflow and its next runs."""
     coming = islice(runs.times(schedule).all_after(schedule.next - 1), NEXT_RUNS) if schedule.next else ()
     row: answers.Schedule = {
         **serialize_schedule(schedule, workflow_state),

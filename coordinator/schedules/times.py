@@ -1,7 +1,7 @@
-"""Times at which a schedule runs, in whole seconds since 1970. Pure.
+"""Times at which a schedule runs, in whole seconds since 1970. Functions here are pure.
 
-A cron expression is read in a timezone as Debian's cron does: a fixed time of day that a clock change leaves out comes
-at the end of the gap, one that it repeats comes once; a time of every hour or minute follows what has elapsed.
+Cron expressions follow Debian's cron when the clock changes. A fixed time that the change skips runs at the end of the
+gap, and a fixed time that occurs twice runs once. Hourly and more frequent times follow the elapsed time.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-#: Seconds between two runs, at least and at most.
+#: Minimum and maximum interval between runs in seconds.
 SHORTEST, LONGEST = 10, 366 * 86400
-#: Characters of a cron expression.
+#: Maximum length of a cron expression in characters.
 MAX_CRON = 200
-#: Runs that are counted after an absence; more are as many.
+#: Maximum number of missed runs that are counted after downtime.
 MOST_MISSED = 100_000
 _FIELDS = 5
-#: Names that say which zone this machine is in, and not which one is meant.
+#: Names that mean the machine's local timezone and are therefore ambiguous.
 _LOCAL = ("localtime", "posixrules", "Factory")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """Either every so many seconds, counted from an anchor, or by a cron expression in a timezone."""
+    """Run times: either at an interval in seconds from an anchor, or by a cron expression in a timezone."""
 
     every: int = 0
     anchor: int = 0
@@ -35,7 +35,7 @@ class Times:
     timezone: str = "UTC"
 
     def after(self, moment: int) -> int | None:
-        """Return the first time after a moment; None when there is none any more."""
+        """Return the first time after a moment, or None if there is none."""
         return next(self.all_after(moment), None)
 
     def all_after(self, moment: int) -> Iterator[int]:
@@ -46,12 +46,12 @@ class Times:
                 yield at
                 at += self.every
         for found in CronSim(self.cron, datetime.fromtimestamp(moment, zone(self.timezone))):
-            # In the hour that comes twice, the library goes on from its first pass.
+            # In the repeated hour of a clock change, CronSim starts from the first pass.
             if (at := int(found.timestamp())) > moment:
                 yield at
 
     def passed(self, first: int, now: int) -> tuple[int, int, int | None]:
-        """Return how many times there are from `first`, which is one, to now; the last of them; and the next one."""
+        """Return the number of times from `first`, a valid time, to `now`; the last of them; and the next time."""
         if self.every:
             count = max(0, (now - first) // self.every)
             return count + 1, first + count * self.every, first + (count + 1) * self.every
@@ -64,22 +64,22 @@ class Times:
 
 
 def zone(name: str) -> ZoneInfo:
-    """Return a timezone. ValueError when there is none of this name."""
+    """Return a timezone by name. Raises ValueError if it does not exist."""
     if name in _LOCAL:
-        raise ValueError("a timezone is named as Europe/Berlin or UTC")
+        raise ValueError("must be a timezone name such as Europe/Berlin or UTC")
     try:
         return ZoneInfo(name)
     except (OSError, KeyError, ValueError):  # ZoneInfoNotFoundError is a KeyError; a folder is an OSError
-        raise ValueError("there is no timezone of this name; they are named as Europe/Berlin or UTC") from None
+        raise ValueError("is not a known timezone; use a name such as Europe/Berlin or UTC") from None
 
 
 def check_cron(text: str) -> None:
-    """Raise ValueError unless this is a cron expression with five fields that has a time to come."""
+    """Raise ValueError unless the text is a cron expression with five fields and a future time."""
     if len(text.split()) != _FIELDS:
-        raise ValueError("must have five fields: minute, hour, day of month, month, day of week, as 0 3 * * *")
+        raise ValueError("must have five fields: minute, hour, day of month, month and day of week, such as 0 3 * * *")
     try:
         found = next(CronSim(text, datetime.now(UTC)), None)
     except CronSimError as error:
-        raise ValueError(f"is no cron expression: {str(error)[:1].lower()}{str(error)[1:]}") from None
+        raise ValueError(f"is not a valid cron expression: {str(error)[:1].lower()}{str(error)[1:]}") from None
     if found is None:
-        raise ValueError("names a day that never comes")
+        raise ValueError("never matches a future date")

@@ -1,1 +1,1 @@
-"""Webhooks: the cluster tells a URL of its tenant's when a job or a workflow has ended."""
+"""Webhooks: requests to a tenant's URL when a job or a workflow has ended."""

@@ -1,6 +1,7 @@
-"""One attempt to deliver: one request to one address that was looked up once and checked.
+"""One attempt to deliver a webhook: one request to a host whose addresses were resolved once and checked.
 
-It follows no redirect, uses no proxy of the environment, keeps no connection and reads a bounded answer.
+The request follows no redirect, ignores the environment's proxies, and reads a limited amount of the response. Its
+connection is not reused.
 """
 
 from __future__ import annotations
@@ -26,32 +27,32 @@ from jobs import VERSION, causes
 
 log = logging.getLogger(__name__)
 
-#: Seconds for the connection with its encryption, and for all of an attempt.
+#: Timeout in seconds for connecting (including TLS), and for the whole attempt.
 CONNECT_SECONDS, TOTAL_SECONDS = 5.0, 15.0
-#: Bytes of an answer that are read.
+#: Maximum size in bytes of a response.
 MAX_ANSWER = 64 << 10
-#: Addresses of a name that are tried.
+#: Maximum number of a host's addresses that are tried.
 _TRIED = 3
-#: Most seconds for which an answer may ask to be left alone.
+#: Maximum delay in seconds that a receiver can request with Retry-After.
 _LONGEST_WAIT = 3600
 
-#: Returns the addresses of a host; OSError when it has none.
+#: Function that returns the addresses of a host. Raises OSError if there are none.
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
-#: Errors of a connection, and of what comes on it.
+#: Errors of the connection and of the HTTP protocol.
 _BROKEN = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError)
 
-# Of their own, and many: a name that no server knows holds up its thread for half a minute.
+# Threads for DNS lookups. There are many because a lookup without a response blocks its thread for half a minute.
 _RESOLVERS = ThreadPoolExecutor(128, "webhook-names")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Outcome of an attempt: the answer's status, or an error where none came."""
+    """Result of an attempt: the response's HTTP status, or an error if there was no response."""
 
     status: int | None = None
     error: str = ""
-    #: Seconds for which the receiver wants to be left alone.
+    #: Delay in seconds that the receiver requested before the next attempt.
     wait_seconds: float = 0.0
     seconds: float = 0.0
 
@@ -61,16 +62,16 @@ class Outcome:
 
     @property
     def gone(self) -> bool:
-        """True when the receiver says that it is gone for good."""
+        """Return True if the receiver responded that it is permanently gone (HTTP status 410)."""
         return self.status == 410
 
     def text(self) -> str:
-        """Return what happened, in a few words."""
-        return self.error or f"the receiver answered {self.status}"
+        """Describe the result in a few words."""
+        return self.error or f"the receiver responded with HTTP status {self.status}"
 
 
 async def look_up(host: str, port: int) -> list[str]:
-    """Return the addresses of a host, each once."""
+    """Return the addresses of a host without duplicates."""
     import socket
 
     try:
@@ -78,7 +79,7 @@ async def look_up(host: str, port: int) -> list[str]:
             _RESOLVERS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         )
     except socket.gaierror as error:
-        raise OSError(f"the name {host} is not found: {error.strerror}") from None
+        raise OSError(f"cannot resolve the name {host}: {error.strerror}") from None
     return list(dict.fromkeys(str(one[4][0]) for one in found))
 
 
@@ -92,21 +93,21 @@ async def post(
     connect_seconds: float = CONNECT_SECONDS,
     total_seconds: float = TOTAL_SECONDS,
 ) -> Outcome:
-    """Send a body to a URL that `destinations.normalize_url` has read, and return what came of it; raises nothing."""
+    """Send a request to a normalized URL (see `destinations.normalize_url`) and return the result. Never raises."""
     began = time.monotonic()
     request = _Request(urlsplit(url), headers, body, guard, resolve, connect_seconds)
     try:
         async with asyncio.timeout(total_seconds):
             await request.run()
     except TimeoutError as error:
-        request.error = request.error or str(error) or f"no answer came within {total_seconds:g} s"
+        request.error = request.error or str(error) or f"no response within {total_seconds:g} s"
     except httpcore.ConnectTimeout:
         request.error = f"no connection to {request.host} within {connect_seconds:g} s"
     except (ForbiddenAddress, OSError, UnicodeError, *_BROKEN) as error:
         is_silent = isinstance(error, httpcore.ProtocolError) and request.budget.left in (0, MAX_ANSWER)
         request.error = "" if is_silent else _describe_error(error)
-    # What follows a status changes nothing any more.
-    said = "" if request.status else request.error or "the connection ended without an answer"
+    # After the status, errors no longer change the result.
+    said = "" if request.status else request.error or "the receiver closed the connection without a response"
     return Outcome(
         status=request.status, error=said[:500], wait_seconds=request.wait_seconds, seconds=time.monotonic() - began
     )
@@ -114,13 +115,13 @@ async def post(
 
 @dataclass
 class _Budget:
-    """Bytes that are still read."""
+    """Number of bytes that may still be read."""
 
     left: int = MAX_ANSWER
 
 
 class _BoundedStream(httpcore.AsyncNetworkStream):
-    """Connection that looks closed once the budget is used up."""
+    """Stream that appears closed once the read budget is used up."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream, budget: _Budget) -> None:
         self._stream, self._budget = stream, budget
@@ -148,7 +149,7 @@ class _BoundedStream(httpcore.AsyncNetworkStream):
 
 
 class _PinnedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to the first of these addresses that takes a connection. Nothing is looked up again."""
+    """Connects to the first reachable address of a fixed list, without another DNS lookup."""
 
     def __init__(self, addresses: Sequence[str], budget: _Budget) -> None:
         self._addresses, self._budget, self._backend = addresses, budget, httpcore.AnyIOBackend()
@@ -174,7 +175,7 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
 
 
 class _Request:
-    """A request on its way."""
+    """A webhook request in progress."""
 
     def __init__(
         self, url: SplitResult, headers: Mapping[str, str], body: bytes, guard: Guard, resolve: Resolve, patience: float
@@ -203,14 +204,14 @@ class _Request:
         except ForbiddenAddress as refused:
             if destinations.is_address(self.host):
                 raise
-            log.info("a webhook was not sent: %s", refused, extra={"host": self.host})
+            log.info("webhook not sent: %s", refused, extra={"host": self.host})
             raise ForbiddenAddress(
-                f"{self.host} has an address that is not public; the coordinators' log names it, and the operator may "
+                f"{self.host} has an address that is not public; the coordinators' log names it, and an operator can "
                 "allow its network with WEBHOOK_ALLOW"
             ) from None
 
     async def _exchange(self, pool: httpcore.AsyncConnectionPool) -> None:
-        """Send the request, and read until the answer ends or has brought MAX_ANSWER bytes."""
+        """Send the request and read the response, up to MAX_ANSWER bytes."""
         target = f"{self._url.path or '/'}{'?' + self._url.query if self._url.query else ''}"
         address = httpcore.URL(scheme=self._url.scheme, host=self.host, port=self._port, target=target)
         fields = {
@@ -236,7 +237,7 @@ def encryption_context() -> ssl.SSLContext:
 
 
 def _parse_retry_after(answer: httpcore.Response) -> float:
-    """Return the seconds of Retry-After, which a date may tell, too; 0 without any."""
+    """Return the delay of the Retry-After header in seconds, which can also be a date; return 0 without the header."""
     text = next((value for name, value in answer.headers if name.lower() == b"retry-after"), b"").decode(
         "ascii", "replace"
     )
@@ -251,10 +252,10 @@ def _parse_retry_after(answer: httpcore.Response) -> float:
 
 def _describe_error(error: BaseException) -> str:
     if isinstance(error, httpcore.ProtocolError):
-        return f"it does not answer as HTTP: {error}"
+        return f"the response is not valid HTTP: {error}"
     cause = causes.system_error(error) if isinstance(error, _BROKEN) else None
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"its certificate is not valid: {cause.verify_message}"
+        return f"the TLS certificate is not valid: {cause.verify_message}"
     if cause is not None and cause.errno and not isinstance(cause, ssl.SSLError):
-        return os.strerror(cause.errno)  # its text may name an address behind the host
+        return os.strerror(cause.errno)  # the error's text may contain the host's private address
     return str(error) or type(error).__name__

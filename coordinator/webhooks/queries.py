@@ -1,4 +1,4 @@
-"""Deliveries of webhooks as serializers. Reads only."""
+"""Read webhook deliveries from the store and serialize them. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threads_protocol.answers import webhooks as answers
 
 
 def listing(store: Webhooks, tenant: str, state: State | None, limit: int) -> dict[str, Any]:
-    """Return a tenant's deliveries, of one state or of all, the latest first, and how many there are of each state."""
+    """Return a tenant's deliveries in one state or in all, latest first, and the number of deliveries by state."""
     found = [find_delivery for each in (state,) if each for find_delivery in store.listed(tenant, each, limit)]
     if state is None:
         found = [find_delivery for each in STATES for find_delivery in store.listed(tenant, each, limit)]
@@ -23,7 +23,7 @@ def listing(store: Webhooks, tenant: str, state: State | None, limit: int) -> di
 
 
 def find_delivery(store: Webhooks, tenant: str, delivery_id: str) -> answers.Delivery:
-    """Return one delivery. NotFound when the tenant has none of this id."""
+    """Return one delivery. Raises NotFound if the tenant does not have it."""
     found = store.one(tenant, delivery_id)
     if found is None:
         raise missing(delivery_id)
@@ -31,6 +31,6 @@ def find_delivery(store: Webhooks, tenant: str, delivery_id: str) -> answers.Del
 
 
 def missing(delivery_id: str) -> errors.NotFound:
-    """Return the error about a delivery that there is not."""
-    detail = f"no webhook delivery {delivery_id}; list them with GET /api/webhooks"
+    """Return the NotFound error for a delivery."""
+    detail = f"webhook delivery {delivery_id} does not exist; list deliveries with GET /api/webhooks"
     return errors.NotFound(detail, field="delivery_id")

@@ -1,4 +1,4 @@
-"""Routes of webhooks: deliveries, the key that signs them, a delivery to try a receiver with."""
+"""API routes of webhooks: deliveries, the signing key, and test requests to a receiver."""
 
 from __future__ import annotations
 
@@ -27,35 +27,43 @@ from threads_protocol.answers import webhooks as answers
 routes = http.router(tag="jobs")
 
 _SUBMIT = [http.require_scope(Scope.SUBMIT)]
-#: Receivers that one coordinator tries at once, in all and for one tenant.
+#: Maximum number of concurrent test requests of one coordinator, in total and per tenant.
 MOST_TRIED, TRIED_OF_ONE = 8, 2
-#: Those that are tried now, by tenant.
+#: Number of test requests in progress, by tenant.
 _trying: Counter[str] = Counter()
 
-DeliveryId = Annotated[str, Path(pattern=webhooks.ID, description="A delivery's id, its webhook-id.")]
+DeliveryId = Annotated[
+    str, Path(pattern=webhooks.ID, description="Delivery ID, which the receiver gets in the header webhook-id.")
+]
 
 
 class Receiver(BaseModel):
     """The body of POST /api/webhooks/test."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    url: str = Field(min_length=1, max_length=destinations.MAX_URL, description="https://HOST or http://HOST ...")
+    url: str = Field(
+        min_length=1,
+        max_length=destinations.MAX_URL,
+        description="URL of the receiver: https://HOST... or http://HOST...",
+    )
 
 
 @routes.get("/webhooks", **http.describe_response(answers.DeliveryList))
 def list_deliveries(
     cluster: http.ClusterDep,
     tenant: http.Owner,
-    state: Annotated[State | None, Query(description="pending, delivered or dead; without it all.")] = None,
+    state: Annotated[
+        State | None, Query(description="Only deliveries in this state: pending, delivered or dead.")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=webhooks.MAX_LISTED)] = 100,
 ) -> Response:
-    """List deliveries of webhooks, the latest first: those delivered within a day, those given up within a week."""
+    """List webhook deliveries, latest first. Successful ones are kept for a day, and failed ones for a week."""
     return json_response(queries.listing(cluster.store.webhooks, tenant, state, limit))
 
 
 @routes.get("/webhooks/key", dependencies=_SUBMIT, **http.describe_response(answers.SigningKey))
 def signing_key(cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
-    """Show the key with which a tenant's webhooks are signed; the audit log notes that it was shown."""
+    """Return the key that signs a tenant's webhooks. The audit log records this request."""
     key = signing.export_key(cluster.secrets.keys, tenant, cluster.store.webhooks.generation(tenant))
     cluster.store.webhooks.log_disclosure(tenant, principal.actor)
     answer = json_response({"tenant": tenant, "key": key})
@@ -65,7 +73,7 @@ def signing_key(cluster: http.ClusterDep, tenant: http.Owner, principal: http.Pr
 
 @routes.post("/webhooks/test", dependencies=_SUBMIT, **http.describe_response(answers.Tried, body=Receiver))
 async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
-    """Send a signed message of the type webhook.test to a URL, once and now, and answer what came of it."""
+    """Send a signed message of type webhook.test to a URL once, and return the result."""
     given = http.parse(Receiver, await bodies.read_json(request))
     url, keys = _url(given.url), cluster.secrets.keys
     signing.require(keys)
@@ -101,12 +109,12 @@ async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.
 
 @contextmanager
 def _reserve_attempt(tenant: str) -> Iterator[None]:
-    """Take one of the places for trying receivers. OverLimit while the tenant has its part, or all are taken."""
+    """Reserve a slot for a test request. Raises OverLimit if the tenant or this coordinator has none left."""
     if _trying[tenant] >= TRIED_OF_ONE:
-        detail = f"tenant {tenant} tries {TRIED_OF_ONE} receivers already; try again in 15 s"
+        detail = f"tenant {tenant} is already testing {TRIED_OF_ONE} receivers; try again in 15 s"
         raise errors.OverLimit(detail, field="url", seconds=15)
     if _trying.total() >= MOST_TRIED:
-        detail = f"this coordinator tries {MOST_TRIED} receivers already; try again in 15 s"
+        detail = f"this coordinator is already testing {MOST_TRIED} receivers; try again in 15 s"
         raise errors.OverLimit(detail, field="url", seconds=15)
     _trying[tenant] += 1
     try:
@@ -121,13 +129,13 @@ def _reserve_attempt(tenant: str) -> Iterator[None]:
 async def retry_delivery(
     delivery_id: DeliveryId, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
-    """Try a delivery at once, one that was given up or delivered anew."""
+    """Send a delivery again immediately, even if it was delivered or given up."""
     store = cluster.store.webhooks
     how = await run_in_threadpool(store.retry, tenant, delivery_id, principal.actor)
     if how == "missing":
         raise queries.missing(delivery_id)
     if how == "full":
-        raise errors.OverLimit("too many deliveries of the tenant are pending already", field="delivery_id", seconds=60)
+        raise errors.OverLimit("the tenant has too many pending deliveries", field="delivery_id", seconds=60)
     return json_response(await run_in_threadpool(queries.find_delivery, store, tenant, delivery_id))
 
 

@@ -1,6 +1,7 @@
-"""Sends due deliveries: a thread of each coordinator with an event loop of its own.
+"""Send due webhook deliveries from a thread with its own event loop in each coordinator.
 
-A delivery is taken by a lease, so that one whose coordinator dies is sent by another; it is sent at least once.
+A coordinator leases a delivery before sending it. If the coordinator dies, another one sends the delivery, so each
+delivery is sent at least once.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from jobs.store.webhooks import Delivery, Limits, Webhooks
 
 log = logging.getLogger(__name__)
 
-#: Seconds between an attempt and the next one, each up to a quarter longer: eight attempts within about three hours.
+#: Delays in seconds between attempts, each extended randomly by up to a quarter: eight attempts in about three hours.
 WAITS = (5, 30, 120, 600, 1800, 3600, 3600)
 ATTEMPTS = len(WAITS) + 1
-#: Deliveries that one coordinator has in hand: in all, of one tenant, of one tenant to one host, and to one port of it.
+#: Maximum number of deliveries in progress per coordinator: in total, per tenant, per tenant and host, and per port.
 IN_HAND, PER_TENANT, PER_HOST, PER_PLACE = 64, 16, 8, 4
-#: A delivery that was taken falls due again after this long; an attempt takes half of it at most.
+#: Duration of a delivery's lease in seconds. An attempt takes at most half of it.
 LEASE_SECONDS = 30
-#: Seconds between two looks for due deliveries, and between attempts to reach a Redis that is away.
+#: Interval in seconds between checks for due deliveries, and between attempts to reach Redis.
 POLL_SECONDS, REDIS_SECONDS = 0.5, 2.0
-#: Attempts to note what came of a delivery; then its lease ends, and it is sent once more.
+#: Number of attempts to store a result. After that the lease expires and the delivery is sent again.
 _NOTED = 5
 
 _LIMITS = Limits(
@@ -44,7 +45,7 @@ _T = TypeVar("_T")
 
 
 def body(delivery: Delivery) -> bytes:
-    """Return what a receiver is sent, the same at each attempt."""
+    """Return the body of a delivery, which is the same at each attempt."""
     told: dict[str, Any] = {
         "id": delivery.delivery_id,
         "type": delivery.type,
@@ -78,7 +79,7 @@ def _workflow(delivery: Delivery) -> dict[str, str | None]:
 
 
 def wait_seconds(attempts: int, outcome: Outcome) -> float | None:
-    """Return the seconds until the next attempt; None when there is none."""
+    """Return the seconds until the next attempt, or None if there is none."""
     if outcome.gone or attempts >= ATTEMPTS:
         return None
     planned = WAITS[attempts - 1] * random.uniform(1, 1.25)
@@ -86,7 +87,7 @@ def wait_seconds(attempts: int, outcome: Outcome) -> float | None:
 
 
 class Sender(threading.Thread):
-    """Takes and sends deliveries until it is stopped. Without a key of SECRETS_KEY it leaves them to others."""
+    """Sends deliveries until it is stopped. Without SECRETS_KEY it sends none."""
 
     def __init__(self, store: Webhooks, keys: Keys, guard: Guard, *, resolve: Resolve = attempt.look_up) -> None:
         super().__init__(name="webhooks", daemon=True)
@@ -97,12 +98,12 @@ class Sender(threading.Thread):
         self._sending: set[asyncio.Task[None]] = set()
 
     def run(self) -> None:
-        """Send until stopped. What is on its way then is sent again by another coordinator."""
+        """Send deliveries until stopped. Another coordinator repeats interrupted deliveries."""
         if self._keys.current is not None:
             asyncio.run(self._send_all())
 
     def stop(self) -> None:
-        """End within POLL_SECONDS, without waiting for receivers."""
+        """Stop within POLL_SECONDS, without waiting for receivers."""
         self._stopping.set()
 
     async def _send_all(self) -> None:
@@ -115,7 +116,7 @@ class Sender(threading.Thread):
         await asyncio.sleep(seconds)
 
     async def _round(self) -> float:
-        """Begin what is due and there is room for; return the seconds until the next round."""
+        """Start due deliveries up to the limits, and return the seconds until the next round."""
         room = IN_HAND - len(self._sending)
         if room <= 0:
             await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED, timeout=POLL_SECONDS)
@@ -123,10 +124,10 @@ class Sender(threading.Thread):
         try:
             now, taken = await self._call(lambda: self._store.take(room, _LIMITS, dict(self._busy)))
         except connection.Unreachable as error:
-            log.warning("webhooks wait: redis cannot be reached: %s", error)
+            log.warning("webhooks wait: cannot reach Redis: %s", error)
             return REDIS_SECONDS
         except Exception:
-            log.exception("webhooks wait: deliveries could not be taken")
+            log.exception("webhooks wait: cannot lease deliveries")
             return REDIS_SECONDS
         for delivery in taken:
             self._begin(delivery, now // 1000)
@@ -145,7 +146,7 @@ class Sender(threading.Thread):
                 if not self._busy[name]:
                     del self._busy[name]
             if not task.cancelled() and (error := task.exception()):
-                log.error("a webhook was not sent", exc_info=error, extra={"delivery": delivery.delivery_id})
+                log.error("webhook not sent", exc_info=error, extra={"delivery": delivery.delivery_id})
 
         task.add_done_callback(ended)
 
@@ -169,7 +170,7 @@ class Sender(threading.Thread):
                     await self._call(lambda: self._store.end(delivery, "again", int(wait * 1000), outcome.text()))
                 return
             except connection.Unreachable as error:
-                log.warning("what came of a webhook is not noted yet: %s", error)
+                log.warning("cannot store the result of a webhook yet: %s", error)
                 await asyncio.sleep(REDIS_SECONDS)
 
     async def _call(self, call: Callable[[], _T]) -> _T:

@@ -1,4 +1,4 @@
-"""Make the answers about deliveries of webhooks."""
+"""Build the API responses about webhook deliveries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threads_protocol.answers import webhooks as answers
 
 
 def serialize_delivery(delivery: Delivery) -> answers.Delivery:
-    """Return a delivery, its URL without the path."""
+    """Return a delivery. The path of its URL is removed because it may contain a secret."""
     return {
         "id": delivery.delivery_id,
         "tenant": delivery.tenant,

@@ -1,1 +1,3 @@
-"""Work for workers that reach the coordinators alone: the calls of `jobs/store` over HTTP, one token a worker."""
+"""Worker API over HTTP, for workers without access to Redis. It exposes the calls of `jobs/store`; each worker has a
+token.
+"""

@@ -1,4 +1,4 @@
-"""Answers to the calls of workers: most are those of the store's own methods, under the worker's name."""
+"""Handle the calls of workers. Most calls map to a store method of the same name, with the worker's name added."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from jobs.worker.api.rows import Row, offered
 
 
 def takes_replicas_alone(asked: Any) -> bool:
-    """Return True if a runner without a free slot requests work."""
+    """Return True if a runner without a free slot requests work. Such a runner accepts only replicas."""
     return asked.device == "runner" and bool(asked.kinds) and registry.endless_kinds().issuperset(asked.kinds)
 
 
 class Answers:
-    """Answers calls of one worker. Each public method but `answer` answers the call of its name."""
+    """Handles the calls of one worker. Each public method except `answer` handles the call of the same name."""
 
     def __init__(self, store: Store, worker: str, labels: Sequence[str]) -> None:
         self._store = store
         self._worker = worker
-        #: Those that its token gives its host.
+        #: Host labels that the worker's token grants.
         self._labels = labels
 
     def answer(self, call: Call, asked: BaseModel) -> Any:
-        """Answer a call here, or by the method of the store which declares it."""
+        """Handle a call with the method of this class, or otherwise with the store method that declares the call."""
         given = dict(asked)
         if given.get("token") is not None:
             given["token"] = owned(self._worker, given["token"])
@@ -55,7 +55,9 @@ class Answers:
     def heartbeat(
         self, born: str, row: Row, leases: Sequence[tuple[str, str, int]], slot: bool, leaving: bool
     ) -> Heard:
-        """Keep what the worker has. A runner learns who follows a unit of its leases or wants a shell in one."""
+        """Extend the worker's leases. The response to a runner lists its jobs whose output is followed, and requested
+        shells.
+        """
         said = row.labelled(self._labels)
         if leaving:
             return Heard(word=self._store.fleet.heartbeat(self._worker, born, said, leaving=True), leases=())
@@ -68,10 +70,12 @@ class Answers:
         follow = sorted(jobs & self._store.live_output.followed(self._store.clock.now() * 1000))
         return {"follow": tuple(follow), "attach": tuple(self._store.attachments.asked(jobs))}
 
-    # -- work -------------------------------------------------------------------------------------------------------
+    # -- leases --------------------------------------------------------------------------------------------------------
 
     def next(self, asked: Any, popped: Wakeup) -> Work:
-        """Return what NEXT gives, with the facts of the jobs; asks again where the job is gone meanwhile."""
+        """Return the result of NEXT with the descriptions of its jobs. Repeat NEXT if its job was deleted in the
+        meantime.
+        """
         device = Device(asked.device)
         offer = offered(asked.offer.model_dump(), self._labels) if asked.offer else None
         while True:
@@ -98,33 +102,34 @@ class Answers:
                 return Work(how="hold", jobs=(facts,))
 
     def lease(self, job: str, token: str, lane: str, **more: Any) -> Grant | str:
-        """Lease a range of the job that the worker holds."""
+        """Lease a range of the job in the worker's slot."""
         if self._store.slots.held(self._worker) != job:
             return "gone"
         lane = f"{self._worker}/{lane}"
         return self._store.leases.lease(job, token, worker=self._worker, lane=lane, labels=self._labels, **more)
 
     def commit(self, job: str, token: str, upto: int, partial: bytes, **more: Any) -> Merge:
-        """Commit a partial that can be one of the lease."""
+        """Commit a partial result after checking that it belongs to the lease."""
         lo = more["lo"]
         if more["keep"] and lo is None:
-            raise errors.InvalidRequest("lo: a lease that goes on needs the partial's first unit", field="lo")
+            raise errors.InvalidRequest("lo: is required if the lease continues", field="lo")
         program_partials.check(self._store, job, token, lo, upto, partial, self._worker)
         return self._store.leases.commit(job, token, upto, partial, worker=self._worker, **more)
 
     def done1_all(self, finished: Sequence[Finished], device: str) -> list[bool]:
-        """Finish small jobs, with the marks that those leave."""
+        """Finish small jobs after checking their marks."""
         left_marks.check(self._store, [Left(one.job_id, one.marks, one.result) for one in finished])
         mine = [replace(one, token=owned(self._worker, one.token)) for one in finished]
         return self._store.leases.done1_all(mine, worker=self._worker, device=device)
 
-    # -- results ----------------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------------
 
     def gather(self, job: str, limit: int, start: int) -> Parts:
-        """Return what is committed of the job that a worker holds, some MiB at once; of any other as of none.
+        """Return committed partials of a job that the worker holds or has computed, some MiB per call; nothing for
+        other jobs.
 
-        Its lane may commit the last unit of a job when the worker holds another already: then it derives the result.
-        But not once the job's tenant requires labels that the worker's host has not.
+        A lane can commit the last unit of a job when its worker already holds another job; the worker then derives the
+        result. If the job's tenant now requires labels that the host lacks, the response is empty.
         """
         slots = self._store.slots
         holds = slots.held(self._worker) == job or slots.has_computed(self._worker, job)
@@ -137,12 +142,12 @@ class Answers:
         return self._store.results.fold_seen(job, digest, parts, accumulator)
 
     def finish(self, job: str, digest: str, result: bytes, marks: str) -> bool:
-        """Finish a job, with the marks that it leaves."""
+        """Finish a job after checking its marks."""
         left_marks.check(self._store, [Left(job, marks, result)])
         return self._store.results.finish_seen(job, digest, result, marks)
 
     def fail_result(self, job: str, digest: str, error: str, token: str | None) -> bool:
-        """Count what became of a job for one who knows the digest of what is stored."""
+        """Record the failure to derive a job's result, if the digest matches the stored partials."""
         results = self._store.results
         if not results.is_seen(job, digest):
             return False

@@ -1,6 +1,6 @@
-"""Routes of attachments for the runner that runs their units: begin, read what is typed, write, end.
+"""Worker API routes of attachments (shells in running programs): start, read input, write output, end.
 
-The lease under which one was begun names it; what its shell wrote last may come after that lease has ended.
+The runner names the lease under which the shell started. The last output may arrive after that lease has ended.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ _GONE = Read(state="ended", exit=None, reason="", size="", closed=True, worker="
 
 
 class Take(LeasedCall):
-    """A runner begins an attachment beside a unit of its lease."""
+    """A runner starts a shell for the program of a unit of its lease."""
 
     unit: Units
 
 
 class ReadInput(LeasedCall):
-    """A runner reads what was typed after a place."""
+    """A runner reads input of a shell after an offset."""
 
     after: Units
-    size: str = Field("", max_length=20, description="Of the terminal as the runner knows it.")
-    closed: bool = Field(False, description="It knows that nothing comes any more.")
+    size: str = Field("", max_length=20, description="Terminal size that the runner knows.")
+    closed: bool = Field(False, description="Whether the runner knows that the input has ended.")
     wait_seconds: float = Field(0.0, ge=0, le=MOST_SECONDS)
 
 
 class WriteOutput(LeasedCall):
-    """A shell has written something."""
+    """A runner sends output of a shell."""
 
     offset: Units
-    stream: str = Field(pattern="^[oe]$", description="o: stdout or the terminal; e: stderr.")
-    data: str = Field(max_length=2 * MAX_BYTES, description=f"At most {MAX_BYTES} bytes in base64.")
+    stream: str = Field(pattern="^[oe]$", description="o for stdout or the terminal, e for stderr.")
+    data: str = Field(max_length=2 * MAX_BYTES, description=f"Output in base64, up to {MAX_BYTES} bytes.")
     wait_seconds: float = Field(0.0, ge=0, le=MOST_SECONDS)
 
 
 class End(LeasedCall):
-    """A shell has ended."""
+    """A shell has exited."""
 
     exit: int | None = Field(ge=0, le=255)
-    reason: str = Field("", max_length=500, description="Why, where it did not end by itself.")
+    reason: str = Field("", max_length=500, description="Reason if the shell did not exit by itself.")
 
 
 async def _body(request: Request, model: type[Any]) -> Any:
@@ -69,7 +69,7 @@ async def _body(request: Request, model: type[Any]) -> Any:
 async def take(
     request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
 ) -> Response:
-    """Begin a shell that somebody has asked for, beside a unit of the lease. `about` null: it is over."""
+    """Start a requested shell for a unit of the lease. `about` is null if the request is no longer open."""
     asked: Take = await _body(request, Take)
 
     def work() -> dict[str, Any]:
@@ -88,7 +88,7 @@ async def read(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
 ) -> Response:
-    """Read what was typed after a place, which lets go of what is before. ended: the shell must end."""
+    """Read input after an offset, and discard the input before it. In state `ended` the shell must exit."""
     asked: ReadInput = await _body(request, ReadInput)
     who = owned(worker, asked.lease)
 
@@ -110,7 +110,9 @@ async def read(
 async def write(
     request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
 ) -> Response:
-    """Pass on what a shell wrote, from a place on; where its reader is slow, nothing is taken until it has read."""
+    """Send output of a shell from an offset on. If the client reads slowly, the call accepts no data until it has
+    caught up.
+    """
     asked: WriteOutput = await _body(request, WriteOutput)
     chunk, who = Chunk(asked.stream, attachment_calls.decode_base64(asked.data)), owned(worker, asked.lease)
 
@@ -129,7 +131,7 @@ async def write(
 async def end(
     request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
 ) -> Response:
-    """Say that a shell has ended, with nothing left of it."""
+    """Report the exit of a shell after its last output."""
     asked: End = await _body(request, End)
     who = owned(worker, asked.lease)
     done = await run_in_threadpool(cluster.store.attachments.end, attachment, who, asked.exit, asked.reason)

@@ -1,6 +1,6 @@
-"""Routes of a job's files, for the worker that holds a lease of it: those that it was given, and what its units left.
+"""Worker API routes of a job's input files and output artifacts. The worker must hold a lease of the job.
 
-Files that are uploaded become the job's tenant's.
+Uploaded files belong to the job's tenant.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Units = Annotated[
 ]
 
 
-@routes.get("/worker/jobs/{job}/manifest", **binary_response("A manifest: docs/artifacts.md"))
+@routes.get("/worker/jobs/{job}/manifest", **binary_response("Manifest (see docs/artifacts.md)"))
 async def get_manifest(lease: LeasedDep, inputs: InputsDep, which: Which = "files") -> Response:
-    """The manifest of the files that the job was given, or of its items. 404 where it was given none."""
+    """Return the manifest of the job's input files, or of its items. Status 404 if the job has none."""
     text = await threads.run(lambda: inputs.manifest(lease, which))
     return Response(text, media_type="application/octet-stream")
 
@@ -46,7 +46,7 @@ async def get_manifest(lease: LeasedDep, inputs: InputsDep, which: Which = "file
     "/worker/jobs/{job}/file-bundle", openapi_extra=http.describe_body(Hashes), **binary_response(upload_routes.BUNDLE)
 )
 async def get_bundle(request: Request, lease: LeasedDep, inputs: InputsDep, cluster: http.ClusterDep) -> Response:
-    """Download files that the job was given: as many of the first as fit into a bundle. 403 for any other file."""
+    """Download as many of the requested input files as fit into one bundle. Status 403 for files of other artifacts."""
     asked: Hashes = http.parse(Hashes, await bodies.read_json(request))
 
     def work() -> Response:
@@ -56,11 +56,11 @@ async def get_bundle(request: Request, lease: LeasedDep, inputs: InputsDep, clus
     return await threads.run(work)
 
 
-@routes.get("/worker/jobs/{job}/files/{sha256}", **binary_response("The bytes of the file", 206))
+@routes.get("/worker/jobs/{job}/files/{sha256}", **binary_response("Contents of the file", 206))
 async def get_file(
     request: Request, sha256: Sha, lease: LeasedDep, inputs: InputsDep, cluster: http.ClusterDep
 ) -> Response:
-    """Download a file that the job was given, or one range of it. 403 for any other file."""
+    """Download an input file of the job, or one range of it. Status 403 for a file of another artifact."""
 
     await threads.run(lambda: inputs.check(lease, [sha256], "sha256"))
     return await answers.file_response(request, cluster.artifacts, lease.tenant, sha256)
@@ -75,11 +75,11 @@ upload_routes.add(routes, "/worker/jobs/{job}", "the job's tenant", Depends(_ten
 
 @routes.post(
     "/worker/jobs/{job}/artifacts",
-    openapi_extra=binary_body("A manifest: docs/artifacts.md"),
+    openapi_extra=binary_body("Manifest (see docs/artifacts.md)"),
     **http.describe_response(schemas.Kept),
 )
 async def keep(request: Request, lease: LeasedDep, units: Units, cluster: http.ClusterDep) -> Response:
-    """Keep what these units of the lease left, as an artifact that the job holds. 409 where files are missing."""
+    """Store the output files of some units of the lease as an artifact of the job. Status 409 if files are missing."""
     async with bodies.open_bytes(request, manifest.MAX_BYTES) as text:
         kept = await threads.run(lambda: outputs.keep(cluster.artifacts, cluster.store.outputs, lease, units, text))
     return json_response({"artifact_id": kept})

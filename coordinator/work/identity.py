@@ -1,4 +1,4 @@
-"""Which worker asks: the one that its token is named after."""
+"""Identity of a worker: its name is the name of its API token."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from coordinator.access.principal import Principal
 from coordinator.server.http import PrincipalDep
 from jobs import errors
 
-#: Names of workers.
+#: Pattern of worker names.
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_NEXT = "make one with: cluster token create NAME --scopes worker, where NAME is the worker's"
+_NEXT = "create one with: cluster token create NAME --scopes worker (NAME is the worker's name)"
 
 
 def named(principal: Principal) -> str:
     """Return the worker's name. Raises Forbidden unless it is the name of the principal's API token."""
     if principal.session or not principal.name:
-        raise errors.Forbidden(f"a worker needs an API token of its own; {_NEXT}", field="Authorization")
+        raise errors.Forbidden(f"a worker needs its own API token; {_NEXT}", field="Authorization")
     if not NAME.fullmatch(principal.name):
-        detail = (
-            f"the token's name {principal.name} is no name of a worker (letters, digits, dots, dashes and _); {_NEXT}"
-        )
+        detail = f"the token's name {principal.name} is not a valid worker name (letters, digits, ., - and _); {_NEXT}"
         raise errors.Forbidden(detail, field="Authorization")
     return principal.name
 
@@ -36,10 +34,10 @@ WorkerDep = Annotated[str, Depends(_worker)]
 
 
 def owned(worker: str, lease: str) -> str:
-    """Return the token of a lease as Redis knows it: nobody but this worker can name it, whoever sees it."""
+    """Return a lease token with the worker's name as prefix, so that no other worker can use the lease."""
     return f"{owner(worker)}{lease}"
 
 
 def owner(worker: str) -> str:
-    """Return what the tokens of a worker's leases begin with; no worker's name holds the sign at its end."""
+    """Return the prefix of a worker's lease tokens. Worker names cannot contain the slash at its end."""
     return f"{worker}/"

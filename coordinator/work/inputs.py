@@ -1,4 +1,4 @@
-"""Files that a job was given: its worker may fetch those, and no other file of the job's tenant."""
+"""Check access to input files. A job's worker can download the job's input files, but no other files of the tenant."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from jobs.store.artifacts import Artifact, Artifacts
 from jobs.store.work.outputs import LeasedUnits
 from threads_protocol import manifest
 
-#: Fields of the specification of a job with artifacts that it was given.
+#: Kinds of input artifacts that a job specification can name.
 Which = Literal["files", "items"]
 _FIELDS: dict[str, str] = {"files": "files", "items": "items_artifact"}
-#: Artifacts whose hashes are remembered, each of at most 50,000 files: about 6 MB.
+#: Maximum number of artifacts whose file hashes are cached. At most 50,000 files each, they need about 6 MB.
 _REMEMBERED = 8
 
 
 class Inputs:
-    """Artifacts that jobs were given. Any thread may call."""
+    """Reads the input artifacts of jobs. Thread-safe."""
 
     def __init__(self, trees: Trees, artifacts: Artifacts) -> None:
         self._trees = trees
@@ -30,20 +30,20 @@ class Inputs:
         self._lock = threading.Lock()
 
     def manifest(self, lease: LeasedUnits, which: Which) -> bytes:
-        """Return the manifest of what the job was given. NotFound where it was given none."""
+        """Return the manifest of an input artifact. Raises NotFound if the job has none."""
         asked = _given(lease, which)
         if not asked:
-            raise errors.NotFound(f"job {lease.job_id} was given no {which}", field="which")
+            raise errors.NotFound(f"job {lease.job_id} has no input {which}", field="which")
         return self._manifest(lease.tenant, asked)
 
     def check(self, lease: LeasedUnits, shas: Iterable[str], field: str) -> None:
-        """Raise Forbidden unless each of these files is one that the job was given."""
+        """Raise Forbidden unless each file belongs to an input artifact of the job."""
         left = set(shas)
         for which in _FIELDS:
             if left and (asked := _given(lease, which)):
                 left -= self._of(lease.tenant, asked)
         if left:
-            detail = f"{len(left)} of these files were not given to job {lease.job_id}, the first is {min(left)}"
+            detail = f"{len(left)} files are not input files of job {lease.job_id}; the first is {min(left)}"
             raise errors.Forbidden(detail, field=field)
 
     def _of(self, tenant: str, artifact_id: str) -> frozenset[str]:
@@ -63,11 +63,11 @@ class Inputs:
         row: Artifact | None
         [row] = self._artifacts.read(tenant, [artifact_id])
         if row is None:
-            raise errors.NotFound(f"the artifact {artifact_id} that the job was given is gone", field="artifact")
+            raise errors.NotFound(f"input artifact {artifact_id} was deleted", field="artifact")
         return self._trees.manifest(tenant, row)
 
 
 def _given(lease: LeasedUnits, which: str) -> str:
-    """Return the id of an artifact that the job was given; empty for none."""
+    """Return the ID of an input artifact of the job, or an empty string if it has none."""
     artifact_id = lease.spec.get(_FIELDS[which])
     return artifact_id if isinstance(artifact_id, str) else ""

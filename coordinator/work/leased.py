@@ -1,4 +1,4 @@
-"""The lease that a call about a job names: whoever holds it may see and leave what belongs to that job."""
+"""Check of the lease in a worker's call. Its holder can read the job's files and secrets, and write its output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Job = Annotated[JobId, Path()]
 
 
 class LeasedCall(BaseModel):
-    """Body of a call about a job; the lease is one that this worker holds."""
+    """Body of a call about a job, with a lease that the worker holds."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -27,17 +27,17 @@ class LeasedCall(BaseModel):
 
 
 def stale(job: str) -> errors.Conflict:
-    """Return the error for a lease that is not this worker's, or no more."""
-    return errors.Conflict(f"stale: this worker has no such lease of job {job}; drop what it was for", field="lease")
+    """Return the error for a lease that the worker does not hold."""
+    return errors.Conflict(f"stale: this worker does not hold this lease of job {job}; discard its work", field="lease")
 
 
 def require(store: Store, worker: str, job: str, lease: str) -> LeasedUnits:
-    """Return a lease of this worker. Conflict when it has none of this name, whoever else has, or of no program."""
+    """Return a lease of this worker. Raises Conflict if the worker does not hold it or if its job runs no programs."""
     found = store.outputs.leased(job, owned(worker, lease))
     if found is None:
         raise stale(job)
     if not found.runs_programs:
-        raise errors.Conflict(f"job {job} runs no programs: it has no files, secrets and output", field="job")
+        raise errors.Conflict(f"job {job} runs no programs and therefore has no files, secrets or output", field="job")
     return found
 
 

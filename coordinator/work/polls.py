@@ -1,8 +1,8 @@
-"""Workers whose questions for work wait here, and the one thread that hears bells for all of them.
+"""Long polling for work: workers' requests wait here, and one thread receives wake-ups from Redis for all of them.
 
-A waiting question holds no thread and no connection to Redis. A bell is popped only while somebody waits who listens to
-its queue; the one who has waited longest answers it with NEXT. A bell that gets lost with this process is rung again by
-the next SWEEP.
+A waiting request uses no thread and no connection to Redis. A wake-up is popped only while a request waits for its
+queue; the longest-waiting request handles it with NEXT. If this process dies with a wake-up, the next SWEEP sends
+another one.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from jobs.store import Store
 from jobs.store.server.connection import Unreachable
 from jobs.store.work import wakeups
 
-#: Seconds for which Redis holds back a read of bells; a queue that nobody waited for before is heard after it.
+#: Seconds that a read of wake-ups blocks in Redis. A newly requested queue is read after at most this time.
 BLOCK_SECONDS = 0.5
-#: Seconds after which whoever waits looks for work without a bell, as an idle worker at Redis does.
+#: Seconds after which a waiting request looks for work without a wake-up, like an idle worker with access to Redis.
 POLL_SECONDS = 2.0
-#: One read says for all of them whether there is anything to look for; it counts for this long.
+#: Seconds for which the result of one check for pending work is valid for all waiting requests.
 _FRESH_SECONDS = 1.0
 
-#: Queue of a bell; empty for none.
+#: Name of the queue of a wake-up; empty for none.
 Wakeup = str
 NO_WAKEUP: Wakeup = ""
 
 
 class Polls:
-    """Waiting questions, in the order in which they came. Use inside its loop, once started."""
+    """Waiting requests in order of arrival. Use only in the event loop passed to `start`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: dict[asyncio.Future[Wakeup], frozenset[str]] = {}
-        #: How many of them listen to the same queues.
+        #: Number of waiting requests by set of queues.
         self._counts: Counter[frozenset[str]] = Counter()
         self._looked_at, self._anything = float("-inf"), False
         self._looking = asyncio.Lock()
         self._listener: _Listener | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to hear bells while somebody waits."""
+        """Start the thread that receives wake-ups."""
         self._listener = _Listener(self._store, loop, self)
         self._listener.start()
 
     def stop(self) -> None:
-        """End the thread, within the time of a read."""
+        """Stop the thread. This takes at most BLOCK_SECONDS."""
         if self._listener:
             self._listener.stop()
 
@@ -59,7 +59,9 @@ class Polls:
         return len(self._waiting)
 
     async def wait(self, listened: Sequence[str], seconds: float) -> Wakeup:
-        """Return a bell of these queues; NO_WAKEUP when it is time to look without one, or after `seconds`."""
+        """Wait for a wake-up from these queues. Return NO_WAKEUP when the worker should look without one, or after
+        `seconds`.
+        """
         bell: asyncio.Future[Wakeup] = asyncio.get_running_loop().create_future()
         until = time.monotonic() + seconds
         self._waiting[bell] = frozenset(listened)
@@ -75,13 +77,13 @@ class Polls:
             self._forget(bell)
 
     async def put_back(self, bell: Wakeup) -> None:
-        """Let others hear a bell."""
+        """Return a wake-up to its queue for other workers."""
         if bell != NO_WAKEUP:
             with contextlib.suppress(*Unreachable):
                 await run_in_threadpool(wakeups.requeue_wakeup, self._store, bell)
 
     async def deliver(self, bell: Wakeup) -> bool:
-        """Give a bell to whoever has waited for it longest; False when nobody does."""
+        """Pass a wake-up to the longest-waiting request; return False if no request waits for its queue."""
         for one, listened in self._waiting.items():
             if bell in listened and not one.done():
                 self._forget(one)
@@ -96,13 +98,13 @@ class Polls:
             self._heed()
 
     def _heed(self) -> None:
-        """Have the thread hear what those who wait listen to."""
+        """Make the thread read the queues that requests wait for."""
         if self._listener:
             wanted = {queue for listened, count in self._counts.items() if count for queue in listened}
             self._listener.heed([queue for queue in queues.ALL if queue in wanted])
 
     async def _is_anything(self) -> bool:
-        """Return False while a worker that looked would hear none."""
+        """Return False while NEXT would find no work."""
         async with self._looking:
             if time.monotonic() - self._looked_at > _FRESH_SECONDS:
                 self._anything = await run_in_threadpool(self._store.slots.anything)
@@ -111,7 +113,7 @@ class Polls:
 
 
 class _Listener(RedisReader):
-    """Pops bells of the queues that are heeded, and hands each to the loop before it pops the next."""
+    """Pops wake-ups from the requested queues and passes each to the event loop before it pops the next."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, polls: Polls) -> None:
         super().__init__("bells", loop)
@@ -125,7 +127,7 @@ class _Listener(RedisReader):
                 self._changed.notify()
 
     def read(self) -> None:
-        """Pop a bell, or wait until somebody listens."""
+        """Pop a wake-up, or wait until a request needs one."""
         with self._changed:
             if not self._queues:
                 self._changed.wait(1.0)
@@ -136,8 +138,8 @@ class _Listener(RedisReader):
     def _deliver(self, bell: Wakeup) -> None:
         try:
             taken = asyncio.run_coroutine_threadsafe(self._polls.deliver(bell), self._loop).result(5)
-        except RuntimeError:  # the loop is closed
+        except RuntimeError:  # the event loop is closed
             taken = False
         if not taken:
             wakeups.requeue_wakeup(self._store, bell)
-            time.sleep(0.01)  # whoever waited has gone; the loop says so at once
+            time.sleep(0.01)  # the request has gone; give the event loop time to remove its queue

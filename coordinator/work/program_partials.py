@@ -1,4 +1,4 @@
-"""Check of what a worker says of programs that it ran, on which readers of their rows build."""
+"""Validate the partial results of programs, because the API reads rows from them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from jobs.store import Store
 
 
 def check(store: Store, job: str, token: str, lo: int | None, upto: int, partial: bytes, worker: str) -> None:
-    """Raise InvalidRequest for a partial of programs that is not of the units below `upto` of this lease.
+    """Raise InvalidRequest for a partial of programs that does not match the lease's units below `upto`.
 
-    Partials of other kinds are read by their merging alone. `lo`, of a lease that was kept, is what the caller says.
+    Partials of other kinds are read only when they are merged. `lo` is the first unit of a lease that continues.
     """
-    # A partial of programs has the name "runs"; a name may also be written with escapes, which no honest worker does.
+    # A partial of programs contains the name "runs". JSON escapes could hide it, so texts with backslashes are checked
+    # too.
     if b'"runs"' not in partial and b"\\" not in partial:
         return
     [job_is], lease = store.slots.described([job]), store.outputs.leased(job, token)

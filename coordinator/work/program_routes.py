@@ -1,4 +1,4 @@
-"""Routes of a running program, for the worker that holds a lease of its job: its secrets, its live lines."""
+"""Worker API routes of a running program: its secrets and its live output. The worker must hold a lease of the job."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from jobs.store.work.live_output import MAX_BYTES, MOST_CHUNKS
 
 routes = http.router(tag="worker", scope=Scope.WORKER)
 
-#: Bytes of a call's body: MAX_BYTES in base64, with their brackets.
+#: Maximum size in bytes of a request body: MAX_BYTES in base64, with the JSON around them.
 _MOST_BODY = 2 * MAX_BYTES
 
 
 class Output(LeasedCall):
-    """A unit has written something, and somebody follows it."""
+    """New output of a unit that a client follows."""
 
     unit: Units
     attempt: int = Field(ge=1, le=1_000_000)
-    offset: Units = Field(description="Place of the first byte in all that this attempt has written.")
+    offset: Units = Field(description="Offset of the first byte in the attempt's output.")
     chunks: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
-        max_length=MOST_CHUNKS, description='["o", bytes of stdout in base64] and ["e", ... of stderr], as they came.'
+        max_length=MOST_CHUNKS, description='Pairs ["o", stdout in base64] and ["e", stderr in base64], in order.'
     )
 
 
 @routes.post("/worker/jobs/{job}/secrets", **http.describe_response(schemas.SecretValues, body=LeasedCall))
 async def secrets(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
-    """The values of the secrets that the job names, and of no other. 404 naming those that are missing."""
+    """Return the values of the secrets that the job names. Status 404 lists missing secrets."""
     asked: LeasedCall = http.parse(LeasedCall, await bodies.read_json(request))
 
     def work() -> dict[str, str]:
@@ -51,15 +51,15 @@ async def secrets(request: Request, worker: WorkerDep, job: Job, cluster: http.C
 
 
 def _named(names: Any) -> list[str]:
-    """Return the names of secrets in a specification, each once."""
+    """Return the secret names in a specification without duplicates."""
     return list(dict.fromkeys(name for name in names if isinstance(name, str))) if isinstance(names, list) else []
 
 
 @routes.post("/worker/jobs/{job}/output", **http.describe_response(schemas.Followed, body=Output))
 async def output(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
-    """Pass lines on to those who follow a unit of the lease: at most 64 KiB a call, and 64 KiB/s of a job.
+    """Forward output to the followers of a unit: up to 64 KiB per call, and 64 KiB/s per job.
 
-    What is beyond that is dropped, and its followers see so by the offsets.
+    Output beyond these limits is dropped. Followers detect gaps by the offsets.
     """
     asked: Output = http.parse(Output, await bodies.read_json(request, limit=_MOST_BODY))
     chunks = _decoded(asked.chunks)
@@ -75,7 +75,9 @@ async def output(request: Request, worker: WorkerDep, job: Job, cluster: http.Cl
 
 
 def _decoded(rows: list[list[str]]) -> list[tuple[str, bytes]]:
-    """Return chunks as the stream and the bytes of each. InvalidRequest for others, TooLarge beyond MAX_BYTES."""
+    """Decode chunks into (stream, bytes) pairs. Raises InvalidRequest for malformed chunks, and TooLarge beyond
+    MAX_BYTES.
+    """
     chunks = []
     for stream, text in rows:
         try:
@@ -83,8 +85,10 @@ def _decoded(rows: list[list[str]]) -> list[tuple[str, bytes]]:
                 raise ValueError
             chunks.append((stream, base64.b64decode(text.encode(), validate=True)))
         except (binascii.Error, ValueError):
-            detail = 'chunks: each must be ["o" or "e", bytes in base64]'
+            detail = 'chunks: each must be a pair of "o" or "e" and bytes in base64'
             raise errors.InvalidRequest(detail, field="chunks") from None
     if sum(len(data) for _, data in chunks) > MAX_BYTES:
-        raise errors.TooLarge(f"chunks: have over {MAX_BYTES} bytes; send the rest in another call", field="chunks")
+        raise errors.TooLarge(
+            f"chunks: must have at most {MAX_BYTES} bytes; send the rest in another call", field="chunks"
+        )
     return chunks

@@ -1,4 +1,4 @@
-"""Route of a replica of a service, for the runner that holds the lease of its job: what state it is in, and where."""
+"""Worker API routes of a service's replica: report its state and address, and find the leading replica."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _MAX_WHY = 300
 
 
 class Replica(LeasedCall):
-    """A replica has begun, changed its state, or is as it was five seconds ago."""
+    """State report of a replica, sent when it starts, when its state changes, and every five seconds."""
 
     state: Literal["starting", "ready", "unhealthy", "stopping"]
-    why: str = Field("", max_length=2000, description="Why it is not ready.")
-    address: str = Field(max_length=64, description="Address at which coordinators reach it.")
+    why: str = Field("", max_length=2000, description="Reason why the replica is not ready.")
+    address: str = Field(max_length=64, description="IP address at which coordinators reach the replica.")
     port: int = Field(ge=1, le=65535)
-    key: str = Field(pattern=r"^[A-Za-z0-9_-]{16,128}$", description="Bearer token of requests to it.")
+    key: str = Field(pattern=r"^[A-Za-z0-9_-]{16,128}$", description="Bearer token for requests to the replica.")
     host: str = Field(max_length=300, description="Name of the runner's host.")
-    memory_bytes: int = Field(ge=0, le=1 << 60, description="Memory of its processes.")
-    devices: str = Field(max_length=4000, description="What it computes on, with ; between.")
+    memory_bytes: int = Field(ge=0, le=1 << 60, description="Memory of the replica's processes in bytes.")
+    devices: str = Field(max_length=4000, description="Devices of the replica, separated by ;.")
 
 
 @routes.post("/worker/jobs/{job}/replica", **http.describe_response(schemas.Ended, body=Replica))
 async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
-    """Say in which state a replica of a service is, and where coordinators reach it."""
+    """Report the state of a service's replica, and the address at which coordinators reach it."""
     asked: Replica = http.parse(Replica, await bodies.read_json(request))
 
     def work() -> bool:
@@ -62,7 +62,9 @@ async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.C
 
 @routes.post("/worker/jobs/{job}/lead", **http.describe_response(schemas.Leader, body=LeasedCall))
 async def lead(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
-    """Tell which replica of the same service leads, and where it answers; whoever asks first does."""
+    """Return the leading replica of the service and its address. The first replica that calls this route becomes the
+    leader.
+    """
     asked: LeasedCall = http.parse(LeasedCall, await bodies.read_json(request))
 
     def work() -> dict[str, Any]:
@@ -87,8 +89,10 @@ def _where(report: Report | None) -> dict[str, Any]:
 
 
 def _literal(address: str) -> str:
-    """Return an address of IP. InvalidRequest for anything else: a name could lead anywhere later."""
+    """Return a normalized IP address. Raises InvalidRequest for host names, which could resolve to another address
+    later.
+    """
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:
-        raise errors.InvalidRequest("address: must be an address of IP 4 or 6", field="address") from None
+        raise errors.InvalidRequest("address: must be an IPv4 or IPv6 address", field="address") from None

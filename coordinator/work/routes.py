@@ -1,7 +1,7 @@
-"""Routes of workers: one of each call that `jobs.worker.api.calls` declares.
+"""Worker API routes, one for each call that `jobs.worker.api.calls` declares.
 
-Every call may be repeated after a lost answer. A worker is who its token is named after; the tokens of its leases are
-known to Redis under its name, so that no other worker can name them. docs/lease-protocol.md describes the calls.
+Each call can be repeated after a lost response. A worker is identified by the name of its token. Redis stores the
+tokens of its leases with this name as prefix, so other workers cannot use them. See docs/lease-protocol.md.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from jobs.models import Device
 from jobs.store.server.connection import ResponseError
 from jobs.worker.api.calls import CALLS, Call
 
-#: Bytes of a call, and values in it other than texts in base64.
+#: Maximum size of a request body in bytes, and maximum number of JSON values in it apart from base64 texts.
 MAX_BODY = 64 << 20
 MAX_VALUES = 150_000
-#: Bytes of calls that are read or worked on at once.
+#: Maximum total size in bytes of the request bodies being read or handled.
 ROOM = 96 << 20
 
 routes = http.router(tag="worker", scope=Scope.WORKER)
@@ -42,7 +42,7 @@ def _read(request: Request) -> Any:
 def _parsed(call: Call, body: Any) -> Any:
     asked = http.parse(call.takes, body)
     if isinstance(body, dict):
-        body.clear()  # its texts are as large as what was decoded of them
+        body.clear()  # free the texts, which are as large as the decoded values
     return asked
 
 
@@ -56,12 +56,14 @@ def _answers(request: Request, worker: str, principal: Principal) -> Answers:
 
 
 def _told(error: ResponseError) -> Exception:
-    """Return what a function's error means to the worker; other errors of Redis are not its fault."""
+    """Convert an error of a Redis function to an API error. Return other errors of Redis unchanged."""
     text = str(error)
     if "COMMIT of" in text:
         return errors.InvalidRequest(f"upto: {text[text.index('COMMIT of') :]}", field="upto")
     if "DONE1 needs" in text:
-        return errors.InvalidRequest("finished: a lease of the whole job ends it; this is of a part", field="finished")
+        return errors.InvalidRequest(
+            "finished: requires a lease of the whole job, but this lease covers a part", field="finished"
+        )
     return error
 
 
@@ -74,7 +76,7 @@ def _answered(call: Call, body: Any, answers: Answers) -> Response:
 
 
 def _endpoint(call: Call) -> Callable[..., Awaitable[Response]]:
-    """Return what reads the body as a call and answers it in a thread."""
+    """Return a route function that parses a call and handles it in a thread."""
 
     async def answer(request: Request, worker: WorkerDep, principal: http.PrincipalDep) -> Response:
         async with _read(request) as body:
@@ -83,16 +85,16 @@ def _endpoint(call: Call) -> Callable[..., Awaitable[Response]]:
     return answer
 
 
-# -- questions for work -----------------------------------------------------------------------------------------------
+# -- long polling for work ---------------------------------------------------------------------------------------------
 
 
 async def next_work(request: Request, worker: WorkerDep, principal: http.PrincipalDep) -> Response:
-    """Answer NEXT once there is work, or `wait_seconds` are over."""
+    """Respond to NEXT as soon as there is work, or after `wait_seconds`."""
     call, answers = CALLS["next"], _answers(request, worker, principal)
     async with _read(request) as body:
         asked = await run_in_threadpool(_parsed, call, body)
     if (asked.offer is None) == (asked.device == "runner"):
-        raise errors.InvalidRequest("offer: a runner gives it, and no other worker", field="offer")
+        raise errors.InvalidRequest("offer: is required for runners and not allowed for other workers", field="offer")
     until = asyncio.get_running_loop().time() + asked.wait_seconds
     bell = NO_WAKEUP
     while True:
@@ -104,9 +106,9 @@ async def next_work(request: Request, worker: WorkerDep, principal: http.Princip
 
 
 async def _bell(request: Request, polls: Polls, asked: Any, seconds: float, principal: Principal) -> Wakeup:
-    """Return the bell that the worker answers next, or none.
+    """Wait for a wake-up for the worker, or NO_WAKEUP.
 
-    ClientDisconnect when it is gone; Unauthorized when its token does not count any more.
+    Raises ClientDisconnect if the worker has disconnected, and Unauthorized if its token is no longer valid.
     """
     # These queues also get wake-ups for programs, and a runner without a free slot would pop them endlessly.
     listened = () if takes_replicas_alone(asked) else queues.for_worker(Device(asked.device))

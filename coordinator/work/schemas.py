@@ -1,4 +1,4 @@
-"""Answers to the calls of workers, for the API's description."""
+"""Response schemas of the worker API, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from coordinator.schemas import Answer, required
 
 
 class Ended(Answer):
-    ended: bool = required("False: it had ended before, or others moved on.")
+    ended: bool = required("False if it had already ended.")
 
 
 class Followed(Answer):
-    follow: bool = required("False: nobody follows this unit.")
+    follow: bool = required("Whether a client follows this unit.")
 
 
 class Kept(Answer):
@@ -20,31 +20,31 @@ class Kept(Answer):
 
 
 class SecretValues(Answer):
-    values: dict[str, str] = required("By name.")
+    values: dict[str, str] = required("Secret values by name.")
 
 
 class Leader(Answer):
-    leads: bool = required("Whether it is the replica that asks.")
-    job_id: str = required("Its job.")
-    state: str = required("starting, ready, unhealthy or stopping.")
-    address: str = required("Where it answers; empty before it has begun.")
+    leads: bool = required("Whether the calling replica is the leader.")
+    job_id: str = required("Job of the leading replica.")
+    state: str = required("State of the leading replica: starting, ready, unhealthy or stopping.")
+    address: str = required("IP address of the leading replica; empty before it has started.")
     port: int
-    key: str = required("Its key; empty before it has begun.")
-    host: str = required("Its runner's host; empty before it has begun.")
+    key: str = required("Bearer token for the leading replica; empty before it has started.")
+    host: str = required("Host of the leading replica; empty before it has started.")
 
 
 class TakenAttachment(Answer):
-    about: dict[str, Any] | None = required("command and terminal, as they were asked for; null: it is over.")
+    about: dict[str, Any] | None = required("Requested command and terminal, or null if the request is no longer open.")
 
 
 class AttachmentInput(Answer):
-    state: Literal["running", "ended"] = required("ended: nobody wants the shell any more.")
-    size: str = required("Rows and columns of the terminal; empty: as asked for.")
-    closed: bool = required("Nothing comes after these bytes.")
-    upto: int = required("Place behind these bytes.")
-    chunks: list[list[str]] = required('["i", bytes in base64], in order.')
+    state: Literal["running", "ended"] = required("ended if the client has disconnected, so the shell must exit.")
+    size: str = required("Rows and columns of the terminal; empty if unchanged since the request.")
+    closed: bool = required("Whether the input ends with these chunks.")
+    upto: int = required("Offset after these chunks.")
+    chunks: list[list[str]] = required('Pairs ["i", input in base64], in order.')
 
 
 class AttachmentOutput(Answer):
     state: Literal["running", "ended"]
-    upto: int = required("Bytes that were taken in all: go on there.")
+    upto: int = required("Total number of bytes accepted, which is the offset of the next call.")

@@ -1,4 +1,4 @@
-"""Route of tunnels: a runner connects out, and requests to the replicas on its host come back through that."""
+"""WebSocket route of tunnels. A runner connects to a coordinator, which sends requests to its replicas this way."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ from jobs.store.server import connection
 
 log = logging.getLogger(__name__)
 
-#: Seconds in which a tunnel's end is said to its runner.
+#: Timeout in seconds for the closing handshake with a runner.
 _FAREWELL_SECONDS = 5.0
-#: Not http.router(), whose dependencies are those of requests: the scope is looked at below.
+#: http.router() would add dependencies that need an HTTP request; `tunnel` checks the scope itself.
 routes = APIRouter(prefix="/api")
 
 
 @routes.websocket(f"/worker/{PATH}")
 async def tunnel(socket: WebSocket) -> None:
-    """Serve one tunnel. It says which coordinator this is; the runner's first message makes it the one to use."""
+    """Serve one tunnel. The first message names this coordinator; the runner starts to use the tunnel by sending a
+    message.
+    """
     cluster: Cluster = shared_state(socket).cluster
     tunnels: Tunnels = shared_state(socket).tunnels
     bearer = _bearer(socket)
@@ -55,7 +57,7 @@ async def tunnel(socket: WebSocket) -> None:
 
 
 async def _accepted(socket: WebSocket, tunnels: Tunnels, serving: Coroutine[Any, Any, None]) -> None:
-    """Accept a tunnel, say which coordinator this is, and serve it to its end."""
+    """Accept a tunnel, send the coordinator's name, and serve the tunnel until it closes."""
     await socket.accept()
     try:
         await socket.send_text(json.dumps({"coordinator": tunnels.me}))
@@ -68,13 +70,13 @@ async def _accepted(socket: WebSocket, tunnels: Tunnels, serving: Coroutine[Any,
 
 
 async def _close(socket: WebSocket) -> None:
-    """Say farewell to a runner, which may have gone, or may not read."""
+    """Close the connection, even if the runner has gone or does not read."""
     with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
         await asyncio.wait_for(socket.close(), _FAREWELL_SECONDS)
 
 
 def _bearer(socket: WebSocket) -> str:
-    """Return the bearer token of who connects: browsers, which send cookies, cannot send one here."""
+    """Return the bearer token of the request. Browsers cannot send one here, since they only send cookies."""
     scheme, given = get_authorization_scheme_param(socket.headers.get("Authorization"))
     return given if scheme.lower() == "bearer" else ""
 
@@ -84,36 +86,36 @@ def _sending(socket: WebSocket) -> Callable[[bytes], Awaitable[None]]:
         try:
             await socket.send_bytes(data)
         except (WebSocketDisconnect, RuntimeError) as error:
-            raise ConnectionResetError("the other end has left") from error
+            raise ConnectionResetError("the runner disconnected") from error
 
     return send
 
 
 async def _next(socket: WebSocket) -> bytes:
-    """Return the next message, soon. TimeoutError, WebSocketDisconnect; InvalidMessage for one that is text."""
+    """Return the next binary message. Raises TimeoutError, WebSocketDisconnect, or InvalidMessage for a text message."""
     message = await asyncio.wait_for(socket.receive(), SILENT_SECONDS)
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))
     if not (data := message.get("bytes")):
-        raise InvalidMessage("a message is text")
+        raise InvalidMessage("received a text message")
     return bytes(data)
 
 
 async def _relay(socket: WebSocket, tunnels: Tunnels, worker: str) -> None:
-    """Pass the streams of another coordinator on to a worker, while that has a tunnel to here."""
+    """Forward streams of another coordinator to a worker, as long as the worker has a tunnel to this coordinator."""
     tasks: set[asyncio.Task[None]] = set()
     made = Tunnel(_sending(socket), relays.accepting(tunnels, worker, tasks))
     try:
         while tunnels.own(worker) is not None:
             made.hear(await _next(socket))
     except InvalidMessage as error:
-        log.warning("a relay to %s is closed: %s", worker, error)
+        log.warning("closing the relay to %s: %s", worker, error)
     finally:
         made.close()
 
 
 async def _serve(socket: WebSocket, cluster: Cluster, principal: Principal, worker: str, tunnels: Tunnels) -> None:
-    """Use the tunnel until its runner goes, says nothing or nonsense, or is not let in any more."""
+    """Serve the tunnel until the runner disconnects, times out, sends an invalid message, or loses its access."""
     message = await _next(socket)
     made = Tunnel(_sending(socket))
     name = tunnels.add(worker, made)
@@ -123,7 +125,7 @@ async def _serve(socket: WebSocket, cluster: Cluster, principal: Principal, work
             made.hear(message)
             message = await _next(socket)
     except InvalidMessage as error:
-        log.warning("the tunnel of %s is closed: %s", worker, error)
+        log.warning("closing the tunnel of %s: %s", worker, error)
     finally:
         watching.cancel()
         made.close()
@@ -131,16 +133,16 @@ async def _serve(socket: WebSocket, cluster: Cluster, principal: Principal, work
 
 
 async def _watch(socket: WebSocket, cluster: Cluster, principal: Principal, worker: str, tunnels: Tunnels) -> None:
-    """Tell other coordinators of the tunnel again and again; close it once its runner is not let in any more."""
+    """Announce the tunnel to other coordinators periodically, and close it when the runner's token becomes invalid."""
     here = relays.end(cluster.settings, tunnels)
     while True:
         try:
             await cluster.credentials.require_valid(principal)
             await run_in_threadpool(cluster.store.services.note_tunnel, worker, here)
         except errors.ClusterError as error:
-            log.warning("the tunnel of %s is closed: %s", worker, error)
+            log.warning("closing the tunnel of %s: %s", worker, error)
             await _close(socket)
             return
-        except connection.Unreachable as error:  # what goes through it goes on
-            log.info("other coordinators are not told of the tunnel of %s: %s", worker, error)
+        except connection.Unreachable as error:  # the tunnel itself still works
+            log.info("cannot announce the tunnel of %s to other coordinators: %s", worker, error)
         await asyncio.sleep(HEARTBEAT_SECONDS)

@@ -80,7 +80,7 @@ def test_a_jobs_files_come_whole_and_once(served: Served, store: Store) -> None:
 
     files.fetch(entries, write)
     assert got == {sha_of(b"1,2\n"): b"1,2\n", sha_of(big): big} and len(seen) == 2
-    with pytest.raises(CoordinatorRejects, match="was given no items"):
+    with pytest.raises(CoordinatorRejects, match="has no input items"):
         files.manifest("items")
 
 
@@ -101,7 +101,7 @@ def test_no_other_file_of_the_tenant_is_given(served: Served, store: Store) -> N
     runner = running(served, store, files=commit(served, ["f", "a", *put(served, b"for it")]))
     wanted = [Entry(kind="f", path="x", size=other[0], sha=other[1])]
     for entries in (wanted, [Entry(kind="f", path="x", size=2 << 20, sha=other[1])]):
-        with pytest.raises(CoordinatorRejects, match=r"\(403\): 1 of these files were not given"):
+        with pytest.raises(CoordinatorRejects, match=r"\(403\): 1 files are not input files"):
             runner.files("j").fetch(entries, lambda _sha, pieces: deque(pieces, 0).clear())
     assert runner.api.register().worker == "r", "it is let in as before"
 
@@ -231,7 +231,7 @@ def test_units_of_others_are_refused_and_nothing_is_left(served: Served, store: 
     grant = runner.takes("j", want=10)
     root = written(tmp_path / "left", TREE)
     for units in ([grant.hi], [grant.lo, 999]):
-        with pytest.raises(CoordinatorRejects, match=rf"units: the lease has the units 0 to {grant.hi - 1}"):
+        with pytest.raises(CoordinatorRejects, match=rf"within the lease, which has units 0 to {grant.hi - 1}"):
             runner.files("j").keep(root, units)
     assert not store.client.exists(keys.job_files("j")) and not list(store.client.scan_iter("ct:artifact:*"))
     for text in ("", "1-", "5-3", "a", "1,,2", "0-100001", f"0-{2**60}"):

@@ -145,7 +145,7 @@ def test_a_run_is_left_out_while_the_last_job_goes_on_unless_they_may_overlap(bo
         board.pass_to(second)
     mine, other = board.store.schedules.of_tenant("default")
     assert (mine.submitted, mine.skipped, other.submitted, other.skipped) == (1, 2, 3, 0)
-    assert mine.said == f"left out: job s-a1-{NOW + 60} of the run before has not ended"
+    assert mine.said == f"skipped: job s-a1-{NOW + 60} of the previous run is still active"
     board.cancel()
     board.pass_to(240)
     assert board.store.schedules.of_tenant("default")[0].submitted == 2
@@ -332,7 +332,7 @@ def test_each_time_is_one_workflow_left_out_while_the_last_one_goes_on(board: Bo
         board.pass_to(second)
     mine, other = board.store.schedules.of_tenant("default")
     assert (mine.submitted, mine.skipped, other.submitted, other.skipped) == (1, 1, 2, 0)
-    assert mine.said == f"left out: workflow {mine.last_job} of the run before has not ended"
+    assert mine.said == f"skipped: workflow {mine.last_job} of the previous run is still active"
     assert len(set(workflows(board))) == 3 and mine.last_job in workflows(board) and board.jobs() == []
     [stored] = board.store.workflows.read([mine.last_job])
     assert stored and (stored.tenant, stored.token, stored.run, stored.name) == ("default", "t", False, "nightly")
@@ -401,7 +401,7 @@ def test_two_calls_at_once_are_one_run_and_the_second_is_told(at_hand: Board, mo
     def with_another(schedule: Schedule, run: str) -> Any:
         if not refused:
             at_hand.advance_to(3)
-            with pytest.raises(errors.Conflict, match="another run of it is being submitted") as told:
+            with pytest.raises(errors.Conflict, match="another run of the schedule is being submitted") as told:
                 at_hand.runs.run_now(seen)
             refused.append(told.value)
         return original(schedule, run)
@@ -445,11 +445,11 @@ def test_a_run_by_hand_and_one_that_is_due_are_never_both_made(at_hand: Board) -
     at_hand.store.schedules.note_by_hand("a1", "s-a1-hand", "")
     at_hand.runs.run_due()
     assert at_hand.jobs() == [60]
-    with pytest.raises(errors.Conflict, match="has not ended"):
+    with pytest.raises(errors.Conflict, match="is still active"):
         at_hand.runs.run_now(seen)
     at_hand.cancel()
     at_hand.advance_to(120)
     [due] = at_hand.store.schedules.due(10)[1]
     assert at_hand.store.schedules.claim(due, NOW + 120, NOW + 180, 0)
-    with pytest.raises(errors.Conflict, match="of this moment"):
+    with pytest.raises(errors.Conflict, match="a scheduled run is being submitted"):
         at_hand.runs.run_now(seen)

@@ -120,7 +120,7 @@ def test_what_a_late_sender_says_counts_only_when_it_delivered(bench: Bench) -> 
     [now] = take(bench)
     end = bench.store.webhooks.end
     assert end(late, "dead", 0, "late") == "stale" and end(late, "again", 1, "late") == "stale"
-    assert end(now, "again", 5000, "the receiver answered 500") == "again"
+    assert end(now, "again", 5000, "the receiver responded with HTTP status 500") == "again"
     assert take(bench) == []
     assert end(late, "delivered", 0, "200") == "ended"
     assert end(now, "dead", 0, "") == "missing"
@@ -203,13 +203,13 @@ def test_a_tenants_deliveries_are_its_own_and_end_with_it(bench: Bench) -> None:
     cancelled(bench, tenant="a")
     cancelled(bench, "https://second.example/", tenant="a")
     first, second = take(bench)
-    webhooks.end(first, "dead", 0, "the receiver answered 410")
+    webhooks.end(first, "dead", 0, "the receiver responded with HTTP status 410")
     assert webhooks.retry("b", first.delivery_id) == "missing" and webhooks.one("b", first.delivery_id) is None
     assert webhooks.retry("a", first.delivery_id) == "ok"
     [again] = take(bench)
     assert (again.delivery_id, again.attempts) == (first.delivery_id, 1)
-    webhooks.end(again, "dead", 0, "the receiver answered 410")
-    webhooks.end(second, "again", 0, "the receiver answered 500")
+    webhooks.end(again, "dead", 0, "the receiver responded with HTTP status 410")
+    webhooks.end(second, "again", 0, "the receiver responded with HTTP status 500")
     for job in [*bench.look().jobs]:
         bench.store.jobs.delete(job)
     assert bench.store.tenants.remove("a") == "ok"

@@ -277,9 +277,9 @@ def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) ->
         (receiver.for_ever, 200, ""),
         (receiver.in_drops, None, "within 0.6 s"),
         (receiver.silence, None, "within 0.6 s"),
-        (receiver.nonsense, None, "does not answer as HTTP"),
-        (answers(200, *["X-Many: y"] * 9000), None, "ended without an answer"),
-        (receiver.go_on_for_ever, None, "ended without an answer"),
+        (receiver.nonsense, None, "is not valid HTTP"),
+        (answers(200, *["X-Many: y"] * 9000), None, "closed the connection without a response"),
+        (receiver.go_on_for_ever, None, "closed the connection without a response"),
         (answers(200, "Content-Encoding: gzip", body=b"\x1f\x8b" + b"\0" * 60_000), 200, ""),
     ],
 )
@@ -363,7 +363,7 @@ def verified(secret: str, headers: dict[str, str], body: bytes) -> bool:
 
 
 def test_a_name_that_is_not_found_is_said() -> None:
-    assert post("http://nowhere.invalid/").error.startswith("the name nowhere.invalid is not found: ")
+    assert post("http://nowhere.invalid/").error.startswith("cannot resolve the name nowhere.invalid: ")
 
 
 def test_a_signature_is_that_of_the_tenant_and_outlives_a_change_of_the_key() -> None:
@@ -515,7 +515,7 @@ def test_a_failure_is_tried_again_with_the_same_id_and_body(
         assert len(taken.got) == ATTEMPTS
         assert len({(got.headers["webhook-id"], got.body) for got in taken.got}) == 1
         [row] = api.listed("dead")
-        assert row["last_outcome"] == "the receiver answered 500" and row["attempts"] == ATTEMPTS
+        assert row["last_outcome"] == "the receiver responded with HTTP status 500" and row["attempts"] == ATTEMPTS
         taken.answer = answers(200)
         again = api.ask("POST", f"/api/webhooks/{row['id']}/retry")
         assert again.status_code == 200, again.text
@@ -604,7 +604,7 @@ def test_without_a_key_a_webhook_is_refused_with_the_setting_to_set(any_redis_ur
         (409, api.ask("POST", "/api/webhooks/test", {"url": "https://x.example/"})),
     )
     for status, answer in refused:
-        assert answer.status_code == status and "SECRETS_KEY, which is not set" in answer.text
+        assert answer.status_code == status and "SECRETS_KEY, from which their signing keys are derived" in answer.text
     assert submit(api, None).status_code == 202
 
 
