@@ -75,7 +75,7 @@ class JobQueries:
         """Return those of the jobs that exist and can be read, in their order."""
         stored = self._store.job_reads.hashes(ids)
         sound = skipped.readable(
-            "job", stored, lambda job_id, row: (job_id, serializers.sound(decoding.decode_fields(row)))
+            "job", stored, lambda job_id, row: (job_id, serializers.check_record(decoding.decode_fields(row)))
         )
         places = self._locate(sound) | self._waits(sound)
         fleet = self.fleet.get() if places else scheduler.Fleet()

@@ -41,11 +41,11 @@ def _answers(store: Store, ids: Sequence[str], share: int) -> list[bytes]:
     if long := [place for place, text in enumerate(beginnings) if len(text) > share]:
         left = RESULTS_BYTES - sum(len(text) for text in beginnings if len(text) <= share)
         del beginnings
-        stored = _with_long(store, ids, stored, long, left)
+        stored = _add_long_results(store, ids, stored, long, left)
     return [_answer(*one) for one in zip(ids, heads, stored, strict=True)]
 
 
-def _with_long(
+def _add_long_results(
     store: Store, ids: Sequence[str], stored: Sequence[StoredResult], long: Sequence[int], left: int
 ) -> list[StoredResult]:
     """Return the same with those results in `long` that fit into `left` bytes; of the others the length."""

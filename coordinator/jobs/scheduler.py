@@ -203,20 +203,20 @@ def waiting_because(
     if state not in ("queued", "running") or holders > 0:
         return None
     wanted, fleet = fleet.required.get(place.tenant), fleet.of(place.tenant)
-    if spent := _spent(queue, place, fleet):
-        return _tomorrow(spent, place.tenant, kind)
+    if spent := _find_spent_cap(queue, place, fleet):
+        return _explain_daily_cap(spent, place.tenant, kind)
     if wanted and not fleet.knows(queue):
         return _describe_missing_labels(queue, place.tenant, wanted)
-    if Device.RUNNER in devices_of(queue) and (why := _roomless(queue, kind, needed, fleet, place)):
+    if Device.RUNNER in devices_of(queue) and (why := _explain_no_capacity(queue, kind, needed, fleet, place)):
         return why
     if estimate_wait(queue, fleet) is None:
         return explain_unserved(queue, fleet)
     able = [kinds for device in devices_of(queue) for kinds in fleet.kinds.get(device, ())]
     if kind and able and all(able) and not any(kinds.get(kind) == version for kinds in able):
-        return f"{_lacking(kind, version, able)}; it goes on when a worker with that version lives"
+        return f"{_explain_versions(kind, version, able)}; it goes on when a worker with that version lives"
     if place.before is None:
         return _explain_leased_out(queue, kind, place, max_running, needed, state == "queued" or left > 0)
-    return _in_turn(queue, kind, place, place.before, fleet, needed)
+    return _explain_turn(queue, kind, place, place.before, fleet, needed)
 
 
 def _describe_missing_labels(queue: str, tenant: str, wanted: Set[str]) -> str:
@@ -242,11 +242,11 @@ def explain_unserved(queue: str, fleet: Fleet) -> str:
     return f"no live worker serves the queue {queue}"
 
 
-def _roomless(queue: str, kind: str, needed: Requirements, fleet: Fleet, place: QueuePosition) -> str | None:
+def _explain_no_capacity(queue: str, kind: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:
     """Return why no runner has room for a program: no runner fits, one is reserved for it, or all work for others."""
-    if why := _unfit(queue, needed, fleet) or _beside_replicas(kind, needed, fleet, place):
+    if why := _explain_unfit(queue, needed, fleet) or _explain_services(kind, needed, fleet, place):
         return why
-    return _explain_reservation(place) if place.kept else _of_others(needed, fleet, place)
+    return _explain_reservation(place) if place.kept else _explain_other_tenant(needed, fleet, place)
 
 
 def _explain_not_queued(state: str, place: QueuePosition) -> str | None:
@@ -254,11 +254,11 @@ def _explain_not_queued(state: str, place: QueuePosition) -> str | None:
     if state == "paused":
         return "paused; resume it to go on"
     if state == "blocked":
-        return _before_it(place)
+        return _explain_blocked(place)
     return None if place.in_backlog is None else _explain_backlog(place, place.in_backlog)
 
 
-def _before_it(place: QueuePosition) -> str:
+def _explain_blocked(place: Place) -> str:
     """Return what a blocked job waits for."""
     if not place.waits_for:
         return "the jobs that it waits for have just ended"
@@ -268,9 +268,9 @@ def _before_it(place: QueuePosition) -> str:
     return f"waits for {which}{f': {named}' if named else ''}{more}"
 
 
-def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
+def _explain_unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
     """Return the requirement that no live runner meets, or the runner that meets it but takes no work; else None."""
-    if (why := _resting(needed, fleet)) is not None:
+    if (why := _explain_resting(needed, fleet)) is not None:
         return why
     if not fleet.workers.get(Device.RUNNER) and fleet.knows(queue):
         return explain_unserved(queue, fleet)
@@ -287,7 +287,7 @@ def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
     return f"no runner has {what}; {name} comes nearest, with {has}"
 
 
-def _resting(needed: Requirements, fleet: Fleet) -> str | None:
+def _explain_resting(needed: Requirements, fleet: Fleet) -> str | None:
     """Return why the first runner that fits a job takes no work; None if another one works or none fits."""
     if any(not requirements.shortfalls(needed, offer) for offer in fleet.runners.values()):
         return None
@@ -298,21 +298,21 @@ def _resting(needed: Requirements, fleet: Fleet) -> str | None:
     return None
 
 
-def _fitting(needed: Requirements, fleet: Fleet) -> list[tuple[str, Offer]]:
+def _find_fitting(needed: Requirements, fleet: Fleet) -> list[tuple[str, Offer]]:
     """Return the live runners that can meet a job's requirements, with the resources that their replicas leave."""
     fit = [name for name, offer in sorted(fleet.runners.items()) if not requirements.shortfalls(needed, offer)]
     return [(name, fleet.beside_replicas.get(name, fleet.runners[name])) for name in fit]
 
 
-def _beside_replicas(kind: str, needed: Requirements, fleet: Fleet, place: QueuePosition) -> str | None:
+def _explain_services(kind: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:
     """Return which services a job waits for; None if some runner has room for it while its services run."""
-    reasons = [_not_beside(kind, needed, name, offer, place) for name, offer in _fitting(needed, fleet)]
+    reasons = [_explain_conflict(kind, needed, name, offer, place) for name, offer in _find_fitting(needed, fleet)]
     if not reasons or "" in reasons:
         return None
     return f"{reasons[0]}; it waits until a service there ends, or {_MORE_RUNNERS}"
 
 
-def _not_beside(kind: str, needed: Requirements, name: str, offer: Offer, place: QueuePosition) -> str:
+def _explain_conflict(kind: str, needed: Requirements, name: str, offer: Offer, place: Place) -> str:
     """Return why a job cannot run on a runner while its replicas run; empty if it can."""
     if place.tenant and offer.get("tenant", "") not in ("", place.tenant):
         return f"{name} runs a service of another tenant, and {_ONE_TENANT}"
@@ -324,9 +324,9 @@ def _not_beside(kind: str, needed: Requirements, name: str, offer: Offer, place:
     return ""
 
 
-def _of_others(needed: Requirements, fleet: Fleet, place: QueuePosition) -> str | None:
+def _explain_other_tenant(needed: Requirements, fleet: Fleet, place: Place) -> str | None:
     """Return a runner that works for another tenant if all runners with the job's requirements do; else None."""
-    fit = _fitting(needed, fleet)
+    fit = _find_fitting(needed, fleet)
     mine = [name for name, offer in fit if not place.tenant or offer.get("works_for", "") in ("", place.tenant)]
     return f"{fit[0][0]} runs programs of another tenant, and {_ONE_TENANT}" if fit and not mine else None
 
@@ -348,16 +348,16 @@ def _join_words(needed: Requirements) -> str:
 def _explain_backlog(place: QueuePosition, before: int) -> str:
     """Return why a job is in its tenant's backlog."""
     cap = f"tenant {place.tenant} has reached max_jobs ({place.max_jobs} that wait or run)"
-    return f"{cap}; {_before(before, 'its backlog')}"
+    return f"{cap}; {_describe_position(before, 'its backlog')}"
 
 
-def _spent(queue: str, place: QueuePosition, fleet: Fleet) -> ReachedCap | None:
+def _find_spent_cap(queue: str, place: Place, fleet: Fleet) -> Spent | None:
     """Return the daily cap that keeps a job from starting: that on GPU seconds only where no CPU may compute it."""
     gpu_alone = Device.CPU not in devices_of(queue) or not fleet.alive(Device.CPU)
     return place.units or (place.gpu if gpu_alone and Device.GPU in devices_of(queue) else None)
 
 
-def _tomorrow(spent: ReachedCap, tenant: str, kind: str) -> str:
+def _explain_daily_cap(spent: Spent, tenant: str, kind: str) -> str:
     what = f"units of {kind}" if spent.cap == "max_units" else "GPU seconds"
     cap = f"tenant {tenant} has reached {spent.cap} ({spent.used:.15g} of {spent.most:.15g} {what} today)"
     return f"{cap}; it goes on at 00:00 UTC, in {math.ceil(spent.seconds)} s"
@@ -374,16 +374,16 @@ def _explain_leased_out(
         retries = Device.RUNNER in devices_of(queue) and not place.leases
         return "failed units wait for their next attempt" if retries else "its last leases are being computed"
     able = f"runner that has {_join_words(needed)}" if needed else f"worker with {kind}"
-    return f"every {able} is busy{_more_room(queue, kind, needed)}"
+    return f"every {able} is busy{_advise_capacity(queue, kind, needed)}"
 
 
-def _lacking(kind: str, version: int, able: Sequence[Mapping[str, int]]) -> str:
+def _explain_versions(kind: str, version: int, able: Sequence[Mapping[str, int]]) -> str:
     have = ", ".join(str(other) for other in sorted({kinds[kind] for kinds in able if kind in kinds}))
     other = f"they have version {have}" if have else "they lack the kind"
     return f"no live worker of its queue computes version {version} of {kind}: {other}"
 
 
-def _before(before: int, where: str, whose: str = "") -> str:
+def _describe_position(before: int, where: str, whose: str = "") -> str:
     """Return a job's place; `whose`: of which jobs alone, such as those of its tenant."""
     if not before:
         return f"it is {f'the next{whose}' if whose else 'next'} in {where}"
@@ -391,7 +391,7 @@ def _before(before: int, where: str, whose: str = "") -> str:
     return f"{before} {jobs}{whose} {are} before it in {where}"
 
 
-def _more_room(queue: str, kind: str, needed: Requirements) -> str:
+def _advise_capacity(queue: str, kind: str, needed: Requirements) -> str:
     """Return advice on making room for more programs. More slots do not help a job with requirements.
 
     Replicas of services need no slot.
@@ -404,11 +404,11 @@ def _more_room(queue: str, kind: str, needed: Requirements) -> str:
     return f"; {slots}{_MORE_RUNNERS}"
 
 
-def _in_turn(queue: str, kind: str, place: QueuePosition, before: int, fleet: Fleet, needed: Requirements) -> str:
+def _explain_turn(queue: str, kind: str, place: Place, before: int, fleet: Fleet, needed: Requirements) -> str:
     """Return the job's place in its queue, and what is served before: queues of higher priority, other tenants."""
-    turn = _before(before, f"the queue {queue}")
+    turn = _describe_position(before, f"the queue {queue}")
     if place.tenant:
-        turn = _before(before, f"the queue {queue}", " of its tenant")
+        turn = _describe_position(before, f"the queue {queue}", " of its tenant")
     if place.max_lanes:
         return f"tenant {place.tenant} has reached max_lanes ({place.max_lanes}); {turn}"
     above = queues.with_higher_priority(queue, tuple(fleet.load_seconds))
@@ -423,4 +423,4 @@ def _in_turn(queue: str, kind: str, place: QueuePosition, before: int, fleet: Fl
     mine = devices_of(queue)
     if 0 < _count(fleet.workers, mine) == _count(fleet.starting, mine):
         return f"no worker is ready yet, but some are starting; {turn}"
-    return f"every worker is busy; {turn}{_more_room(queue, kind, needed)}"
+    return f"every worker is busy; {turn}{_advise_capacity(queue, kind, needed)}"

@@ -20,7 +20,7 @@ _STALE_SECONDS = 15
 _PLACED = frozenset({"queue", "kind", "tenant"})
 
 
-def sound(row: dict[str, str]) -> dict[str, str]:
+def check_record(row: dict[str, str]) -> dict[str, str]:
     """Return the row itself. LookupError or ValueError when it lacks a field that decides where it is listed."""
     JobState(row["state"])
     if not row.keys() >= _PLACED or int(row["total"]) < 1:

@@ -131,7 +131,7 @@ def problem(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
     return errors.InvalidRequest(f"{path}: {text[0].lower() + text[1:]}{given}", field=path)
 
 
-def validated(model: type[AnyModel], body: Any, prefix: str = "") -> AnyModel:
+def validate(model: type[AnyModel], body: Any, prefix: str = "") -> AnyModel:
     """Return the body as this model. InvalidRequest with the first complaint; `prefix` is the path of the body.
 
     pydantic describes all errors while no other thread runs. If there are many, only the beginning is validated again.
@@ -146,18 +146,18 @@ def validated(model: type[AnyModel], body: Any, prefix: str = "") -> AnyModel:
         if (count := error.error_count()) <= _MAX_ERRORS:
             raise problem(error, model, prefix) from None
     try:
-        model.model_validate(_beginning(few))
+        model.model_validate(_truncate(few))
     except ValidationError as error:
         raise problem(error, model, prefix) from None
     detail = f"{count} values are wrong, after the first {_MAX_ERRORS} of a list or object"
     raise errors.InvalidRequest(f"{prefix or 'body'}: {detail}", field=prefix or "body")
 
 
-def _beginning(value: Any) -> Any:
+def _truncate(value: Any) -> Any:
     """Return a JSON value with the first items of each list and object in it."""
     if isinstance(value, dict):
-        return {name: _beginning(item) for name, item in islice(value.items(), _MAX_ERRORS)}
-    return [_beginning(item) for item in value[:_MAX_ERRORS]] if isinstance(value, list) else value
+        return {name: _truncate(item) for name, item in islice(value.items(), _MAX_ERRORS)}
+    return [_truncate(item) for item in value[:_MAX_ERRORS]] if isinstance(value, list) else value
 
 
 def is_quick(body: Any) -> bool:
@@ -170,7 +170,7 @@ def is_quick(body: Any) -> bool:
 
 def parse_submission(body: Any) -> Submission:
     """Return a valid submission. InvalidRequest naming the field."""
-    return validated(Submission, body)
+    return validate(Submission, body)
 
 
 def question(kind: str, parameters: dict[str, Any], principal: Principal, fleet: scheduler.Fleet) -> AcceptedJob:
@@ -211,7 +211,7 @@ def _choice(value: str, allowed: list[str], field: str) -> str:
 def _plan_job(asked: Submission, references: References | None) -> tuple[int, Plan]:
     definition = registry.definition(asked.type)
     held: tuple[str, ...] = ()
-    parameters = validated(definition.parameters, asked.parameters, "parameters")
+    parameters = validate(definition.parameters, asked.parameters, "parameters")
     if programs := registry.program_kind(asked.type):
         if references is None:
             raise errors.Forbidden(f"{asked.type} runs programs, which nobody may do here", field="type")
@@ -309,7 +309,7 @@ def _requested_device(asked: Submission, plan: Plan) -> str:
     return asked.device or ("gpu_preferred" if asked.gpu_preferred else Device.ANY.value)
 
 
-def over(limit: CapReached, tenant: str) -> errors.OverLimit:
+def limit_error(limit: Over, tenant: str) -> errors.OverLimit:
     """Return the error that refuses a job: the limit, its value, and the time until there is room if it is known."""
     if limit.cap == "MAX_QUEUED":
         detail = (
@@ -353,8 +353,8 @@ def _describe_deadline(limit: CapReached) -> str:
 
 def refusal(job: NewJob, written: tuple[str, str] | CapReached) -> errors.ClusterError | None:
     """Return why a job was not written; None for one that was, or that was there already."""
-    if isinstance(written, CapReached):
-        return over(written, job.tenant)
+    if isinstance(written, Over):
+        return limit_error(written, job.tenant)
     how, what = written
     if how == "artifact":
         return artifact_deleted(job.plan.parameters, what)

@@ -9,7 +9,7 @@ from typing import Any
 from jobs.kinds import registry
 
 #: Characters of a title at most.
-MOST = 80
+MAX_LENGTH = 80
 #: Parameters that are named for a kind that gives its jobs no titles.
 _NAMED = 4
 _BLANKS = re.compile(r"[ \t\r\n\f\v]+")
@@ -41,6 +41,6 @@ def _title_of_parameters(kind: str, parameters: Any) -> str:
 
 def _sanitize(text: str) -> str:
     """Return one line of at most MOST characters; what turns, hides or moves text is replaced."""
-    line = _BLANKS.sub(" ", text[: 20 * MOST]).strip()
+    line = _BLANKS.sub(" ", text[: 20 * MAX_LENGTH]).strip()
     shown = "".join(sign if sign.isprintable() or sign == _THIN else "\ufffd" for sign in line) or "?"
-    return shown if len(shown) <= MOST else f"{shown[: MOST - 1].rstrip()}…"
+    return shown if len(shown) <= MAX_LENGTH else f"{shown[: MAX_LENGTH - 1].rstrip()}…"

@@ -111,10 +111,10 @@ class Units:
         if given_up and not failure:
             row |= {"error": given_up.decode(errors="replace"), "reason": "lost"}
         if state == RUNNING:
-            row |= self._at_work(unit, row["attempts"], now)
+            row |= self._describe_running(unit, row["attempts"], now)
         return row
 
-    def _at_work(self, unit: int, failed: int, now: float) -> dict[str, Any]:
+    def _describe_running(self, unit: int, failed: int, now: float) -> dict[str, Any]:
         """Return who runs a unit. Of units that were leased together only the first is known to run."""
         lease = self._leases.get(unit)
         if lease is None:

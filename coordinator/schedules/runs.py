@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 #: Delay in seconds up to which a run counts as on time rather than missed.
 ON_TIME = 60
 #: Milliseconds after which the claim of a manual run expires if no result was recorded.
-_BY_HAND_MS = 30_000
+_MANUAL_CLAIM_MS = 30_000
 #: Maximum number of schedules run per round, and of schedules checked per round after Redis' clock stepped back.
-AT_ONCE, _DOUBTED = 50, 200
+AT_ONCE, _CHECKED_AT_ONCE = 50, 200
 
 #: Function that returns the states of jobs, with None for deleted jobs.
 States = Callable[[Sequence[str]], Sequence[str | None]]
@@ -40,7 +40,7 @@ def target(schedule: Schedule) -> str:
     return "workflow" if schedule.workflow else "job"
 
 
-def _name(schedule: Schedule, moment: str) -> str:
+def _run_id(schedule: Schedule, moment: str) -> str:
     """Return the job ID of a run. It depends only on schedule and time, so a run is never submitted twice."""
     return f"s-{schedule.schedule_id}-{moment}"
 
@@ -101,7 +101,7 @@ class Runs:
         if self._latest is None or now < self._latest:
             self._doubted = self._store.coming()
         self._latest = now
-        some, self._doubted = self._doubted[:_DOUBTED], self._doubted[_DOUBTED:]
+        some, self._doubted = self._doubted[:_CHECKED_AT_ONCE], self._doubted[_CHECKED_AT_ONCE:]
         for schedule in self._store.times(some):
             if schedule.next <= now or schedule.firing or schedule.paused:
                 continue
@@ -125,13 +125,13 @@ class Runs:
         Calls within the same second are one run. Raises Conflict while another manual run is being submitted, or while
         the last run is active and runs must not overlap. Raises the errors of a submission.
         """
-        run = _name(schedule, f"{self._store.now_ms() // 1000}n")
-        how = self._store.claim_by_hand(schedule.schedule_id, run, _BY_HAND_MS)
+        run = _run_id(schedule, f"{self._store.now_ms() // 1000}n")
+        how = self._store.claim_by_hand(schedule.schedule_id, run, _MANUAL_CLAIM_MS)
         if how == "busy":
             raise errors.Conflict("another run of the schedule is being submitted; try again in a moment", field="name")
         try:
-            self._check_alone(schedule)
-            made = self._by_hand(schedule, run)
+            self._check_overlap(schedule)
+            made = self._submit_manual_run(schedule, run)
         except errors.ClusterError:
             self._store.note_by_hand(schedule.schedule_id, run, "")
             raise
@@ -139,7 +139,7 @@ class Runs:
         self._store.note_by_hand(schedule.schedule_id, run, made)
         return made
 
-    def _check_alone(self, schedule: Schedule) -> None:
+    def _check_overlap(self, schedule: Schedule) -> None:
         """Raise Conflict if the last run is still active and runs must not overlap."""
         # Read the schedule again to see claims and results from before this run's claim.
         known = self._store.one(schedule.tenant, schedule.name) or schedule
@@ -147,11 +147,11 @@ class Runs:
             return
         if known.firing:
             raise errors.Conflict("a scheduled run is being submitted; try again in a moment", field="name")
-        if busy := self._going_on(known):
+        if busy := self._active_run(known):
             detail = f"{target(known)} {busy} of the last run is still active; cancel it, or wait until it ends"
             raise errors.Conflict(detail, field="name")
 
-    def _by_hand(self, schedule: Schedule, run: str) -> str:
+    def _submit_manual_run(self, schedule: Schedule, run: str) -> str:
         answer = self.submit_run(schedule, run)
         if isinstance(answer, errors.ClusterError):
             raise answer
@@ -161,16 +161,16 @@ class Runs:
         firing = schedule.firing or self._claim(schedule, now)
         if not firing:
             return
-        name = _name(schedule, str(firing))
+        name = _run_id(schedule, str(firing))
         # Read the schedule again to see manual runs from before this run's claim.
         known = self._store.one(schedule.tenant, schedule.name)
         if known is None or known.schedule_id != schedule.schedule_id:
             return  # the schedule was deleted or replaced
         schedule = known
         # Ignore a claim that expires later than a valid claim can: the clock that wrote it was ahead.
-        if not schedule.overlap and now * 1000 < schedule.by_hand_until <= (now + 1) * 1000 + _BY_HAND_MS:
+        if not schedule.overlap and now * 1000 < schedule.by_hand_until <= (now + 1) * 1000 + _MANUAL_CLAIM_MS:
             return  # the run stays due until the manual run is recorded
-        busy = "" if schedule.overlap else self._going_on(schedule)
+        busy = "" if schedule.overlap else self._active_run(schedule)
         if busy and busy != name:
             said = f"skipped: {target(schedule)} {busy} of the previous run is still active"
             self._store.note(schedule.schedule_id, firing, "skipped", "", said)
@@ -197,7 +197,7 @@ class Runs:
             log.warning("a schedule missed runs", extra={"schedule": schedule.schedule_id, "missed": missed})
         return firing
 
-    def _going_on(self, schedule: Schedule) -> str:
+    def _active_run(self, schedule: Schedule) -> str:
         """Return the ID of the last run's job or workflow if it has not ended, otherwise an empty string."""
         if not schedule.last_job:
             return ""

@@ -263,7 +263,7 @@ def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
 
 def parse(model: type[Any], body: Any) -> Any:
     """Validate a body and return an instance of the model. Raise InvalidRequest that names the invalid field."""
-    return submissions.validated(model, body)
+    return submissions.validate(model, body)
 
 
 def serialize_problem(error: errors.ClusterError) -> dict[str, Any]:

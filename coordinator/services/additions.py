@@ -139,7 +139,7 @@ def check_between(least: int, replicas: int, most: int) -> None:
 
 def _engines_parameters(asked: NewService) -> BaseModel:
     engine = registry.definition(asked.engine)
-    return submissions.validated(engine.Parameters, asked.parameters, "parameters")
+    return submissions.validate(engine.Parameters, asked.parameters, "parameters")
 
 
 def _gpus(asked: NewService) -> int:

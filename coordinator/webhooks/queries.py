@@ -10,7 +10,7 @@ from jobs.store.webhooks import STATES, State, Webhooks
 from threads_protocol.answers import webhooks as answers
 
 
-def listing(store: Webhooks, tenant: str, state: State | None, limit: int) -> dict[str, Any]:
+def delivery_list(store: Webhooks, tenant: str, state: State | None, limit: int) -> dict[str, Any]:
     """Return a tenant's deliveries in one state or in all, latest first, and the number of deliveries by state."""
     found = [find_delivery for each in (state,) if each for find_delivery in store.listed(tenant, each, limit)]
     if state is None:

@@ -28,9 +28,9 @@ routes = http.router(tag="jobs")
 
 _SUBMIT = [http.require_scope(Scope.SUBMIT)]
 #: Maximum number of concurrent test requests of one coordinator, in total and per tenant.
-MOST_TRIED, TRIED_OF_ONE = 8, 2
+MAX_TESTS, MAX_TENANT_TESTS = 8, 2
 #: Number of test requests in progress, by tenant.
-_trying: Counter[str] = Counter()
+_active_tests: Counter[str] = Counter()
 
 DeliveryId = Annotated[
     str, Path(pattern=webhooks.ID, description="Delivery ID, which the receiver gets in the header webhook-id.")
@@ -58,7 +58,7 @@ def list_deliveries(
     limit: Annotated[int, Query(ge=1, le=webhooks.MAX_LISTED)] = 100,
 ) -> Response:
     """List webhook deliveries, latest first. Successful ones are kept for a day, and failed ones for a week."""
-    return json_response(queries.listing(cluster.store.webhooks, tenant, state, limit))
+    return json_response(queries.delivery_list(cluster.store.webhooks, tenant, state, limit))
 
 
 @routes.get("/webhooks/key", dependencies=_SUBMIT, **http.describe_response(answers.SigningKey))
@@ -110,19 +110,19 @@ async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.
 @contextmanager
 def _reserve_attempt(tenant: str) -> Iterator[None]:
     """Reserve a slot for a test request. Raises OverLimit if the tenant or this coordinator has none left."""
-    if _trying[tenant] >= TRIED_OF_ONE:
-        detail = f"tenant {tenant} is already testing {TRIED_OF_ONE} receivers; try again in 15 s"
+    if _active_tests[tenant] >= MAX_TENANT_TESTS:
+        detail = f"tenant {tenant} is already testing {MAX_TENANT_TESTS} receivers; try again in 15 s"
         raise errors.OverLimit(detail, field="url", seconds=15)
-    if _trying.total() >= MOST_TRIED:
-        detail = f"this coordinator is already testing {MOST_TRIED} receivers; try again in 15 s"
+    if _active_tests.total() >= MAX_TESTS:
+        detail = f"this coordinator is already testing {MAX_TESTS} receivers; try again in 15 s"
         raise errors.OverLimit(detail, field="url", seconds=15)
-    _trying[tenant] += 1
+    _active_tests[tenant] += 1
     try:
         yield
     finally:
-        _trying[tenant] -= 1
-        if not _trying[tenant]:
-            del _trying[tenant]
+        _active_tests[tenant] -= 1
+        if not _active_tests[tenant]:
+            del _active_tests[tenant]
 
 
 @routes.post("/webhooks/{delivery_id}/retry", dependencies=_SUBMIT, **http.describe_response(answers.Delivery))

@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 WAITS = (5, 30, 120, 600, 1800, 3600, 3600)
 ATTEMPTS = len(WAITS) + 1
 #: Maximum number of deliveries in progress per coordinator: in total, per tenant, per tenant and host, and per port.
-IN_HAND, PER_TENANT, PER_HOST, PER_PLACE = 64, 16, 8, 4
+MAX_ACTIVE, PER_TENANT, PER_HOST, PER_PLACE = 64, 16, 8, 4
 #: Duration of a delivery's lease in seconds. An attempt takes at most half of it.
 LEASE_SECONDS = 30
 #: Interval in seconds between checks for due deliveries, and between attempts to reach Redis.
 POLL_SECONDS, REDIS_SECONDS = 0.5, 2.0
 #: Number of attempts to store a result. After that the lease expires and the delivery is sent again.
-_NOTED = 5
+_STORE_ATTEMPTS = 5
 
 _LIMITS = Limits(
     lease_ms=LEASE_SECONDS * 1000, attempts=ATTEMPTS, per_place=PER_PLACE, per_host=PER_HOST, per_tenant=PER_TENANT
@@ -117,7 +117,7 @@ class Sender(threading.Thread):
 
     async def _round(self) -> float:
         """Start due deliveries up to the limits, and return the seconds until the next round."""
-        room = IN_HAND - len(self._sending)
+        room = MAX_ACTIVE - len(self._sending)
         if room <= 0:
             await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED, timeout=POLL_SECONDS)
             return 0.0
@@ -130,10 +130,10 @@ class Sender(threading.Thread):
             log.exception("webhooks wait: cannot lease deliveries")
             return REDIS_SECONDS
         for delivery in taken:
-            self._begin(delivery, now // 1000)
+            self._start_delivery(delivery, now // 1000)
         return 0.05 if taken else POLL_SECONDS
 
-    def _begin(self, delivery: Delivery, seconds: int) -> None:
+    def _start_delivery(self, delivery: Delivery, seconds: int) -> None:
         names = (delivery.place, delivery.host, delivery.tenant)
         self._busy.update(names)
         task = asyncio.create_task(self._deliver(delivery, seconds))
@@ -156,11 +156,11 @@ class Sender(threading.Thread):
             self._keys, delivery.tenant, delivery.delivery_id, seconds, content, delivery.generation
         )
         outcome = await attempt.post(delivery.url, headers, content, self._guard, resolve=self._resolve)
-        await self._note(delivery, outcome)
+        await self._store_result(delivery, outcome)
 
-    async def _note(self, delivery: Delivery, outcome: Outcome) -> None:
+    async def _store_result(self, delivery: Delivery, outcome: Outcome) -> None:
         wait = wait_seconds(delivery.attempts, outcome)
-        for _ in range(_NOTED):
+        for _ in range(_STORE_ATTEMPTS):
             try:
                 if outcome.is_delivered:
                     await self._call(lambda: self._store.end(delivery, "delivered", 0, outcome.text()))

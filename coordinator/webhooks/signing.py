@@ -18,7 +18,7 @@ _PURPOSE = "webhooks"
 def require(keys: Keys) -> None:
     """Raise Conflict if SECRETS_KEY is not set."""
     if keys.current is None:
-        why = "this cluster sends no webhooks: SECRETS_KEY, from which their signing keys are derived, is not set"
+        why = "this cluster sends no webhooks: their signing keys are derived from SECRETS_KEY, which is not set"
         raise errors.Conflict(f"{why}; set it for all coordinators (docs/webhooks.md)", field="SECRETS_KEY")
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from coordinator.work import left_marks, program_partials
-from coordinator.work.identity import owned, owner
-from coordinator.work.left_marks import Left
+from coordinator.work.identity import token_prefix, worker_lease_token
+from coordinator.work.left_marks import SubmittedMarks
 from coordinator.work.polls import NO_WAKEUP, Wakeup
 from jobs import errors, queues
 from jobs.kinds import registry
@@ -24,7 +24,7 @@ from jobs.worker.api.calls import Call, Parts, Registered, Work
 from jobs.worker.api.rows import Row, offered
 
 
-def takes_replicas_alone(asked: Any) -> bool:
+def accepts_only_replicas(asked: Any) -> bool:
     """Return True if a runner without a free slot requests work. Such a runner accepts only replicas."""
     return asked.device == "runner" and bool(asked.kinds) and registry.endless_kinds().issuperset(asked.kinds)
 
@@ -42,7 +42,7 @@ class Answers:
         """Handle a call with the method of this class, or otherwise with the store method that declares the call."""
         given = dict(asked)
         if given.get("token") is not None:
-            given["token"] = owned(self._worker, given["token"])
+            given["token"] = worker_lease_token(self._worker, given["token"])
         if own := getattr(self, call.name, None):
             return own(**given)
         if call.names_worker:
@@ -61,12 +61,12 @@ class Answers:
         said = row.labelled(self._labels)
         if leaving:
             return Heard(word=self._store.fleet.heartbeat(self._worker, born, said, leaving=True), leases=())
-        kept = tuple((job, owned(self._worker, token), upto) for job, token, upto in leases)
+        kept = tuple((job, worker_lease_token(self._worker, token), upto) for job, token, upto in leases)
         heard = self._store.pulse(Pulse(worker=self._worker, born=born, row=lambda: said, leases=kept, slot=slot))
         alive = {job for (job, _, _), answer in zip(leases, heard.leases, strict=True) if answer}
-        return replace(heard, **self._asked_for(alive)) if alive and row.device == "runner" else heard
+        return replace(heard, **self._client_requests(alive)) if alive and row.device == "runner" else heard
 
-    def _asked_for(self, jobs: set[str]) -> dict[str, Any]:
+    def _client_requests(self, jobs: set[str]) -> dict[str, Any]:
         follow = sorted(jobs & self._store.live_output.followed(self._store.clock.now() * 1000))
         return {"follow": tuple(follow), "attach": tuple(self._store.attachments.asked(jobs))}
 
@@ -87,15 +87,15 @@ class Answers:
                 take=asked.take,
                 kinds=asked.kinds,
                 offer=offer,
-                owner=owner(self._worker),
+                owner=token_prefix(self._worker),
                 labels=self._labels,
-                replicas=takes_replicas_alone(asked),
+                replicas=accepts_only_replicas(asked),
             )
             popped = NO_WAKEUP
             if isinstance(found, str):
                 return Work(how=found)
             if isinstance(found, Taken):
-                tokens = tuple(token.removeprefix(owner(self._worker)) for _, token in found.jobs)
+                tokens = tuple(token.removeprefix(token_prefix(self._worker)) for _, token in found.jobs)
                 return Work(how="take", jobs=found.facts, leases=tokens)
             [facts] = self._store.slots.facts([found.job_id], device)
             if facts:
@@ -118,8 +118,8 @@ class Answers:
 
     def done1_all(self, finished: Sequence[Finished], device: str) -> list[bool]:
         """Finish small jobs after checking their marks."""
-        left_marks.check(self._store, [Left(one.job_id, one.marks, one.result) for one in finished])
-        mine = [replace(one, token=owned(self._worker, one.token)) for one in finished]
+        left_marks.check(self._store, [SubmittedMarks(one.job_id, one.marks, one.result) for one in finished])
+        mine = [replace(one, token=worker_lease_token(self._worker, one.token)) for one in finished]
         return self._store.leases.done1_all(mine, worker=self._worker, device=device)
 
     # -- results -------------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Answers:
 
     def finish(self, job: str, digest: str, result: bytes, marks: str) -> bool:
         """Finish a job after checking its marks."""
-        left_marks.check(self._store, [Left(job, marks, result)])
+        left_marks.check(self._store, [SubmittedMarks(job, marks, result)])
         return self._store.results.finish_seen(job, digest, result, marks)
 
     def fail_result(self, job: str, digest: str, error: str, token: str | None) -> bool:

@@ -19,7 +19,7 @@ from coordinator.attachments.wakes import Wakes
 from coordinator.server import bodies, http
 from coordinator.state import shared_state
 from coordinator.work import leased, schemas
-from coordinator.work.identity import WorkerDep, owned
+from coordinator.work.identity import WorkerDep, worker_lease_token
 from coordinator.work.leased import Job, LeasedCall
 from jobs.store.attachments import MAX_BYTES, Chunk, Read
 from jobs.store.work.bounds import Units
@@ -74,7 +74,11 @@ async def take(
 
     def work() -> dict[str, Any]:
         leased.require(cluster.store, worker, job, asked.lease)
-        return {"about": cluster.store.attachments.take(attachment, job, owned(worker, asked.lease), asked.unit)}
+        return {
+            "about": cluster.store.attachments.take(
+                attachment, job, worker_lease_token(worker, asked.lease), asked.unit
+            )
+        }
 
     return http.json_response(await run_in_threadpool(work))
 
@@ -90,7 +94,7 @@ async def read(
 ) -> Response:
     """Read input after an offset, and discard the input before it. In state `ended` the shell must exit."""
     asked: ReadInput = await _body(request, ReadInput)
-    who = owned(worker, asked.lease)
+    who = worker_lease_token(worker, asked.lease)
 
     def look() -> Read:
         return cluster.store.attachments.read(attachment, "in", who, asked.after) or _GONE
@@ -114,7 +118,10 @@ async def write(
     caught up.
     """
     asked: WriteOutput = await _body(request, WriteOutput)
-    chunk, who = Chunk(asked.stream, attachment_calls.decode_base64(asked.data)), owned(worker, asked.lease)
+    chunk, who = (
+        Chunk(asked.stream, attachment_calls.decode_base64(asked.data)),
+        worker_lease_token(worker, asked.lease),
+    )
 
     def work() -> tuple[str, int]:
         done = cluster.store.attachments.write(attachment, "out", who, asked.offset, chunk)
@@ -133,6 +140,6 @@ async def end(
 ) -> Response:
     """Report the exit of a shell after its last output."""
     asked: End = await _body(request, End)
-    who = owned(worker, asked.lease)
+    who = worker_lease_token(worker, asked.lease)
     done = await run_in_threadpool(cluster.store.attachments.end, attachment, who, asked.exit, asked.reason)
     return http.json_response({"ended": done})

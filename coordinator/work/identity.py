@@ -16,7 +16,7 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NEXT = "create one with: cluster token create NAME --scopes worker (NAME is the worker's name)"
 
 
-def named(principal: Principal) -> str:
+def worker_name(principal: Principal) -> str:
     """Return the worker's name. Raises Forbidden unless it is the name of the principal's API token."""
     if principal.session or not principal.name:
         raise errors.Forbidden(f"a worker needs its own API token; {_NEXT}", field="Authorization")
@@ -27,17 +27,17 @@ def named(principal: Principal) -> str:
 
 
 async def _worker(principal: PrincipalDep) -> str:
-    return named(principal)
+    return worker_name(principal)
 
 
 WorkerDep = Annotated[str, Depends(_worker)]
 
 
-def owned(worker: str, lease: str) -> str:
+def worker_lease_token(worker: str, lease: str) -> str:
     """Return a lease token with the worker's name as prefix, so that no other worker can use the lease."""
-    return f"{owner(worker)}{lease}"
+    return f"{token_prefix(worker)}{lease}"
 
 
-def owner(worker: str) -> str:
+def token_prefix(worker: str) -> str:
     """Return the prefix of a worker's lease tokens. Worker names cannot contain the slash at its end."""
     return f"{worker}/"

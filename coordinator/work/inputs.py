@@ -31,7 +31,7 @@ class Inputs:
 
     def manifest(self, lease: LeasedUnits, which: Which) -> bytes:
         """Return the manifest of an input artifact. Raises NotFound if the job has none."""
-        asked = _given(lease, which)
+        asked = _artifact_id(lease, which)
         if not asked:
             raise errors.NotFound(f"job {lease.job_id} has no input {which}", field="which")
         return self._manifest(lease.tenant, asked)
@@ -40,7 +40,7 @@ class Inputs:
         """Raise Forbidden unless each file belongs to an input artifact of the job."""
         left = set(shas)
         for which in _FIELDS:
-            if left and (asked := _given(lease, which)):
+            if left and (asked := _artifact_id(lease, which)):
                 left -= self._of(lease.tenant, asked)
         if left:
             detail = f"{len(left)} files are not input files of job {lease.job_id}; the first is {min(left)}"
@@ -67,7 +67,7 @@ class Inputs:
         return self._trees.manifest(tenant, row)
 
 
-def _given(lease: LeasedUnits, which: str) -> str:
+def _artifact_id(lease: LeasedUnits, which: str) -> str:
     """Return the ID of an input artifact of the job, or an empty string if it has none."""
     artifact_id = lease.spec.get(_FIELDS[which])
     return artifact_id if isinstance(artifact_id, str) else ""

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.state import shared_state
-from coordinator.work.identity import WorkerDep, owned
+from coordinator.work.identity import WorkerDep, worker_lease_token
 from jobs import errors
 from jobs.store import Store
 from jobs.store.work.bounds import JobId, LeaseToken
@@ -33,7 +33,7 @@ def stale(job: str) -> errors.Conflict:
 
 def require(store: Store, worker: str, job: str, lease: str) -> LeasedUnits:
     """Return a lease of this worker. Raises Conflict if the worker does not hold it or if its job runs no programs."""
-    found = store.outputs.leased(job, owned(worker, lease))
+    found = store.outputs.leased(job, worker_lease_token(worker, lease))
     if found is None:
         raise stale(job)
     if not found.runs_programs:

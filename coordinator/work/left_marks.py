@@ -15,7 +15,7 @@ from jobs.store.work.bounds import READ_BYTES
 from jobs.store.work.slots import Description
 
 
-class Left(NamedTuple):
+class SubmittedMarks(NamedTuple):
     """Marks of one job in the format of the Redis functions, and the job's encoded result."""
 
     job_id: str
@@ -23,17 +23,17 @@ class Left(NamedTuple):
     result: bytes
 
 
-def check(store: Store, left: Iterable[Left]) -> None:
+def check(store: Store, left: Iterable[SubmittedMarks]) -> None:
     """Raise InvalidRequest for marks that do not follow from the job and its result. Deleted jobs are ignored."""
     some = [one for one in left if one.marks != "[]"]
     jobs = store.slots.described([one.job_id for one in some]) if some else []
     for one, job in zip(some, jobs, strict=True):
-        wrong = _wrong(job, one) if job else None
+        wrong = _find_invalid_mark(job, one) if job else None
         if wrong:
             raise errors.InvalidRequest(f"marks: {wrong[:80]} is not a mark of job {one.job_id}", field="marks")
 
 
-def _wrong(job: Description, left: Left) -> str | None:
+def _find_invalid_mark(job: Description, left: SubmittedMarks) -> str | None:
     """Return the first invalid mark, or None if all are valid."""
     named = [tuple(row) for row in json.loads(left.marks)]
     if job.kind not in registry.names():

@@ -62,48 +62,48 @@ class Polls:
         """Wait for a wake-up from these queues. Return NO_WAKEUP when the worker should look without one, or after
         `seconds`.
         """
-        bell: asyncio.Future[Wakeup] = asyncio.get_running_loop().create_future()
+        wakeup: asyncio.Future[Wakeup] = asyncio.get_running_loop().create_future()
         until = time.monotonic() + seconds
-        self._waiting[bell] = frozenset(listened)
-        self._counts[self._waiting[bell]] += 1
-        self._heed()
+        self._waiting[wakeup] = frozenset(listened)
+        self._counts[self._waiting[wakeup]] += 1
+        self._update_queues()
         try:
-            while not bell.done() and (left := until - time.monotonic()) > 0:
-                await asyncio.wait([bell], timeout=min(left, POLL_SECONDS))
-                if not bell.done() and await self._is_anything():
+            while not wakeup.done() and (left := until - time.monotonic()) > 0:
+                await asyncio.wait([wakeup], timeout=min(left, POLL_SECONDS))
+                if not wakeup.done() and await self._has_work():
                     break
-            return bell.result() if bell.done() else NO_WAKEUP
+            return wakeup.result() if wakeup.done() else NO_WAKEUP
         finally:
-            self._forget(bell)
+            self._forget(wakeup)
 
-    async def put_back(self, bell: Wakeup) -> None:
+    async def put_back(self, wakeup: Wakeup) -> None:
         """Return a wake-up to its queue for other workers."""
-        if bell != NO_WAKEUP:
+        if wakeup != NO_WAKEUP:
             with contextlib.suppress(*Unreachable):
-                await run_in_threadpool(wakeups.requeue_wakeup, self._store, bell)
+                await run_in_threadpool(wakeups.requeue_wakeup, self._store, wakeup)
 
-    async def deliver(self, bell: Wakeup) -> bool:
+    async def deliver(self, wakeup: Wakeup) -> bool:
         """Pass a wake-up to the longest-waiting request; return False if no request waits for its queue."""
         for one, listened in self._waiting.items():
-            if bell in listened and not one.done():
+            if wakeup in listened and not one.done():
                 self._forget(one)
-                one.set_result(bell)
+                one.set_result(wakeup)
                 return True
         return False
 
-    def _forget(self, bell: asyncio.Future[Wakeup]) -> None:
-        listened = self._waiting.pop(bell, None)
+    def _forget(self, wakeup: asyncio.Future[Wakeup]) -> None:
+        listened = self._waiting.pop(wakeup, None)
         if listened is not None:
             self._counts[listened] -= 1
-            self._heed()
+            self._update_queues()
 
-    def _heed(self) -> None:
+    def _update_queues(self) -> None:
         """Make the thread read the queues that requests wait for."""
         if self._listener:
             wanted = {queue for listened, count in self._counts.items() if count for queue in listened}
             self._listener.heed([queue for queue in queues.ALL if queue in wanted])
 
-    async def _is_anything(self) -> bool:
+    async def _has_work(self) -> bool:
         """Return False while NEXT would find no work."""
         async with self._looking:
             if time.monotonic() - self._looked_at > _FRESH_SECONDS:
@@ -116,7 +116,7 @@ class _Listener(RedisReader):
     """Pops wake-ups from the requested queues and passes each to the event loop before it pops the next."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, polls: Polls) -> None:
-        super().__init__("bells", loop)
+        super().__init__("wakeups", loop)
         self._store, self._polls = store, polls
         self._queues: list[str] = []
 
@@ -132,14 +132,14 @@ class _Listener(RedisReader):
             if not self._queues:
                 self._changed.wait(1.0)
             wanted = self._queues
-        if wanted and (bell := wakeups.pop_wakeup(self._store, wanted, BLOCK_SECONDS)):
-            self._deliver(bell)
+        if wanted and (wakeup := wakeups.pop(self._store, wanted, BLOCK_SECONDS)):
+            self._deliver(wakeup)
 
-    def _deliver(self, bell: Wakeup) -> None:
+    def _deliver(self, wakeup: Wakeup) -> None:
         try:
-            taken = asyncio.run_coroutine_threadsafe(self._polls.deliver(bell), self._loop).result(5)
+            taken = asyncio.run_coroutine_threadsafe(self._polls.deliver(wakeup), self._loop).result(5)
         except RuntimeError:  # the event loop is closed
             taken = False
         if not taken:
-            wakeups.requeue_wakeup(self._store, bell)
+            wakeups.requeue_wakeup(self._store, wakeup)
             time.sleep(0.01)  # the request has gone; give the event loop time to remove its queue

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
 from coordinator.work import leased, schemas
-from coordinator.work.identity import WorkerDep, owned
+from coordinator.work.identity import WorkerDep, worker_lease_token
 from coordinator.work.leased import Job, LeasedCall
 from jobs import errors
 from jobs.store.work.bounds import Units
@@ -43,14 +43,14 @@ async def secrets(request: Request, worker: WorkerDep, job: Job, cluster: http.C
 
     def work() -> dict[str, str]:
         lease = leased.require(cluster.store, worker, job, asked.lease)
-        return cluster.secrets.values(lease.tenant, _named(lease.spec.get("secrets")))
+        return cluster.secrets.values(lease.tenant, _secret_names(lease.spec.get("secrets")))
 
     answer = http.json_response({"values": await run_in_threadpool(work)})
     answer.headers["Cache-Control"] = "no-store"
     return answer
 
 
-def _named(names: Any) -> list[str]:
+def _secret_names(names: Any) -> list[str]:
     """Return the secret names in a specification without duplicates."""
     return list(dict.fromkeys(name for name in names if isinstance(name, str))) if isinstance(names, list) else []
 
@@ -62,11 +62,11 @@ async def output(request: Request, worker: WorkerDep, job: Job, cluster: http.Cl
     Output beyond these limits is dropped. Followers detect gaps by the offsets.
     """
     asked: Output = http.parse(Output, await bodies.read_json(request, limit=_MOST_BODY))
-    chunks = _decoded(asked.chunks)
+    chunks = _decode_chunks(asked.chunks)
 
     def work() -> dict[str, bool]:
         live = cluster.store.live_output
-        how = live.add(job, owned(worker, asked.lease), asked.unit, asked.attempt, asked.offset, chunks)
+        how = live.add(job, worker_lease_token(worker, asked.lease), asked.unit, asked.attempt, asked.offset, chunks)
         if how == "stale":
             raise leased.stale(job)
         return {"follow": how != "alone"}
@@ -74,7 +74,7 @@ async def output(request: Request, worker: WorkerDep, job: Job, cluster: http.Cl
     return http.json_response(await run_in_threadpool(work))
 
 
-def _decoded(rows: list[list[str]]) -> list[tuple[str, bytes]]:
+def _decode_chunks(rows: list[list[str]]) -> list[tuple[str, bytes]]:
     """Decode chunks into (stream, bytes) pairs. Raises InvalidRequest for malformed chunks, and TooLarge beyond
     MAX_BYTES.
     """

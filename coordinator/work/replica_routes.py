@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
 from coordinator.work import leased, schemas
-from coordinator.work.identity import WorkerDep, owned
+from coordinator.work.identity import WorkerDep, worker_lease_token
 from coordinator.work.leased import Job, LeasedCall
 from jobs import errors
 from jobs.store.services import Report, job_id, parse_job_id
@@ -45,7 +45,7 @@ async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.C
         fields: dict[str, str | int] = {
             "state": asked.state,
             "why": asked.why[:_MAX_WHY],
-            "address": _literal(asked.address),
+            "address": _parse_address(asked.address),
             "port": asked.port,
             "key": asked.key,
             "host": asked.host,
@@ -53,7 +53,7 @@ async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.C
             "memory_bytes": asked.memory_bytes,
             "devices": asked.devices,
         }
-        return cluster.store.services.report(job, owned(worker, asked.lease), fields) and bool(lease)
+        return cluster.store.services.report(job, worker_lease_token(worker, asked.lease), fields) and bool(lease)
 
     if not await run_in_threadpool(work):
         raise leased.stale(job)
@@ -69,26 +69,26 @@ async def lead(request: Request, worker: WorkerDep, job: Job, cluster: http.Clus
 
     def work() -> dict[str, Any]:
         leased.require(cluster.store, worker, job, asked.lease)
-        number = cluster.store.services.lead(job, owned(worker, asked.lease))
+        number = cluster.store.services.lead(job, worker_lease_token(worker, asked.lease))
         if number is None:
             raise leased.stale(job)
         service, own = parse_job_id(job)
         replicas = cluster.store.services.replicas([service])[service]
         report = next((one.report for one in replicas if one.number == number), None)
-        return {"leads": number == own, "job_id": job_id(service, number), **_where(report)}
+        return {"leads": number == own, "job_id": job_id(service, number), **_address_fields(report)}
 
     answer = http.json_response(await run_in_threadpool(work))
     answer.headers["Cache-Control"] = "no-store"
     return answer
 
 
-def _where(report: Report | None) -> dict[str, Any]:
+def _address_fields(report: Report | None) -> dict[str, Any]:
     known = report or Report(state="starting", why="", since=0, address="", port=0, key="", worker="", host="")
     where = {"address": known.address, "port": known.port, "key": known.key, "host": known.host}
     return {"state": known.state, **where}
 
 
-def _literal(address: str) -> str:
+def _parse_address(address: str) -> str:
     """Return a normalized IP address. Raises InvalidRequest for host names, which could resolve to another address
     later.
     """

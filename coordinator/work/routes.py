@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from coordinator.access.principal import Principal, Scope
 from coordinator.server import bodies, http
 from coordinator.state import shared_state
-from coordinator.work.answers import Answers, takes_replicas_alone
+from coordinator.work.answers import Answers, accepts_only_replicas
 from coordinator.work.identity import WorkerDep
 from coordinator.work.polls import NO_WAKEUP, Polls, Wakeup
 from jobs import errors, queues
@@ -30,7 +30,7 @@ from jobs.worker.api.calls import CALLS, Call
 MAX_BODY = 64 << 20
 MAX_VALUES = 150_000
 #: Maximum total size in bytes of the request bodies being read or handled.
-ROOM = 96 << 20
+MAX_MEMORY = 96 << 20
 
 routes = http.router(tag="worker", scope=Scope.WORKER)
 
@@ -39,14 +39,14 @@ def _read(request: Request) -> Any:
     return bodies.open_json(request, MAX_BODY, MAX_VALUES, {}, shared_state(request).worker_body_memory)
 
 
-def _parsed(call: Call, body: Any) -> Any:
+def _parse_call(call: Call, body: Any) -> Any:
     asked = http.parse(call.takes, body)
     if isinstance(body, dict):
         body.clear()  # free the texts, which are as large as the decoded values
     return asked
 
 
-def _shown(call: Call, answer: Any) -> Response:
+def _serialize_answer(call: Call, answer: Any) -> Response:
     given = call.gives.model_construct(answer=answer)
     return Response(given.model_dump_json(), media_type="application/json")
 
@@ -55,7 +55,7 @@ def _answers(request: Request, worker: str, principal: Principal) -> Answers:
     return Answers(shared_state(request).cluster.store, worker, principal.labels)
 
 
-def _told(error: ResponseError) -> Exception:
+def _convert_error(error: ResponseError) -> Exception:
     """Convert an error of a Redis function to an API error. Return other errors of Redis unchanged."""
     text = str(error)
     if "COMMIT of" in text:
@@ -67,12 +67,12 @@ def _told(error: ResponseError) -> Exception:
     return error
 
 
-def _answered(call: Call, body: Any, answers: Answers) -> Response:
-    asked = _parsed(call, body)
+def _handle_call(call: Call, body: Any, answers: Answers) -> Response:
+    asked = _parse_call(call, body)
     try:
-        return _shown(call, answers.answer(call, asked))
+        return _serialize_answer(call, answers.answer(call, asked))
     except ResponseError as error:
-        raise _told(error) from error
+        raise _convert_error(error) from error
 
 
 def _endpoint(call: Call) -> Callable[..., Awaitable[Response]]:
@@ -80,7 +80,7 @@ def _endpoint(call: Call) -> Callable[..., Awaitable[Response]]:
 
     async def answer(request: Request, worker: WorkerDep, principal: http.PrincipalDep) -> Response:
         async with _read(request) as body:
-            return await run_in_threadpool(_answered, call, body, _answers(request, worker, principal))
+            return await run_in_threadpool(_handle_call, call, body, _answers(request, worker, principal))
 
     return answer
 
@@ -92,35 +92,35 @@ async def next_work(request: Request, worker: WorkerDep, principal: http.Princip
     """Respond to NEXT as soon as there is work, or after `wait_seconds`."""
     call, answers = CALLS["next"], _answers(request, worker, principal)
     async with _read(request) as body:
-        asked = await run_in_threadpool(_parsed, call, body)
+        asked = await run_in_threadpool(_parse_call, call, body)
     if (asked.offer is None) == (asked.device == "runner"):
         raise errors.InvalidRequest("offer: is required for runners and not allowed for other workers", field="offer")
     until = asyncio.get_running_loop().time() + asked.wait_seconds
-    bell = NO_WAKEUP
+    wakeup = NO_WAKEUP
     while True:
-        found = await run_in_threadpool(answers.next, asked, bell)
+        found = await run_in_threadpool(answers.next, asked, wakeup)
         left = until - asyncio.get_running_loop().time()
         if found.how != "none" or left <= 0:
-            return _shown(call, found)
-        bell = await _bell(request, shared_state(request).polls, asked, left, principal)
+            return _serialize_answer(call, found)
+        wakeup = await _wait_for_wakeup(request, shared_state(request).polls, asked, left, principal)
 
 
-async def _bell(request: Request, polls: Polls, asked: Any, seconds: float, principal: Principal) -> Wakeup:
+async def _wait_for_wakeup(request: Request, polls: Polls, asked: Any, seconds: float, principal: Principal) -> Wakeup:
     """Wait for a wake-up for the worker, or NO_WAKEUP.
 
     Raises ClientDisconnect if the worker has disconnected, and Unauthorized if its token is no longer valid.
     """
     # These queues also get wake-ups for programs, and a runner without a free slot would pop them endlessly.
-    listened = () if takes_replicas_alone(asked) else queues.for_worker(Device(asked.device))
-    bell = await polls.wait(listened, seconds)
+    listened = () if accepts_only_replicas(asked) else queues.for_worker(Device(asked.device))
+    wakeup = await polls.wait(listened, seconds)
     try:
         if await request.is_disconnected():
             raise ClientDisconnect
         await shared_state(request).cluster.credentials.require_valid(principal)
     except Exception:
-        await polls.put_back(bell)
+        await polls.put_back(wakeup)
         raise
-    return bell
+    return wakeup
 
 
 for _each in CALLS.values():

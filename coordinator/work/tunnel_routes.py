@@ -22,7 +22,7 @@ from coordinator.services.gateway import relays
 from coordinator.services.gateway.relays import WORKER_HEADER
 from coordinator.services.gateway.tunnels import Tunnels
 from coordinator.state import shared_state
-from coordinator.work.identity import named
+from coordinator.work.identity import worker_name
 from jobs import errors
 from jobs.network.tunnel import HEARTBEAT_SECONDS, PATH, SILENT_SECONDS, InvalidMessage, Tunnel
 from jobs.store.server import connection
@@ -44,19 +44,19 @@ async def tunnel(socket: WebSocket) -> None:
     tunnels: Tunnels = shared_state(socket).tunnels
     bearer = _bearer(socket)
     if (of := socket.headers.get(WORKER_HEADER)) and secrets.compare_digest(bearer.encode(), tunnels.key.encode()):
-        await _accepted(socket, tunnels, _relay(socket, tunnels, of))
+        await _accept_tunnel(socket, tunnels, _relay(socket, tunnels, of))
         return
     try:
         principal = await cluster.credentials.principal_by_bearer(bearer)
         principal.require(Scope.WORKER)
-        worker = named(principal)
+        worker = worker_name(principal)
     except errors.ClusterError as error:
         await socket.send_denial_response(http.problem_response(error))
         return
-    await _accepted(socket, tunnels, _serve(socket, cluster, principal, worker, tunnels))
+    await _accept_tunnel(socket, tunnels, _serve(socket, cluster, principal, worker, tunnels))
 
 
-async def _accepted(socket: WebSocket, tunnels: Tunnels, serving: Coroutine[Any, Any, None]) -> None:
+async def _accept_tunnel(socket: WebSocket, tunnels: Tunnels, serving: Coroutine[Any, Any, None]) -> None:
     """Accept a tunnel, send the coordinator's name, and serve the tunnel until it closes."""
     await socket.accept()
     try:
@@ -81,7 +81,7 @@ def _bearer(socket: WebSocket) -> str:
     return given if scheme.lower() == "bearer" else ""
 
 
-def _sending(socket: WebSocket) -> Callable[[bytes], Awaitable[None]]:
+def _create_sender(socket: WebSocket) -> Callable[[bytes], Awaitable[None]]:
     async def send(data: bytes) -> None:
         try:
             await socket.send_bytes(data)
@@ -104,7 +104,7 @@ async def _next(socket: WebSocket) -> bytes:
 async def _relay(socket: WebSocket, tunnels: Tunnels, worker: str) -> None:
     """Forward streams of another coordinator to a worker, as long as the worker has a tunnel to this coordinator."""
     tasks: set[asyncio.Task[None]] = set()
-    made = Tunnel(_sending(socket), relays.accepting(tunnels, worker, tasks))
+    made = Tunnel(_create_sender(socket), relays.accepting(tunnels, worker, tasks))
     try:
         while tunnels.own(worker) is not None:
             made.hear(await _next(socket))
@@ -117,7 +117,7 @@ async def _relay(socket: WebSocket, tunnels: Tunnels, worker: str) -> None:
 async def _serve(socket: WebSocket, cluster: Cluster, principal: Principal, worker: str, tunnels: Tunnels) -> None:
     """Serve the tunnel until the runner disconnects, times out, sends an invalid message, or loses its access."""
     message = await _next(socket)
-    made = Tunnel(_sending(socket))
+    made = Tunnel(_create_sender(socket))
     name = tunnels.add(worker, made)
     watching = asyncio.create_task(_watch(socket, cluster, principal, worker, tunnels))
     try:

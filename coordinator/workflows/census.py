@@ -36,7 +36,7 @@ class _Counts:
             self.idle = min(self.idle or one.changed, one.changed)
 
 
-class Census:
+class WorkflowCounter:
     """Counts workflows by state and finds the active workflow that has been idle longest."""
 
     def __init__(self, store: Workflows) -> None:

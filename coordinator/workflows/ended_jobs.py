@@ -17,12 +17,12 @@ MAX_UNITS = 10_000
 #: Maximum size of the cache in bytes, and overhead in bytes counted for each cached job.
 MAX_BYTES, _JOB_BYTES = 32 << 20, 500
 #: Number of jobs read per round trip, and seconds of reading after which other workflows get their turn.
-TOGETHER, BATCH_SECONDS = 500, 0.25
+BATCH_SIZE, BATCH_SECONDS = 500, 0.25
 #: Number of interruptions after which a read runs to its end. Other workflows may have evicted the jobs read before.
 _TURNS = 20
 
 
-class Unread(Exception):
+class ReadInterrupted(Exception):
     """Reading takes longer than one turn. The jobs read so far are cached; call again."""
 
 
@@ -54,11 +54,11 @@ class EndedJobs:
         until = self._clock() + BATCH_SECONDS
         found: list[JobOutput] = []
         left = MAX_READ
-        for first in range(0, len(sources), TOGETHER):
-            some = sources[first : first + TOGETHER]
+        for first in range(0, len(sources), BATCH_SIZE):
+            some = sources[first : first + BATCH_SIZE]
             if first and self._clock() > until and not self._is_kept(workflow, some):
                 self._interrupt(workflow)
-            several = self._some(workflow, some, left)
+            several = self._read_batch(workflow, some, left)
             left -= sum(job.bytes for job in several)
             found += several
         self._turns.pop(workflow, None)
@@ -72,9 +72,9 @@ class EndedJobs:
         if len(self._turns) > 1000:  # entries of workflows that were cancelled during a read
             self._turns.clear()
         if turns <= _TURNS:
-            raise Unread
+            raise ReadInterrupted
 
-    def _some(self, workflow: str, some: Sequence[Source], most: int) -> list[JobOutput]:
+    def _read_batch(self, workflow: str, some: Sequence[Source], most: int) -> list[DoneJob]:
         """Return the jobs, which may have a total size of at most `most` bytes."""
         known = {one: kept for one in some if (kept := self._find(workflow, one))}
         missing = [one for one in some if one not in known]
@@ -96,7 +96,7 @@ class EndedJobs:
                 raise Unfilled(f"{one.key} has {head.units} units; a reference can read up to {MAX_UNITS}")
             size += head.bytes(with_units=one.with_units)
             if size > most:
-                raise Unfilled(_too_much(one, size + MAX_READ - most))
+                raise Unfilled(_describe_excess(one, size + MAX_READ - most))
             heads.append(head)
         return heads
 
@@ -114,7 +114,7 @@ class EndedJobs:
             self.kept_bytes -= old.bytes + _JOB_BYTES
 
 
-def _too_much(one: Source, size: int) -> str:
+def _describe_excess(one: Source, size: int) -> str:
     action, _, item = one.key.partition("/")
     what = f"the results of its first {int(item) + 1} items have" if item else "the results of its job have"
     which = f"one item, ${{{action}.results.0}}" if item else "a job with fewer units"

@@ -17,12 +17,12 @@ from coordinator.jobs.on_behalf import JobRequest, Maker, OnBehalf
 from coordinator.server.bodies import MAX_BODY
 from coordinator.workflows import planning, results, retries
 from coordinator.workflows.documents import filling, references
-from coordinator.workflows.documents.action_types import TYPES, UNDONE, Host, Undone
+from coordinator.workflows.documents.action_types import TYPES, UNDOABLE, Host, UndoResult
 from coordinator.workflows.documents.document import MAX_ACTIONS, Document
 from coordinator.workflows.documents.documents import Documents
 from coordinator.workflows.documents.references import Unfilled
-from coordinator.workflows.ended_jobs import EndedJobs, Unread
-from coordinator.workflows.faults import Faults
+from coordinator.workflows.ended_jobs import EndedJobs, ReadInterrupted
+from coordinator.workflows.faults import InternalErrors
 from coordinator.workflows.planning import (
     ENDED,
     Cancel,
@@ -93,7 +93,7 @@ class Engine:
         self._on_behalf = on_behalf
         self._host_of = host_of
         self.ended_jobs = EndedJobs(store.workflows)
-        self.faults = Faults()
+        self.faults = InternalErrors()
 
     def look(self, workflow: str) -> Outcome:
         """Advance a workflow and store its state.
@@ -158,7 +158,7 @@ class Engine:
         fields: dict[str, str | bytes] = {"counts": json.dumps(counts), "waits": look.waits}
         if state in ENDED:
             first = next((name for name, each in plan.states.items() if each == "failed"), "")
-            error = planning.error_of(first, plan, known) if first else ""
+            error = planning.find_error(first, plan, known) if first else ""
             fields |= {
                 "final": workflows.pack_states(plan.states),
                 "error": "; ".join(filter(None, (first and f"{first}: {error or 'failed'}", look.left)))[:_MAX_ERROR],
@@ -181,7 +181,7 @@ def read_known(store: workflows.Workflows, course: Course) -> Known:
     jobs = {
         key: JobSeen(job_id, "blocked" if returns else state, returns=returns)
         if state
-        else JobSeen(job_id, _last(course.final, key), gone=True)
+        else JobSeen(job_id, _last_state(course.final, key), gone=True)
         for key, job_id, (state, returns) in zip(keys, ids, states, strict=True)
     }
     stored = course.workflow
@@ -190,7 +190,7 @@ def read_known(store: workflows.Workflows, course: Course) -> Known:
         state=State(stored.state),
         attempt=stored.attempt,
         jobs=jobs,
-        records={key: record(row) for key, row in course.records.items()},
+        records={key: parse_record(row) for key, row in course.records.items()},
     )
 
 
@@ -209,14 +209,14 @@ def _states(store: workflows.Workflows, ids: Sequence[str]) -> list[tuple[str | 
     return [(state, state == "skipped" and root in going_on) for state, root in rows]
 
 
-def _last(final: Mapping[str, str], key: str) -> str | None:
+def _last_state(final: Mapping[str, str], key: str) -> str | None:
     """Return the last state of a deleted job, or None if it must run again."""
     action, _, item = key.partition("/")
     state = final.get(action)
     return state if not item or state == "done" else None
 
 
-def record(row: Mapping[str, Any]) -> Record:
+def parse_record(row: Mapping[str, Any]) -> Record:
     """Parse a stored record."""
     return Record(
         state=row["state"],
@@ -307,11 +307,11 @@ class _Look:
         host = self._engine._host_of(self._maker, self._stored.id)
         ended, left = list[str](), list[str]()
         for action in self._whole.actions.values():
-            if action.type in UNDONE:
+            if action.type in UNDOABLE:
                 try:
                     undone = host.undo(action.type, action.parameters)
                 except errors.ClusterError as error:
-                    undone = Undone(left=f"cannot undo {action.id}: {error}")
+                    undone = UndoResult(left=f"cannot undo {action.id}: {error}")
                 ended += [action.id] if undone.ended else []
                 left += [undone.left] if undone.left else []
         self.left = "; ".join(dict.fromkeys(left))
@@ -341,8 +341,8 @@ class _Look:
             self.waits, self.outcome.soon = self.waits or fault.words, True
             return
         try:
-            self._take(step)
-        except Unread:
+            self._execute(step)
+        except ReadInterrupted:
             self._until, self.outcome.again = 0.0, True
         except connection.Unreachable:
             raise
@@ -352,7 +352,7 @@ class _Look:
             if not isinstance(step, Submit):
                 self._engine.faults.forget(self._stored.id, key_of(step))
 
-    def _take(self, step: Step) -> None:
+    def _execute(self, step: Step) -> None:
         if isinstance(step, Submit):
             self._add(step)
         elif isinstance(step, Cancel):
@@ -382,7 +382,7 @@ class _Look:
         try:
             parameters = action.parameters
             if action.late:
-                parameters = results.body(
+                parameters = results.filled_parameters(
                     action.type, parameters, self._results, step.item, step.index, is_item=action.foreach is not None
                 )
             else:

@@ -17,7 +17,7 @@ _MAX_WORDS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fault:
+class InternalError:
     """Repeated internal error of one workflow or step."""
 
     tries: int
@@ -31,19 +31,19 @@ class Fault:
         return self.tries >= TRIES
 
 
-class Faults:
+class InternalErrors:
     """Internal errors by workflow and step. For use by one thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.by_name: dict[tuple[str, str], Fault] = {}
+        self.by_name: dict[tuple[str, str], InternalError] = {}
 
-    def resting(self, workflow: str, step: str = "") -> Fault | None:
+    def resting(self, workflow: str, step: str = "") -> InternalError | None:
         """Return the error whose delay has not passed yet, or None if the step can be tried."""
         fault = self.by_name.get((workflow, step))
         return fault if fault and self._clock() < fault.until else None
 
-    def note(self, error: Exception, workflow: str, step: str = "") -> Fault:
+    def note(self, error: Exception, workflow: str, step: str = "") -> InternalError:
         """Record an error. The first occurrence and the final one are logged."""
         before, now = self.by_name.get((workflow, step)), self._clock()
         tries = before.tries + 1 if before else 1
@@ -51,7 +51,7 @@ class Faults:
         known = {"workflow": workflow, "action": step}
         if before is None:
             log.error("an internal error interrupted a workflow; trying again", exc_info=error, extra=known)
-        fault = Fault(tries=tries, words=words, until=now + WAIT_SECONDS * 2 ** (tries - 1))
+        fault = InternalError(tries=tries, words=words, until=now + WAIT_SECONDS * 2 ** (tries - 1))
         if fault.is_given_up:
             log.error("giving up on a workflow: %s occurred %d times", words, tries, extra=known)
             self.forget(workflow, step)

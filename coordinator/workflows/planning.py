@@ -268,7 +268,10 @@ class _Planner:
 
     def _next_of_job(self, action: Action) -> str:
         """Submit a job whose parameters are known once its dependencies have jobs. Redis starts the job after them."""
-        after, after_any = list(self._open(action.dependencies)), list(self._open(action.after_any))
+        after, after_any = (
+            list(self._unfinished_jobs(action.dependencies)),
+            list(self._unfinished_jobs(action.after_any)),
+        )
         # Wait, because Redis treats a skipped job as ended.
         if any((job := self._known.jobs.get(name)) and job.returns for name in action.after_any):
             return WAITING
@@ -276,7 +279,7 @@ class _Planner:
             self._submit(action, action.id, after=tuple(filter(None, after)), after_any=tuple(filter(None, after_any)))
         return WAITING
 
-    def _open(self, names: tuple[str, ...]) -> Iterator[str | None]:
+    def _unfinished_jobs(self, names: tuple[str, ...]) -> Iterator[str | None]:
         """Yield the job IDs of actions that have not ended, or None for an action without a job."""
         for name in names:
             if self._plan.states[name] not in TERMINAL:
@@ -297,7 +300,7 @@ class _Planner:
         return of is not None and of.is_job
 
 
-def error_of(action: str, plan: Plan, known: Known) -> str:
+def find_error(action: str, plan: Plan, known: Known) -> str:
     """Return why an action without a job failed or was skipped; return an empty string for other actions."""
     job, record = known.jobs.get(action), known.records.get(action)
     if plan.states[action] == "skipped" and job is None:

@@ -17,11 +17,11 @@ from coordinator.locations import Location
 from coordinator.services import additions, placed
 from coordinator.services.gateway import openai
 from coordinator.workflows.artifact_host import ArtifactHost
-from coordinator.workflows.documents.action_types import Undone
+from coordinator.workflows.documents.action_types import UndoResult
 from engines import registry
 from jobs import errors
 
-Given: TypeAlias = Mapping[str, Any]
+Parameters: TypeAlias = Mapping[str, Any]
 #: Devices that can store models and data.
 _PLACES = ("disk", "dram", "gpu")
 #: Secrets passed to a download if the tenant has them, by URL scheme.
@@ -38,7 +38,7 @@ class PoolHost(ArtifactHost):
         super().__init__(cluster.artifacts, maker.principal.actor)
         self._cluster, self._maker, self._workflow = cluster, maker, workflow
         self._models, self._artifacts = cluster.models, cluster.store.artifacts
-        self._steps: dict[str, Callable[[Given], Given]] = {
+        self._steps: dict[str, Callable[[Parameters], Parameters]] = {
             "model.source": self._source,
             "model.keep": self._keep,
             "model.at": self._at,
@@ -58,24 +58,24 @@ class PoolHost(ArtifactHost):
             "data_transfer": self._note_transferred,
         }
 
-    def step(self, action_type: str, parameters: Given) -> Given:
+    def step(self, action_type: str, parameters: Parameters) -> Parameters:
         """Execute one step of a model or data action and return its result fields."""
         return self._steps[action_type](parameters)
 
-    def undo(self, action_type: str, parameters: Given) -> Undone:
+    def undo(self, action_type: str, parameters: Parameters) -> UndoResult:
         """Stop the service, or delete the files, that a step of this workflow started, unless others use them."""
         if action_type == "model.batch":
             there = self._artifacts.named(self._tenant, parameters["name"]) is not None
             self._clear(parameters)
-            return Undone(ended=there)
+            return UndoResult(ended=there)
         place = locations.parse(
             parameters["device" if action_type == "serve" else "target_device"], (*_PLACES, "cpu"), any_host=True
         )
         if place.kind not in locations.COMPUTE_DEVICES:
-            return Undone()
+            return UndoResult()
         name = placed.name_of(parameters["model_name"], place)
         ended, why = placed.withdraw(self._cluster, name, self._workflow, self._actor)
-        return Undone(
+        return UndoResult(
             ended=ended,
             left=f"service {name} remains, {why}: cluster service delete {name}" if why else "",
         )
@@ -86,7 +86,7 @@ class PoolHost(ArtifactHost):
 
     # -- models --------------------------------------------------------------------------------------------------------
 
-    def _source(self, given: Given) -> Given:
+    def _source(self, given: Parameters) -> Parameters:
         """Return the source of a model: the action's source, or otherwise the registered one."""
         name = given["model_name"]
         known = self._models.get_or_none(self._tenant, name)
@@ -96,24 +96,24 @@ class PoolHost(ArtifactHost):
             raise errors.Conflict(detail, field="source")
         return self._with_secrets(source, given)
 
-    def _with_secrets(self, source: str, given: Given) -> Given:
+    def _with_secrets(self, source: str, given: Parameters) -> Parameters:
         secrets = given.get("secrets")
         if secrets is None:
             there = {one.name for one in self._cluster.secrets.all(self._tenant)}
             secrets = [one for one in _SECRETS.get(source.partition(":")[0], ()) if one in there]
         return {"source": source, "sha256": given.get("sha256") or "-", "secrets": secrets}
 
-    def _keep(self, given: Given) -> Given:
+    def _keep(self, given: Parameters) -> Parameters:
         """Point the model's name to the downloaded artifact."""
         name, source = given["model_name"], given["source"]
         row = self._models.keep(self._tenant, name, given["artifact"], given["folder"], self._actor, source=source)
         return {"artifact": row.id}
 
-    def _at(self, given: Given) -> Given:
+    def _at(self, given: Parameters) -> Parameters:
         """Return the artifact of a model. Raises Conflict if the model is not at the source location."""
         return {"artifact": self._model_at(given).artifact.id}
 
-    def _model_at(self, given: Given) -> Model:
+    def _model_at(self, given: Parameters) -> Model:
         model, place = self._models.find(self._tenant, given["model_name"]), given["source_device"]
         there = [*(("disk",) if model.weights else ()), *model.places]
         if place not in there:
@@ -121,20 +121,20 @@ class PoolHost(ArtifactHost):
             raise errors.Conflict(f"{model.name} is not at {place}; {lies}", field="source_device")
         return model
 
-    def _leave(self, given: Given) -> Given:
+    def _leave(self, given: Parameters) -> Parameters:
         model = self._models.get_or_none(self._tenant, given["model_name"])
         if model:
             place = locations.holder_name(_parse_location(given["source_device"]))
             self._artifacts.let_go(self._tenant, model.artifact.id, place)
         return {}
 
-    def _note_placed(self, given: Given) -> Given:
+    def _note_placed(self, given: Parameters) -> Parameters:
         """Record the model's new location."""
         place = _parse_location(given["target_device"])
         self._hold(given["artifact"], place)
         return {"model_name": given["model_name"], "artifact": given["artifact"], "place": str(place)}
 
-    def _note_moved(self, given: Given) -> Given:
+    def _note_moved(self, given: Parameters) -> Parameters:
         """Record the model's new location. On a GPU, first start a replica that receives no requests, and wait until it
         is ready.
         """
@@ -147,7 +147,7 @@ class PoolHost(ArtifactHost):
         placed.ready(self._cluster, self._tenant, name)
         return {"model_name": given["model_name"], "artifact": given["artifact"], "place": str(place)}
 
-    def _find(self, given: Given) -> Model:
+    def _find(self, given: Parameters) -> Model:
         return self._models.find(self._tenant, given["model_name"])
 
     def _hold(self, artifact: str, place: Location) -> None:
@@ -157,14 +157,14 @@ class PoolHost(ArtifactHost):
 
     # -- services ------------------------------------------------------------------------------------------------------
 
-    def _serve(self, given: Given) -> Given:
+    def _serve(self, given: Parameters) -> Parameters:
         """Serve a model and return its service ID and URL. Raises Unavailable until a replica is ready."""
         place = locations.parse(given["device"], locations.COMPUTE_DEVICES, any_host=True)
         name = placed.serve(self._cluster, self._find(given), place, self._maker.principal, workflow=self._workflow)
         placed.ready(self._cluster, self._tenant, name)
         return {"service_id": name, "url": openai.PREFIX}
 
-    def _batch(self, given: Given) -> Given:
+    def _batch(self, given: Parameters) -> Parameters:
         """Combine model, prompts and program in a named artifact, which exists until the program has run."""
         model = self._find(given)
         files = additions.model_of(self._cluster, model.artifact.id, model.name, self._maker.principal)
@@ -187,40 +187,40 @@ class PoolHost(ArtifactHost):
         python = {"requirements": "packages.txt", "module": batch.module or None} if batch.packages else None
         return {"artifact": row.id, "command": ["python3", "batch.py", *batch.arguments], "python": python}
 
-    def _clear(self, given: Given) -> Given:
+    def _clear(self, given: Parameters) -> Parameters:
         """Delete the name of a finished batch. The artifact stays while its job needs it."""
         with contextlib.suppress(errors.NotFound):
             self._trees.delete(self._tenant, given["name"], self._actor, beside_jobs=True)
         return {}
 
-    def _note_inferred(self, given: Given) -> Given:
+    def _note_inferred(self, given: Parameters) -> Parameters:
         """Record the location of a batch's answers."""
         self._hold(given["artifact"], _parse_location(given["output_device"]))
         return {"output": given["chunk_id"], "artifact": given["artifact"], "place": given["output_device"]}
 
     # -- data ----------------------------------------------------------------------------------------------------------
 
-    def _data_source(self, given: Given) -> Given:
+    def _data_source(self, given: Parameters) -> Parameters:
         return self._with_secrets(given["source"], given)
 
-    def _data_keep(self, given: Given) -> Given:
+    def _data_keep(self, given: Parameters) -> Parameters:
         """Point a chunk's ID to the output of a program."""
         row = self._models.keep_folder(self._tenant, given["chunk_id"], given["artifact"], given["folder"], self._actor)
         return {"artifact": row.id}
 
-    def _data_at(self, given: Given) -> Given:
+    def _data_at(self, given: Parameters) -> Parameters:
         row = self._trees.find(self._tenant, given["data_id"])
         chunk = next((name for name in row.names if name.startswith(CHUNK)), "")
         if not chunk:
             raise errors.NotFound(f"{given['data_id']} is not a chunk of data", field="data_id")
         return {"chunk_id": chunk, "artifact": row.id}
 
-    def _note_created(self, given: Given) -> Given:
+    def _note_created(self, given: Parameters) -> Parameters:
         """Record the location of a chunk."""
         self._hold(given["artifact"], _parse_location(given["target_device"]))
         return {"chunk_id": given["chunk_id"], "artifact": given["artifact"], "place": given["target_device"]}
 
-    def _note_transferred(self, given: Given) -> Given:
+    def _note_transferred(self, given: Parameters) -> Parameters:
         """Record the chunk's new location, and remove its other locations except the cluster's store."""
         place = _parse_location(given["target_device"])
         self._hold(given["artifact"], place)

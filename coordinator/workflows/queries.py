@@ -130,11 +130,11 @@ class WorkflowQueries:
 def _notes(whole: Document, known: Known, retry: Retry, outdated: Mapping[str, str]) -> list[str]:
     """Return the reasons why existing or deleted jobs do not continue."""
     lost = [key for key in retry.restarted if key in known.jobs and known.jobs[key].state != "skipped"]
-    notes = [f"{key} starts again: {_why(whole, known, key, outdated)}" for key in lost[:_NOTES]]
+    notes = [f"{key} starts again: {_explain_restart(whole, known, key, outdated)}" for key in lost[:_NOTES]]
     return [*notes[:-1], f"and {len(lost) - _NOTES + 1} more start again"] if len(lost) > _NOTES else notes
 
 
-def _why(whole: Document, known: Known, key: str, outdated: Mapping[str, str]) -> str:
+def _explain_restart(whole: Document, known: Known, key: str, outdated: Mapping[str, str]) -> str:
     if key in outdated:
         kind = whole.actions[retries.action_of(key)].type
         now = registry.definition(kind).model_version

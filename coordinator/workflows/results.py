@@ -53,12 +53,12 @@ class Results:
     # -- one job -------------------------------------------------------------------------------------------------------
 
     def _part_of_job(self, source: Source, reference: Reference) -> Any:
-        given, name = self._of(source), reference.path[0]
+        given, name = self._read_result(source), reference.path[0]
         if source.with_units and name not in given:
             raise Unfilled(f"{source.key} has {len(given[f'{name}s'])} units; refer to the list {name}s")
         return references.part(given, reference)
 
-    def _of(self, source: Source) -> dict[str, Any]:
+    def _read_result(self, source: Source) -> dict[str, Any]:
         """Return the result fields of a job, including the values and artifacts of a program's units if they are
         needed.
         """
@@ -103,11 +103,11 @@ class Results:
         if path[0] != "results":
             return references.part({"state": "done", "count": count, "results": []}, reference)
         if len(path) == 1:
-            return self._all(key, count)
+            return self._read_items(key, count)
         index = references.find_index(path[1], count)
         if index is None:
             return references.part({"results": [None] * count}, reference)
-        return references.part(self._of(self._item(key, index)), reference, 2)
+        return references.part(self._read_result(self._item(key, index)), reference, 2)
 
     def _item(self, key: str, index: int) -> Source:
         name = item_key(key, index)
@@ -115,7 +115,7 @@ class Results:
             raise Unfilled(f"{name} has no result")
         return Source(name, self._known.jobs[name].id, self._is_program(key))
 
-    def _all(self, key: str, count: int) -> list[Any]:
+    def _read_items(self, key: str, count: int) -> list[Any]:
         if key not in self.kept_results:
             sources = [self._item(key, index) for index in range(count)]
             jobs = self._jobs.read_jobs(self._run, sources)
@@ -125,7 +125,7 @@ class Results:
         return given_by_all
 
 
-def body(
+def filled_parameters(
     action_type: str, parameters: Mapping[str, Any], results: Results, item: Any, index: int, *, is_item: bool
 ) -> dict[str, Any]:
     """Return the parameters with all references replaced. Raises Unfilled."""
@@ -138,10 +138,10 @@ def body(
         return results.part(reference)
 
     filled = filling.fill_parameters(action_type, parameters, references.limit_look_up(look_up, MAX_BODY))
-    return _with_words(filled) if registry.program_kind(action_type) else filled
+    return _convert_arguments(filled) if registry.program_kind(action_type) else filled
 
 
-def _with_words(parameters: dict[str, Any]) -> dict[str, Any]:
+def _convert_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
     """Convert the values in a program's command and environment to text."""
     words = dict(parameters)
     if isinstance(command := parameters.get("command"), list):

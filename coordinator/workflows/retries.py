@@ -25,12 +25,12 @@ def plan_retry(whole: Document, known: Known, outdated: Iterable[str] = ()) -> R
     """Plan the retry of an ended workflow. `outdated` jobs cannot continue, because their kind's version changed."""
     gone = [key for key, job in known.jobs.items() if job.state != "done" and job.gone]
     refused = [key for key, one in known.records.items() if one.state == "failed"]
-    restarted = find_restarted(whole, known, (*gone, *refused, *outdated, *_too_early(whole, known)))
+    restarted = find_restarted(whole, known, (*gone, *refused, *outdated, *_find_premature(whole, known)))
     goes_on = [key for key, job in known.jobs.items() if job.state in ("failed", "cancelled") and key not in restarted]
     return Retry(goes_on, sorted(restarted))
 
 
-def _too_early(whole: Document, known: Known) -> Iterator[str]:
+def _find_premature(whole: Document, known: Known) -> Iterator[str]:
     """Yield the keys of failed actions with a failed `after_any` dependency.
 
     When both are retried, the action's job would not wait for the dependency again, so the action must start again.
@@ -49,7 +49,7 @@ def find_restarted(whole: Document, known: Known, keys: Iterable[str]) -> set[st
     Unfinished dependent actions must wait for the new jobs; an action that is still running stays unchanged. Deleted
     jobs must run again if an action that has yet to be submitted refers to their results.
     """
-    return _Spread(whole, known, keys).restarted
+    return _RestartFinder(whole, known, keys).restarted
 
 
 def action_of(key: str) -> str:
@@ -57,7 +57,7 @@ def action_of(key: str) -> str:
     return key.partition("/")[0]
 
 
-class _Spread:
+class _RestartFinder:
     """Finds all actions that must start again, following dependencies and references from a set of keys."""
 
     def __init__(self, whole: Document, known: Known, keys: Iterable[str]) -> None:
@@ -85,11 +85,11 @@ class _Spread:
     def _run(self, todo: list[Action]) -> None:
         while todo:
             action = todo.pop()
-            for other in (*self._that_wait(action), *self._that_are_needed(action)):
+            for other in (*self._waiting_actions(action), *self._needed_actions(action)):
                 self._seen.add(other.id)
                 todo.append(other)
 
-    def _that_wait(self, action: Action) -> Iterator[Action]:
+    def _waiting_actions(self, action: Action) -> Iterator[Action]:
         """Yield the unfinished actions that depend on an action, and mark all their keys."""
         for other in self._after.get(action.id, ()):
             own = self._own.get(other.id, ())
@@ -97,7 +97,7 @@ class _Spread:
                 self.restarted.update(own)
                 yield other
 
-    def _that_are_needed(self, action: Action) -> Iterator[Action]:
+    def _needed_actions(self, action: Action) -> Iterator[Action]:
         """Yield the actions whose deleted results an action refers to, and mark their keys."""
         has_items = action.id in self._known.records and action.id not in self.restarted
         refers = action.parameters if has_items else [action.parameters, action.foreach]

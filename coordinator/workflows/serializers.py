@@ -46,7 +46,7 @@ def serialize_action(
     """Return an action. `fields` contains the JOB_FIELDS of each action's job, by action ID."""
     job, record = known.jobs.get(action.id), known.records.get(action.id)
     _, started, ended, done, total, error = fields.get(action.id, (None,) * len(JOB_FIELDS))
-    said = planning.error_of(action.id, plan, known) or (error or b"").decode(errors="replace")
+    said = planning.find_error(action.id, plan, known) or (error or b"").decode(errors="replace")
     items = None
     if action.foreach is not None:
         finished, of = engine.count_items(known, action.id)
@@ -82,7 +82,7 @@ def serialize_items(action: Action, known: Known) -> list[answers.Item]:
 
 def serialize_complaint(complaint: Complaint) -> answers.Complaint:
     """Return an error of a workflow text."""
-    return cast(answers.Complaint, document.as_row(complaint))
+    return cast(answers.Complaint, document.complaint_fields(complaint))
 
 
 def _format_time(ms: bytes | None) -> str | None:

@@ -51,10 +51,10 @@ def submit(
         tracestate=trace.state if trace else "",
     )
     added = store.add(new, principal.actor)
-    if isinstance(added, CapReached):
-        raise _over(added, principal.tenant)
+    if isinstance(added, Over):
+        raise _limit_error(added, principal.tenant)
     how, what = added
-    if refusal := _refusal(how, what, principal.tenant):
+    if refusal := _rejection(how, what, principal.tenant):
         raise refusal
     return what
 
@@ -101,9 +101,9 @@ def _check_may_run(whole: Document, principal: Principal) -> None:
             )
 
 
-def _over(limit: CapReached, tenant: str) -> errors.OverLimit:
+def _limit_error(limit: Over, tenant: str) -> errors.OverLimit:
     if limit.cap == "notify":
-        return submissions.over(limit, tenant)
+        return submissions.limit_error(limit, tenant)
     detail = (
         f"tenant {tenant} would exceed its limit {limit.cap}: {limit.used} of {limit.value} bytes are in use; "
         "delete jobs, artifacts or workflows that have ended"
@@ -111,7 +111,7 @@ def _over(limit: CapReached, tenant: str) -> errors.OverLimit:
     return errors.OverLimit(detail, field=limit.cap, seconds=limit.seconds)
 
 
-def _refusal(how: str, what: str, tenant: str) -> errors.ClusterError | None:
+def _rejection(how: str, what: str, tenant: str) -> errors.ClusterError | None:
     if how == "conflict":
         detail = "Idempotency-Key: already used by a workflow with a different text; use a new key"
         return errors.Conflict(detail, field="Idempotency-Key")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from coordinator.events.event import Event
-from coordinator.workflows.census import Census
+from coordinator.workflows.census import WorkflowCounter
 from coordinator.workflows.engine import Engine
 from jobs.store.server import connection
 from jobs.store.workflows import Workflows
@@ -37,7 +37,7 @@ class WorkflowTask:
     def __init__(self, store: Workflows, engine: Engine) -> None:
         self._store = store
         self._engine = engine
-        self._census = Census(store)
+        self._census = WorkflowCounter(store)
         #: By workflow: time of the next look, and earliest time of a look, both by time.monotonic.
         self._due: dict[str, float] = {}
         self._resting: dict[str, float] = {}

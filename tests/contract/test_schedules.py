@@ -113,7 +113,7 @@ def test_a_leader_that_dies_in_a_run_is_followed_by_one_that_makes_the_same(
         raise SystemExit
 
     with monkeypatch.context() as broken:
-        broken.setattr(board.runs, "submit_run" if after == "claim" else "_going_on", dies)
+        broken.setattr(board.runs, "submit_run" if after == "claim" else "_active_run", dies)
         if after == "submit":
             broken.undo()
             broken.setattr(board.store.schedules, "note", dies)

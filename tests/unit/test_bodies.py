@@ -111,7 +111,7 @@ def test_of_many_errors_few_are_described(body: dict[str, Any], field: str, monk
 
     monkeypatch.setattr(submissions, "problem", noted)
     with pytest.raises(errors.InvalidRequest) as refused:
-        submissions.validated(submissions.Submission, {"type": "collatz", **body})
+        submissions.validate(submissions.Submission, {"type": "collatz", **body})
     assert refused.value.field == field and sum(described) <= 100
 
 

@@ -21,7 +21,7 @@ TRUE = {"command": ["true"]}
 
 
 def plan(**parameters: Any) -> Plan:
-    return KIND.plan(submissions.validated(KIND.parameters, parameters, "parameters"))
+    return KIND.plan(submissions.validate(KIND.parameters, parameters, "parameters"))
 
 
 def planned_or_refused(parameters: dict[str, Any]) -> Plan | errors.InvalidRequest:

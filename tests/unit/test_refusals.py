@@ -10,7 +10,7 @@ import pytest
 from starlette.requests import Request
 
 from coordinator import app
-from coordinator.jobs.submissions import over
+from coordinator.jobs.submissions import limit_error
 from jobs.settings import Settings
 from jobs.store.work.jobs import CapReached
 
@@ -26,8 +26,8 @@ from jobs.store.work.jobs import CapReached
         CapReached(cap="notify", value=100, seconds=60),
     ],
 )
-def test_what_is_unknown_is_not_promised(limit: CapReached) -> None:
-    error = over(limit, "a")
+def test_what_is_unknown_is_not_promised(limit: Over) -> None:
+    error = limit_error(limit, "a")
     assert not re.search(r"\d s\b|probably", error.detail), error.detail
     assert error.seconds == limit.seconds
 
@@ -49,8 +49,8 @@ def test_what_is_unknown_is_not_promised(limit: CapReached) -> None:
         ),
     ],
 )
-def test_what_is_known_is_told(limit: CapReached, words: str, seconds: int) -> None:
-    error = over(limit, "a")
+def test_what_is_known_is_told(limit: Over, words: str, seconds: int) -> None:
+    error = limit_error(limit, "a")
     assert words in error.detail and error.seconds == seconds
 
 

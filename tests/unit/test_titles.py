@@ -88,7 +88,7 @@ def test_every_kind_names_its_example(kind: str) -> None:
     definition = registry.definition(kind)
     plan = definition.plan(definition.parameters.model_validate(definition.example))
     title = titles.title(kind, plan.parameters)
-    assert 3 <= len(title) <= titles.MOST and title.replace("\u202f", "").isprintable()
+    assert 3 <= len(title) <= titles.MAX_LENGTH and title.replace("\u202f", "").isprintable()
 
 
 def test_a_kind_without_titles_is_named_by_its_parameters() -> None:
@@ -111,11 +111,11 @@ NAMES = st.sampled_from(
 def test_whatever_is_stored_has_a_title_of_one_line(kind: str, parameters: Any) -> None:
     """Parameters of another version, or broken ones, hide no job."""
     title = titles.title(kind, parameters)
-    assert 1 <= len(title) <= titles.MOST
+    assert 1 <= len(title) <= titles.MAX_LENGTH
     assert all(sign.isprintable() or sign == "\u202f" for sign in title)
 
 
 def test_what_turns_text_around_is_not_passed_on() -> None:
     assert titles.title("command", {"command": "rm \u202e\x1b[31m ok"}) == "rm \ufffd\ufffd[31m ok"
     long = titles.title("command", {"command": "x" * 40_000})
-    assert len(long) == titles.MOST and long.endswith("…")
+    assert len(long) == titles.MAX_LENGTH and long.endswith("…")

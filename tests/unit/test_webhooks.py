@@ -604,7 +604,7 @@ def test_without_a_key_a_webhook_is_refused_with_the_setting_to_set(any_redis_ur
         (409, api.ask("POST", "/api/webhooks/test", {"url": "https://x.example/"})),
     )
     for status, answer in refused:
-        assert answer.status_code == status and "SECRETS_KEY, from which their signing keys are derived" in answer.text
+        assert answer.status_code == status and "SECRETS_KEY, which is not set" in answer.text
     assert submit(api, None).status_code == 202
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from coordinator.workflows.documents.documents import Documents
 from coordinator.workflows.ended_jobs import EndedJobs
-from coordinator.workflows.faults import Faults
+from coordinator.workflows.faults import InternalErrors
 from tests.unit.workflow_bench import Flows
 from threads_protocol.states import TERMINAL
 
@@ -144,7 +144,7 @@ class Attack:
         except Killed:
             engine = self.flow.engine
             engine.documents = Documents(engine.store.workflows)
-            engine.ended_jobs, engine.faults = EndedJobs(engine.store.workflows), Faults()
+            engine.ended_jobs, engine.faults = EndedJobs(engine.store.workflows), InternalErrors()
         finally:
             self.fuse.left = -1
         assert not self.flow.engine.faults.by_name, "a fault of the coordinator"

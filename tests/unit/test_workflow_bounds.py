@@ -15,7 +15,7 @@ from coordinator.workflows import ended_jobs, engine, results
 from coordinator.workflows.documents import document, references, validation
 from coordinator.workflows.documents.document import Action, Document
 from coordinator.workflows.documents.references import Reference, Unfilled
-from coordinator.workflows.ended_jobs import EndedJobs, Source, Unread
+from coordinator.workflows.ended_jobs import EndedJobs, ReadInterrupted, Source
 from coordinator.workflows.planning import JobSeen, Known, Record, State
 from coordinator.workflows.results import Results
 from jobs.store import workflows
@@ -222,7 +222,7 @@ def test_others_have_their_turn_while_many_are_read() -> None:
         try:
             given = of_items(3_000, jobs).part(Reference("b", ("results",)))
             break
-        except Unread:
+        except ReadInterrupted:
             turns += 1
     assert len(given) == 3_000 and turns > 2
     assert sum(shelf.trips) == 3_000, "each is read once: what was read is kept for the next turn"
@@ -238,7 +238,7 @@ def test_readings_that_push_each_other_out_end(monkeypatch: pytest.MonkeyPatch) 
             try:
                 jobs.read_jobs(workflow, [Source(f"b/{index}", f"{workflow}-{index}", True) for index in range(1500)])
                 left.discard(workflow)
-            except Unread:
+            except ReadInterrupted:
                 pass
     assert not left
 
@@ -267,7 +267,7 @@ def test_values_that_one_look_keeps_are_bounded(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_another_workflow_is_looked_at_between_two_turns(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_jobs, "TOGETHER", 2)
+    monkeypatch.setattr(ended_jobs, "BATCH_SIZE", 2)
     monkeypatch.setattr(ended_jobs, "BATCH_SECONDS", 0.0)
     large = flow.submit("a, foreach: [1, 2, 3, 4, 5, 6]", 'b, action_type: command, command: [run, "${a.results}"]')
     flow.look(large)

@@ -14,7 +14,7 @@ from coordinator.jobs import submissions
 from coordinator.workflows import faults, planning
 from coordinator.workflows.documents import action_types
 from coordinator.workflows.engine import Engine
-from coordinator.workflows.faults import TRIES, Faults
+from coordinator.workflows.faults import TRIES, InternalErrors
 from coordinator.workflows.workflow_task import WorkflowTask
 from jobs import errors
 from jobs.store.server import connection
@@ -39,7 +39,7 @@ def clock() -> Clock:
 @pytest.fixture
 def flow(any_redis_url: str, tmp_path: Path, clock: Clock) -> Iterator[Flows]:
     made = Flows(any_redis_url, tmp_path / "store")
-    made.engine.faults = Faults(clock)
+    made.engine.faults = InternalErrors(clock)
     yield made
     made.close()
 
@@ -184,7 +184,7 @@ def test_a_cancel_that_fails_keeps_no_other(flow: Flows, clock: Clock, monkeypat
 
 
 def test_faults_are_kept_within_bounds(clock: Clock) -> None:
-    found = Faults(clock)
+    found = InternalErrors(clock)
     for number in range(3000):
         clock.now += 1.0
         found.note(ValueError("x" * 10_000), f"w{number}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.workflows.census import Census
+from coordinator.workflows.census import WorkflowCounter
 from coordinator.workflows.workflow_task import WorkflowTask
 from jobs.store import keys, skipped
 from tests.unit.workflow_bench import Flows, workflow_text
@@ -158,7 +158,7 @@ def test_workflows_are_counted_page_by_page(flow: Flows, monkeypatch: pytest.Mon
     flow.look(done)
     flow.done(done, "a")
     flow.look(waiting)
-    census = Census(flow.store.workflows)
+    census = WorkflowCounter(flow.store.workflows)
     census.run_once()
     seen = figures(flow)
     assert {name: seen[name] for name in ("running", "waiting", "done", "failed", "cancelling", "cancelled")} == {
@@ -182,7 +182,7 @@ def test_workflows_are_counted_page_by_page(flow: Flows, monkeypatch: pytest.Mon
 
 
 def test_a_workflow_that_stands_still_is_found_and_one_at_work_or_for_a_person_is_not(flow: Flows) -> None:
-    census = Census(flow.store.workflows)
+    census = WorkflowCounter(flow.store.workflows)
     at_work, for_a_person = flow.submit("a"), flow.submit("ok, action_type: approve")
     for workflow in (at_work, for_a_person):
         flow.look(workflow)

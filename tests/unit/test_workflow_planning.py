@@ -217,4 +217,4 @@ def test_what_comes_after_a_failure_names_it() -> None:
     whole = document(action("a"), action("b", "a", late=True), action("c", "b"))
     seen = known(a="failed")
     made = plan(whole, seen)
-    assert planning.error_of("c", made, seen) == "a failed"
+    assert planning.find_error("c", made, seen) == "a failed"

@@ -54,13 +54,15 @@ def read_fleet(store: Store, table: WorkerTable) -> scheduler.Fleet:
     load = store.fleet_reads.load()
     workers, _ = table.read(store)
     alive = [(worker.name, worker.fields) for worker, is_alive in workers if is_alive]
-    required = labels.required_labels_by_tenant(load.shares)
-    parts = {wanted: _fleet(load, [one for one in alive if _has(one[1], wanted)]) for wanted in set(required.values())}
+    required = labels.required_in(load.shares)
+    parts = {
+        wanted: _fleet(load, [one for one in alive if _has_labels(one[1], wanted)]) for wanted in set(required.values())
+    }
     return replace(_fleet(load, alive), required=required, labelled=parts)
 
 
-def _has(fields: Mapping[bytes, bytes], wanted: Set[str]) -> bool:
-    return wanted <= set(labels.split_labels(fields.get(b"labels", b"").decode(errors="replace")))
+def _has_labels(fields: Mapping[bytes, bytes], wanted: Set[str]) -> bool:
+    return wanted <= set(labels.parted(fields.get(b"labels", b"").decode(errors="replace")))
 
 
 def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> scheduler.Fleet:
@@ -81,9 +83,9 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
         kinds.setdefault(device, {})[text] = versions
     shares = [(name, share) for name, share in load.shares.items() if b"|" not in name]
     work = skipped.readable("figure", load.work.items(), lambda queue, ms: (queue.decode(), int(ms) / 1000))
-    speeds = skipped.readable("figure", load.paces.items(), _pace)
+    speeds = skipped.readable("figure", load.paces.items(), _parse_speed)
     runners = [(name, fields[b"offer"]) for name, fields in able if b"offer" in fields]
-    resting = [(name, fields) for name, fields in served if b"offer" in fields and _rests(fields)]
+    resting = [(name, fields) for name, fields in served if b"offer" in fields and _is_resting(fields)]
     beside = [(name, fields[b"beside_replicas"]) for name, fields in able if b"beside_replicas" in fields]
     return scheduler.Fleet(
         beside_replicas=dict(skipped.readable("worker", beside, lambda name, text: (name, decoding.parse_json(text)))),
@@ -112,7 +114,7 @@ def _cordon(name: str, fields: Mapping[bytes, bytes]) -> tuple[str, tuple[Device
     return name, (Device(fields[b"device"].decode()), fields[b"cordoned"].decode(errors="replace"))
 
 
-def _rests(fields: Mapping[bytes, bytes]) -> bool:
+def _is_resting(fields: Mapping[bytes, bytes]) -> bool:
     return fields.get(b"drain") == b"1" or bool(fields.get(b"cordoned"))
 
 
@@ -139,7 +141,7 @@ def _weight(tenant: bytes, share: bytes) -> tuple[str, int]:
     return tenant.decode(), int(share.partition(b"|")[0])
 
 
-def _pace(field: bytes, stored: bytes) -> tuple[str, str]:
+def _parse_speed(field: bytes, stored: bytes) -> tuple[str, str]:
     Device(field.decode().rpartition("|")[2])
     if decoding.parse_finite(stored.decode()) <= 0:
         raise ValueError("it is no speed")

@@ -30,7 +30,7 @@ class _CachedUnits:
     cost: float
     began: float
 
-    def counts_for(self, mark: UnitMark, now: float) -> bool:
+    def is_valid_for(self, mark: UnitMark, now: float) -> bool:
         """Return True where nothing has changed, or little and a moment ago."""
         if mark == self.mark:
             return True
@@ -56,7 +56,7 @@ class UnitCache:
         with self._reading[hash(job_id) % len(self._reading)]:
             mark, now = self._reads.mark(job_id), self._clock()
             kept = self._find(job_id, now)
-            if kept is None or mark is None or not kept.counts_for(mark, now):
+            if kept is None or mark is None or not kept.is_valid_for(mark, now):
                 kept = self._read(job_id, mark, now) if mark else None
                 self._keep(job_id, kept, now)
             return kept.units if kept else None

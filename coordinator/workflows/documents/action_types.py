@@ -25,12 +25,12 @@ APPROVE = "approve"
 #: Maximum length of an approval message in characters.
 _MAX_MESSAGE = 1000
 #: Result fields that actions of every type provide.
-_ALWAYS = frozenset({"state"})
+_COMMON_FIELDS = frozenset({"state"})
 #: Maximum number of tokens in one generated answer.
 _MAX_TOKENS = 1 << 22
 
 #: GPU requirements that an inference action accepts.
-_OF_GPUS = ("gpus", "gpu_memory_mib", "compute_capability")
+_GPU_REQUIREMENTS = ("gpus", "gpu_memory_mib", "compute_capability")
 
 #: List of (path, message) pairs, one for each invalid parameter.
 Complaints: TypeAlias = list[tuple[Path, str]]
@@ -56,13 +56,13 @@ class Host(Protocol):
         """Execute one step of a model or data action and return its result fields."""
         ...
 
-    def undo(self, action_type: str, parameters: Mapping[str, Any]) -> Undone:
+    def undo(self, action_type: str, parameters: Mapping[str, Any]) -> UndoResult:
         """Stop the service, or delete the files, that a step of this workflow started, unless others use them."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Undone:
+class UndoResult:
     """Result of undoing a step."""
 
     #: Whether something was removed. If so, a retry of the workflow runs the step again.
@@ -105,7 +105,7 @@ def _list_parameters(kind: str) -> frozenset[str] | None:
     if fields is None:
         return None
     programs = {"value", "values", "artifact", "artifacts"} if registry.program_kind(kind) else set()
-    return _ALWAYS | {"job_id"} | frozenset(fields) | programs
+    return _COMMON_FIELDS | {"job_id"} | frozenset(fields) | programs
 
 
 def _check_by_model(kind: str) -> Callable[[Mapping[str, Any], frozenset[str]], Complaints]:
@@ -192,9 +192,9 @@ def _matches(pattern: str) -> Callable[[Any], Any]:
 def _gpus(value: Any) -> str:
     if value is None:
         return ""
-    if not isinstance(value, dict) or (unknown := sorted(map(str, value.keys() - _OF_GPUS))):
+    if not isinstance(value, dict) or (unknown := sorted(map(str, value.keys() - _GPU_REQUIREMENTS))):
         given = unknown[0] if isinstance(value, dict) else short(value)
-        return f"must be an object with the fields {', '.join(_OF_GPUS)}; got {given}"
+        return f"must be an object with the fields {', '.join(_GPU_REQUIREMENTS)}; got {given}"
     try:
         Requirements.model_validate(value)
     except ValidationError as error:
@@ -269,16 +269,21 @@ def _define_stepped(
         return host.step(name, parameters)
 
     return ActionType(
-        name=name, parameters=frozenset(rules), gives=_ALWAYS | frozenset(gives), check=checked, run=run, runs=True
+        name=name,
+        parameters=frozenset(rules),
+        gives=_COMMON_FIELDS | frozenset(gives),
+        check=checked,
+        run=run,
+        runs=True,
     )
 
 
-def _inner(name: str, *gives: str) -> ActionType:
+def _define_step(name: str, *gives: str) -> ActionType:
     """Return the type of an internal step, whose parameters come from a validated action."""
     return ActionType(
         name=name,
         parameters=frozenset(),
-        gives=_ALWAYS | frozenset(gives),
+        gives=_COMMON_FIELDS | frozenset(gives),
         check=lambda _known, _open: [],
         run=lambda parameters, host: host.step(name, parameters),
         inner=True,
@@ -288,27 +293,27 @@ def _inner(name: str, *gives: str) -> ActionType:
 #: Action types that can start services.
 SERVING = frozenset({"serve", "move"})
 #: Action and step types whose effects outlive the action. Cancelling the workflow undoes them.
-UNDONE = SERVING | {"model.batch"}
+UNDOABLE = SERVING | {"model.batch"}
 
 _FILES, _ANY = _check_location("disk", "dram"), _check_location("disk", "dram", "gpu")
-_OWN = (
+_BUILT_IN = (
     ActionType(
         name=APPROVE,
         parameters=frozenset({"message"}),
-        gives=_ALWAYS | {"by", "at"},
+        gives=_COMMON_FIELDS | {"by", "at"},
         check=_require(message=_message),
     ),
     ActionType(
         name="artifact_publish",
         parameters=frozenset({"name", "artifact", "value"}),
-        gives=_ALWAYS | {"artifact", "name"},
+        gives=_COMMON_FIELDS | {"artifact", "name"},
         check=_check_published,
         run=_publish,
     ),
     ActionType(
         name="artifact_delete",
         parameters=frozenset({"artifact"}),
-        gives=_ALWAYS | {"artifact"},
+        gives=_COMMON_FIELDS | {"artifact"},
         check=_require(artifact=_any_artifact),
         run=_delete,
     ),
@@ -377,25 +382,25 @@ _OWN = (
         )
         for name in ("data_move", "data_transfer")
     ),
-    _inner("model.source", "source", "sha256", "secrets"),
-    _inner("model.keep", "artifact"),
-    _inner("model.at", "artifact"),
-    _inner("model.leave"),
-    _inner("model.batch", "artifact", "command", "python"),
-    _inner("batch.clear"),
-    _inner("data.source", "source", "sha256", "secrets"),
-    _inner("data.keep", "artifact"),
-    _inner("data.at", "chunk_id", "artifact"),
+    _define_step("model.source", "source", "sha256", "secrets"),
+    _define_step("model.keep", "artifact"),
+    _define_step("model.at", "artifact"),
+    _define_step("model.leave"),
+    _define_step("model.batch", "artifact", "command", "python"),
+    _define_step("batch.clear"),
+    _define_step("data.source", "source", "sha256", "secrets"),
+    _define_step("data.keep", "artifact"),
+    _define_step("data.at", "chunk_id", "artifact"),
 )
 
 #: All action types by name. Tests add further types.
-TYPES: dict[str, ActionType] = {one.name: one for one in (*map(_kind, registry.names()), *_OWN)}
+TYPES: dict[str, ActionType] = {one.name: one for one in (*map(_kind, registry.names()), *_BUILT_IN)}
 
 #: Maximum number of unknown parameters reported for one action.
 MAX_PARAMETERS = 200
 
 
-def wrong_options(options: Mapping[str, Any]) -> Complaints:
+def find_invalid_options(options: Mapping[str, Any]) -> Complaints:
     """Return the invalid job options of an action as (path, message) pairs."""
     try:
         submissions.parse_submission({"type": "any", **options})

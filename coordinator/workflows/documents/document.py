@@ -26,7 +26,7 @@ from threads_protocol.yaml_texts import (
 
 #: Bytes of workflow texts that a coordinator holds in memory at once, and size above which texts are validated one by
 #: one.
-ROOM, LARGE = 16 << 20, 64 << 10
+MAX_MEMORY, LARGE = 16 << 20, 64 << 10
 #: Maximum number of actions in a workflow, and maximum total number of their dependencies.
 MAX_ACTIONS, MAX_EDGES = 10_000, 100_000
 #: Maximum length of a name and of a description in characters.
@@ -99,10 +99,10 @@ class InvalidWorkflow(errors.InvalidRequest):
         first = self.complaints[0]
         more = f" (and {complaints.total - 1} more)" if complaints.total > 1 else ""
         super().__init__(f"{format_complaint(first)}{more}", field=first.field or "body")
-        self.extra = {"problems": [as_row(one) for one in self.complaints], "more": self.more}
+        self.extra = {"problems": [complaint_fields(one) for one in self.complaints], "more": self.more}
 
 
-def as_row(complaint: Complaint) -> dict[str, Any]:
+def complaint_fields(complaint: Complaint) -> dict[str, Any]:
     """Return an error of a workflow text as the API serializes it."""
     place = complaint.place
     return {

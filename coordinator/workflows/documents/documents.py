@@ -10,7 +10,7 @@ from coordinator.workflows.documents.document import Document
 from jobs.store.workflows import StoredWorkflow, Workflows
 
 #: Maximum total size in bytes of the cached documents' JSON. The last document stays cached regardless of its size.
-_ROOM = 8 << 20
+_MAX_BYTES = 8 << 20
 
 
 class Documents:
@@ -45,6 +45,6 @@ class Documents:
         whole = document.unpack(stored.name, stored.description, rows)
         with self._changing:
             self._kept[name] = (whole, size)
-            while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > _ROOM:
+            while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > _MAX_BYTES:
                 self._kept.popitem(last=False)
         return whole

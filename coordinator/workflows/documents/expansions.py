@@ -21,7 +21,7 @@ from coordinator.workflows.documents.document import Action, Document
 from jobs.kinds.program_arguments import literal
 
 #: Number of characters of the action ID that step IDs keep, and the separator before the step name.
-_MOST, _BETWEEN = 22, "--"
+_ID_LENGTH, _SEPARATOR = 22, "--"
 #: Output folders of model, data and answers, as paths in the artifact of the program's unit.
 _MODEL, _DATA, _ANSWERS = "outputs/0/model", "outputs/0/data", "outputs/0/answers"
 _PYTHON = ("python3", "-c")
@@ -40,7 +40,7 @@ for path in sorted(pathlib.Path(".").rglob("*")):
 Parameters: TypeAlias = Mapping[str, Any]
 
 
-def fetching() -> str:
+def read_fetch_program() -> str:
     """Return the source text of the download program."""
     return (Path(__file__).parent / "fetching.py").read_text(encoding="utf-8")
 
@@ -66,9 +66,9 @@ def expand(whole: Document) -> tuple[Document, list[str]]:
 
 def step_id(action: str, step: str) -> str:
     """Return the ID of a step of an action."""
-    if len(action) > _MOST:
-        action = f"{action[: _MOST - 7]}-{hashlib.sha256(action.encode()).hexdigest()[:6]}"
-    return f"{action}{_BETWEEN}{step}"
+    if len(action) > _ID_LENGTH:
+        action = f"{action[: _ID_LENGTH - 7]}-{hashlib.sha256(action.encode()).hexdigest()[:6]}"
+    return f"{action}{_SEPARATOR}{step}"
 
 
 def _end_of_move(action: Action, whole: Document) -> Action | None:
@@ -137,17 +137,17 @@ class _Steps:
         required = {"requirements": needs} if needs else {}
         return self.step(name, "command", {"retries": _RETRIES, **parameters, **required})
 
-    def brought(self, place: Location, artifact: str) -> Iterator[Action]:
+    def transfer_steps(self, place: Location, artifact: str) -> Iterator[Action]:
         """Yield a step that copies an artifact to a host. Yield nothing for the cluster's store, which has all
         artifacts.
         """
         if not place.is_store:
             yield self.program("bring", place.host, command=[*_PYTHON, literal(_READ)], files=artifact)
 
-    def fetched(self, folder: str, place: Location) -> Action:
+    def fetch_step(self, folder: str, place: Location) -> Action:
         """Return the step that downloads the files on the host that will hold them."""
         source, sha = self.of("source", "source"), self.of("source", "sha256")
-        command = [*_PYTHON, literal(fetching()), source, sha, folder]
+        command = [*_PYTHON, literal(read_fetch_program()), source, sha, folder]
         # Downloads of the same source on the same host share a workspace, so an interrupted download can resume.
         of = f"{self.parameters.get('model_name')} {self.parameters.get('source')}"
         return self.program(
@@ -165,10 +165,10 @@ def _download(steps: _Steps) -> Iterator[Action]:
     names = ("model_name", "source", "sha256", "secrets")
     asked: dict[str, Any] = {name: given[name] for name in names if name in given}
     yield steps.step("source", "model.source", asked)
-    yield steps.fetched("model", place)
+    yield steps.fetch_step("model", place)
     kept = {"model_name": given["model_name"], "artifact": steps.of("fetch", "artifact"), "folder": _MODEL}
     yield steps.step("keep", "model.keep", {**kept, "source": steps.of("source", "source")})
-    yield from steps.brought(place, steps.of("keep", "artifact"))
+    yield from steps.transfer_steps(place, steps.of("keep", "artifact"))
     yield steps.last(artifact=steps.of("keep", "artifact"))
 
 
@@ -177,14 +177,14 @@ def _transfer_of_model(steps: _Steps) -> Iterator[Action]:
     given, place = steps.parameters, _parse_location(steps.parameters["target_device"])
     yield steps.step("from", "model.at", {name: given[name] for name in ("model_name", "source_device")})
     if place.kind != "gpu":
-        yield from steps.brought(place, steps.of("from", "artifact"))
+        yield from steps.transfer_steps(place, steps.of("from", "artifact"))
     yield steps.last(artifact=steps.of("from", "artifact"))
 
 
 def _data_create(steps: _Steps) -> Iterator[Action]:
     given, place = steps.parameters, _parse_location(steps.parameters["target_device"])
     yield steps.step("source", "data.source", {name: given[name] for name in ("source", "secrets") if name in given})
-    yield steps.fetched("data", place)
+    yield steps.fetch_step("data", place)
     yield from _store_chunk_steps(steps, steps.of("fetch", "artifact"), _DATA, place, given.get("chunk_id"))
 
 
@@ -194,7 +194,7 @@ def _store_chunk_steps(
     """Yield the steps that store a folder of an artifact as a chunk of data at a location."""
     chunk = chunk or new_chunk()
     yield steps.step("keep", "data.keep", {"chunk_id": chunk, "artifact": artifact, "folder": folder})
-    yield from steps.brought(place, steps.of("keep", "artifact"))
+    yield from steps.transfer_steps(place, steps.of("keep", "artifact"))
     yield steps.last(chunk_id=chunk, artifact=steps.of("keep", "artifact"))
 
 
@@ -206,7 +206,7 @@ def new_chunk() -> str:
 def _data_transfer(steps: _Steps) -> Iterator[Action]:
     place = _parse_location(steps.parameters["target_device"])
     yield steps.step("from", "data.at", {"data_id": steps.parameters["data_id"]})
-    yield from steps.brought(place, steps.of("from", "artifact"))
+    yield from steps.transfer_steps(place, steps.of("from", "artifact"))
     yield steps.last(chunk_id=steps.of("from", "chunk_id"), artifact=steps.of("from", "artifact"))
 
 

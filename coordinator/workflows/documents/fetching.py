@@ -48,7 +48,7 @@ def main(words: list[str]) -> int:
     source, sha, folder = [*words, *("", "-", MODEL)[len(words) :]]
     try:
         for wanted in _list_wanted(source, sha.lower().strip("-"), folder):
-            _get(folder, *wanted)
+            _download(folder, *wanted)
     except (DownloadRefused, error.URLError, OSError) as wrong:
         return _report_failure(source, str(wrong))
     except (client.HTTPException, ValueError, LookupError, TypeError, AttributeError, RecursionError) as wrong:
@@ -64,21 +64,21 @@ def _report_failure(source: str, why: str) -> int:
 def _list_wanted(source: str, sha: str, folder: str) -> list[Wanted]:
     parts = parse.urlsplit(source)
     if parts.scheme == "hf" and folder == MODEL:
-        return _of_hub(source.removeprefix("hf://"), sha)
+        return _list_hub(source.removeprefix("hf://"), sha)
     if parts.scheme == "s3":
-        return _of_bucket(parts.netloc, parts.path.strip("/"), sha, folder)
+        return _list_bucket(parts.netloc, parts.path.strip("/"), sha, folder)
     if parts.scheme not in ("http", "https"):
         raise DownloadRefused("the source must start with https://, http://, s3:// or, for a model, hf://")
-    return [(source, _sound(Path(parse.unquote(parts.path)).name, folder), sha)]
+    return [(source, _check_path(Path(parse.unquote(parts.path)).name, folder), sha)]
 
 
-def _of_bucket(bucket: str, key: str, sha: str, folder: str) -> list[Wanted]:
+def _list_bucket(bucket: str, key: str, sha: str, folder: str) -> list[Wanted]:
     """Return one object of a bucket, or all objects below a key with their paths relative to the key."""
     place, keys, more = f"{_s3()}/{parse.quote(bucket)}", list[str](), ""
     while True:
         query = {"list-type": "2", "prefix": key, **({"continuation-token": more} if more else {})}
         with _open(f"{place}?{parse.urlencode(query, quote_via=parse.quote)}") as answer:
-            page = _list(answer).decode()
+            page = _read_listing(answer).decode()
         keys += map(html.unescape, re.findall(r"<Key>([^<]*)</Key>", page))
         if len(keys) > MOST_FILES:
             raise DownloadRefused(f"there are more than {MOST_FILES} files below {key}")
@@ -96,7 +96,7 @@ def _of_bucket(bucket: str, key: str, sha: str, folder: str) -> list[Wanted]:
             f"a SHA-256 covers one file, but {key} has {len(paths)}; name one of them, or omit the SHA-256"
         )
     return [
-        (f"{place}/{parse.quote(each, safe='/~')}", _sound(path, folder), sha)
+        (f"{place}/{parse.quote(each, safe='/~')}", _check_path(path, folder), sha)
         for each, path in paths.items()
         if path and not each.endswith("/")
     ]
@@ -132,7 +132,7 @@ def signature(url: str, moment: str) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name != "host"} | {"Authorization": words}
 
 
-def _of_hub(words: str, sha: str) -> list[Wanted]:
+def _list_hub(words: str, sha: str) -> list[Wanted]:
     """Return the requested files of a Hugging Face repository, with the hashes from its file listing."""
     org, _, rest = words.partition("/")
     repo, _, file = rest.partition("/")
@@ -142,7 +142,7 @@ def _of_hub(words: str, sha: str) -> list[Wanted]:
         raise DownloadRefused("hf:// needs an organization and a repository: hf://ORG/REPO or hf://ORG/REPO/FILE")
     hub, name = _hub(), f"{parse.quote(org)}/{parse.quote(repo)}"
     with _open(f"{hub}/api/models/{name}/revision/{parse.quote(revision, safe='')}?blobs=true") as answer:
-        files = {each["rfilename"]: each for each in json.loads(_list(answer))["siblings"]}
+        files = {each["rfilename"]: each for each in json.loads(_read_listing(answer))["siblings"]}
     chosen = [file] if file else _select_files(sorted(files))
     for path in chosen:
         if path not in files:
@@ -150,7 +150,7 @@ def _of_hub(words: str, sha: str) -> list[Wanted]:
     return [
         (
             f"{hub}/{name}/resolve/{parse.quote(revision, safe='')}/{parse.quote(path)}",
-            _sound(path, MODEL),
+            _check_path(path, MODEL),
             sha if file and sha else (files[path].get("lfs") or {}).get("sha256", ""),
         )
         for path in chosen
@@ -173,7 +173,7 @@ def _select_files(paths: list[str]) -> list[str]:
     return [path for path in paths if path.endswith(SUFFIXES) and not path.startswith(".")]
 
 
-def _sound(path: str, folder: str) -> str:
+def _check_path(path: str, folder: str) -> str:
     """Return a path if it is safe. Reject paths outside the folder, and pickled weights of models."""
     if not path or path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")) or "\\" in path:
         raise DownloadRefused(f"the URL does not name a file: {path!r}")
@@ -197,14 +197,14 @@ def _open(url: str, headers: dict[str, str] | None = None) -> Any:
     return request.urlopen(asked, timeout=TIMEOUT)
 
 
-def _list(answer: Any) -> bytes:
+def _read_listing(answer: Any) -> bytes:
     listed: bytes = answer.read(MOST_LIST + 1)
     if len(listed) > MOST_LIST:
         raise DownloadRefused(f"the file listing exceeds {MOST_LIST >> 20} MiB")
     return listed
 
 
-def _get(folder: str, url: str, path: str, sha: str) -> None:
+def _download(folder: str, url: str, path: str, sha: str) -> None:
     """Download one file into the workspace, verify it, and move it to its destination."""
     kept = Path(os.environ.get("CLUSTER_WORKSPACE", ".")) / hashlib.sha256(url.encode()).hexdigest()[:32]
     tag = kept.with_suffix(".tag")

@@ -144,7 +144,7 @@ class _Checker:
             for name in options:
                 self._complain((name,), f"applies to jobs only; {of.name} is not a job")
         elif options:
-            for path, words in action_types.wrong_options(yaml_texts.plain(options)):
+            for path, words in action_types.find_invalid_options(yaml_texts.plain(options)):
                 self._complain(path, words)
 
     def _check_foreach(self, of: ActionType) -> None:
@@ -202,7 +202,7 @@ def _check_references(reading: Reading, number: int, action: Action, by_id: dict
     node = reading.node(number)
     given = {name: value for name, value in node.items() if name not in ("action_id", "action_type")}
     for path, one in references.find_references(given):
-        if one.action not in _RESERVED and (words := _wrong_reference(one, action, by_id)):
+        if one.action not in _RESERVED and (words := _explain_invalid_reference(one, action, by_id)):
             _complain(reading, number, action, path, words)
     for path, name, whole in references.within_texts(given):
         if name in by_id or name in _RESERVED:
@@ -217,7 +217,7 @@ def _complain(reading: Reading, number: int, action: Action, path: Path, words: 
     reading.complain(yaml_texts.find_position(node, path, node.at), words, action=action.id, field=field)
 
 
-def _wrong_reference(one: Reference, action: Action, by_id: dict[str, Action]) -> str:
+def _explain_invalid_reference(one: Reference, action: Action, by_id: dict[str, Action]) -> str:
     if one.action == action.id:
         return f"{one}: an action cannot refer to itself"
     if one.action not in by_id:
