@@ -169,7 +169,7 @@ class Cluster:
         if question.estimated_wait_seconds is None:
             raise errors.Unavailable(f"no live worker serves the queue {question.job.queue}; see GET /api/workers")
         [written] = self.store.jobs.submit([question.job])
-        if isinstance(written, Over):
+        if isinstance(written, CapReached):
             raise submissions.limit_error(written, principal.tenant)
         return written[1]
 
@@ -197,7 +197,7 @@ class Cluster:
         """Raise the error that a Redis function returned for a job, if any."""
         outcome, *details = answer
         if outcome == "over":
-            raise submissions.limit_error(over(details), self.queries.jobs.job(job_id)["tenant"])
+            raise submissions.limit_error(parse_cap_reached(details), self.queries.jobs.job(job_id)["tenant"])
         if outcome == "missing":
             raise errors.missing("job", job_id, "job_id")
         if outcome == "version":

@@ -1,1 +1,1 @@
-"""Submitting jobs, steering them, and what they answer."""
+"""Jobs: submission, control, results and scheduling decisions."""

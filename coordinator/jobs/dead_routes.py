@@ -1,4 +1,4 @@
-"""Routes of units that were given up: their ranges, and trying one of them again."""
+"""API routes of dead units (units that were given up): list their ranges and retry a range."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ routes = http.router(tag="jobs")
 
 @routes.get("/dead", **http.describe_response(answers.DeadJobs))
 def list_dead(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Ranges of units that were given up, with their errors, of the newest 1,000 failed and 1,000 running jobs.
+    """List ranges of dead units with their errors, for the newest 1,000 failed and 1,000 running jobs.
 
-    At most 20 of a job; `more_ranges` counts the others.
+    A job lists at most 20 ranges; `more_ranges` counts the others.
     """
     return json_response({"jobs": cluster.queries.jobs.all_dead(principal.only_tenant)})
 
 
 @routes.get("/jobs/{job_id}/dead", **http.describe_response(answers.DeadJobs))
 def get_dead(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
-    """The same of one job, at most 1,000 ranges; no jobs when none of its units was given up."""
+    """List up to 1,000 ranges of dead units of one job. `jobs` is empty if the job has no dead units."""
     cluster.queries.jobs.job(job_id)
     return json_response({"jobs": cluster.queries.jobs.dead([job_id])})
 
@@ -37,11 +37,11 @@ def get_dead(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
 )
 def retry_dead(
     job_id: http.JobId,
-    first: Annotated[int, Path(ge=0, lt=2**53, description="Where the range begins.")],
+    first: Annotated[int, Path(ge=0, lt=2**53, description="First unit of the range.")],
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
-    hold: Annotated[bool, Query(description="As in a submission.")] = False,
+    hold: Annotated[bool, Query(description="Queue the job if its tenant has reached a cap.")] = False,
 ) -> Response:
-    """Try one range again that was given up; a failed job goes on with it. The others stay given up."""
+    """Retry one range of dead units. A failed job continues with it; other ranges stay dead."""
     cluster.retry_dead(job_id, first, principal, hold=hold)
     return json_response(cluster.queries.jobs.job(job_id))

@@ -1,4 +1,4 @@
-"""Marks of kinds as the API shows them: ranges that finished jobs proved."""
+"""Read the marks of kinds: ranges of numbers that finished jobs have proved."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from jobs.store import Store
 from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import exact
 
-#: Ranges of a mark that one answer shows.
+#: Maximum number of ranges of a mark in one response.
 _RANGES = 1000
 
 
 def read_range(store: Store, kind: str, name: str) -> answers.Mark:
-    """Return how far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
+    """Return how far a mark extends without a gap, and its further ranges. Raises NotFound with the existing marks."""
     if kind not in registry.names():
-        raise errors.NotFound(f"there is no kind {kind}; see GET /api/job-types", field="kind")
+        raise errors.NotFound(f"kind {kind} does not exist; see GET /api/job-types", field="kind")
     known = registry.definition(kind).mark_kinds
     if name not in known:
         have = ", ".join(known) or "none"
-        raise errors.NotFound(f"{kind} has no mark {name}; it has {have}", field="mark")
+        raise errors.NotFound(f"{kind} has no mark {name}; its marks are {have}", field="mark")
     ranges = marks.merge_marks(store.marks.read(kind, name), known[name])
     reach = marks.find_proven_range(ranges, known[name])
     return {

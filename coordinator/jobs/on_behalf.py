@@ -1,6 +1,6 @@
-"""Jobs that the leader submits for a tenant, as a workflow or a schedule of it wants: as the tenant's own call would.
+"""Submit jobs of workflows, schedules and services on behalf of their tenant.
 
-They go on when the token with which the workflow or schedule was made is revoked: those belong to the tenant.
+The jobs continue if the token that created the workflow or schedule is revoked, because they belong to the tenant.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from jobs.store.work.jobs import Jobs, NewJob
 
 @dataclass(frozen=True, kw_only=True)
 class Maker:
-    """Who made what submits jobs later."""
+    """Owner of a workflow, schedule or service, with whose permissions its jobs are submitted."""
 
     tenant: str
-    #: Id of its token; empty without one.
+    #: ID of the owner's token; empty if there was none.
     token: str
-    #: Its token had the scope run.
+    #: Whether the owner's token had the scope run.
     runs_programs: bool
-    #: The leader submits replicas of a service of its.
+    #: Whether the leader submits replicas of the owner's service.
     leads: bool = False
 
     @classmethod
     def of(cls, principal: Principal) -> Maker:
-        """Return the maker of what this principal makes."""
+        """Return the owner for objects that this principal creates."""
         return cls(
             tenant=principal.tenant,
             token=principal.token,
@@ -45,33 +45,33 @@ class Maker:
 
     @property
     def principal(self) -> Principal:
-        """Who asks when its jobs are submitted."""
+        """The principal that submits the owner's jobs."""
         scopes = {Scope.READ, Scope.SUBMIT} | ({Scope.RUN} if self.runs_programs else set())
         return Principal(tenant=self.tenant, token=self.token, scopes=frozenset(scopes))
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobRequest:
-    """Job that is to be submitted. An id that there is already is submitted no second time."""
+    """A job to submit. If the job ID already exists, nothing is submitted."""
 
     job_id: str
-    #: As the body of POST /api/submit.
+    #: Body as in POST /api/submit.
     body: Mapping[str, Any]
     maker: Maker
-    #: Jobs that must be done before it starts, and jobs that must have ended, however.
+    #: Jobs that must be done before this job starts, and jobs that must have ended with any result.
     after: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
-    #: Workflow that it belongs to, and its action there; it is written only while that workflow runs in this attempt.
+    #: Workflow of the job, its action there, and the attempt. The job is written only while this attempt is active.
     workflow: str = ""
     action: str = ""
     attempt: int = 0
-    #: Where in a trace it is submitted, as a traceparent and a tracestate; empty: in none.
+    #: Trace context of the submission as `traceparent` and `tracestate`; empty for none.
     traceparent: str = ""
     tracestate: str = ""
 
 
 class OnBehalf:
-    """Submits jobs for their makers, by one store."""
+    """Submits jobs for their owners."""
 
     def __init__(self, store: Jobs, settings: Settings, fleet: FleetCache, trees: Trees, vault: Vault) -> None:
         self._store = store
@@ -82,10 +82,10 @@ class OnBehalf:
         self._tracing = Tracing.from_settings(settings)
 
     def submit(self, wanted: Sequence[JobRequest]) -> list[str | errors.ClusterError]:
-        """Submit jobs in their order; return the id or the refusal of each.
+        """Submit jobs in order, and return for each its ID or the error that rejected it.
 
-        A cap of the tenant loses no job: it is queued, to be admitted when there is room. OverLimit and Unavailable
-        pass with time, every other refusal stays.
+        If the tenant is at its cap, a job is queued until there is capacity. OverLimit and Unavailable are temporary;
+        all other errors are permanent.
         """
         fleet = self._fleet.get() if wanted else scheduler.Fleet()
         by_maker: dict[Maker, References] = {}

@@ -1,4 +1,4 @@
-"""Rows of jobs, read from Redis and shaped. Reads only."""
+"""Read jobs from Redis and serialize them. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import exact
 from threads_protocol.states import TERMINAL
 
-#: Pages looked at for one answer, when a kind is asked for that is rare, and jobs in one.
+#: Maximum number of pages read for one response when few jobs match the filter, and minimum number of jobs per page.
 _PAGES, _PAGE = 20, 100
-#: Jobs in a page of which the tenant alone is read.
+#: Minimum number of jobs per page when only jobs of one tenant are listed.
 _TENANT_PAGE = 1000
-#: Failed jobs, and running ones, among which those with units given up are found; the newest.
+#: Number of newest failed jobs, and of newest running jobs, that are searched for dead units.
 _DEAD = 1000
-#: Ranges given up that are shown of one job, and of each of many. A kernel's job fails before it has more than those.
+#: Maximum number of dead ranges returned for a single job, and for each of many jobs.
 _DEAD_RANGES, _DEAD_EACH = 1000, 20
-#: Running jobs over which speeds are summed, newest first.
+#: Maximum number of running jobs whose speeds are summed, newest first.
 _RUNNING = 100
 
 
 def _broken(job_id: str) -> errors.Broken:
     return errors.Broken(
-        f"what is stored of job {job_id} cannot be read; delete it and submit it again", field="job_id"
+        f"the stored data of job {job_id} is corrupt; delete the job and submit it again", field="job_id"
     )
 
 
 def _is_listed(kind: str) -> bool:
-    """Return True for a kind whose jobs are listed beside others; replicas are listed with their services."""
+    """Return True for kinds in general job lists. Replicas are listed with their services instead."""
     return kind not in registry.names() or not registry.definition(kind).is_for_leader
 
 
 class JobQueries:
-    """Jobs, pages of them, their states and their results."""
+    """Reads jobs, pages of jobs, their states and their results."""
 
     def __init__(self, store: Store, fleet: FleetCache) -> None:
         self._store = store
@@ -53,26 +53,26 @@ class JobQueries:
         self._units = UnitCache(store.unit_reads)
 
     def job(self, job_id: str) -> answers.Job:
-        """Return one job. NotFound, or Broken when what is stored of it cannot be read."""
+        """Return one job. Raises NotFound, or Broken if its stored data is corrupt."""
         for row in self.by_ids([job_id]):
             return row
         raise _broken(job_id) if self._store.job_reads.exists(job_id) else errors.missing("job", job_id, "job_id")
 
     def require_visible(self, job_id: str, tenant: str) -> None:
-        """Raise NotFound when the job is of another tenant; one that does not exist is left to who asks for it."""
+        """Raise NotFound if the job belongs to another tenant. A job that does not exist raises nothing here."""
         [owner] = self._owners.of([job_id])
         if owner not in (tenant, None) or (owner is None and self._store.job_reads.exists(job_id)):
             raise errors.missing("job", job_id, "job_id")
 
     def hidden(self, ids: Sequence[str], tenant: str | None) -> frozenset[str]:
-        """Return those of the jobs that are not of this tenant. None: nothing is hidden."""
+        """Return the jobs that do not belong to this tenant. If `tenant` is None, no job is hidden."""
         if tenant is None:
             return frozenset()
         owners = self._owners.of(ids)
         return frozenset(job_id for job_id, owner in zip(ids, owners, strict=True) if owner != tenant)
 
     def by_ids(self, ids: Sequence[str]) -> list[answers.Job]:
-        """Return those of the jobs that exist and can be read, in their order."""
+        """Return the jobs that exist and are readable, in the given order."""
         stored = self._store.job_reads.hashes(ids)
         sound = skipped.readable(
             "job", stored, lambda job_id, row: (job_id, serializers.check_record(decoding.decode_fields(row)))
@@ -87,7 +87,7 @@ class JobQueries:
         )
 
     def _locate(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, QueuePosition]:
-        """Return the place of each job that waits or runs."""
+        """Return the queue position of each queued or running job."""
         waiting = [
             (row["queue"], row["tenant"], row["kind"], job_id)
             for job_id, row in jobs
@@ -97,13 +97,13 @@ class JobQueries:
         return {job_id: place for (*_, job_id), place in zip(waiting, places, strict=True)}
 
     def _waits(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, QueuePosition]:
-        """Return what each blocked job waits for."""
+        """Return the dependencies that each blocked job waits for."""
         named = [(job_id, row) for job_id, row in jobs if row["state"] == "blocked"]
         blocked = skipped.readable("job", named, lambda job_id, row: (job_id, relations.parents(row)))
         return self._store.relations.waits(blocked) if blocked else {}
 
     def relations(self, job_id: str) -> answers.Relations:
-        """Return the jobs before and after a job. NotFound or Broken."""
+        """Return the dependencies and dependents of a job. Raises NotFound or Broken."""
         stored = self._store.job_reads.fields([job_id], relations.FIELDS)
         if not stored:
             raise _broken(job_id) if self._store.job_reads.exists(job_id) else errors.missing("job", job_id, "job_id")
@@ -118,7 +118,7 @@ class JobQueries:
     def page(
         self, state: str | None, kind: str | None, cursor: int | None, limit: int, tenant: str | None = None
     ) -> answers.Jobs:
-        """Return at most `limit` jobs, newest first, of one tenant or of all. The cursor is the last job's number."""
+        """Return up to `limit` jobs of one tenant or of all, newest first. The cursor is the number of the last job."""
         page: list[answers.Job] = []
         for _ in range(_PAGES):
             numbered, names = self._newest(state, cursor, max(limit, _PAGE), tenant)
@@ -134,7 +134,7 @@ class JobQueries:
         return {"jobs": page, "cursor": str(cursor)}
 
     def ended(self, limit: int, tenant: str | None = None) -> list[answers.Job]:
-        """Return jobs that have ended, the latest end first, among the 100 newest of each state, or `limit`."""
+        """Return ended jobs, latest first, from the newest jobs of each final state (100, or `limit` if larger)."""
         most = max(limit, _PAGE)
         found = [row for state in sorted(TERMINAL) for row in self.page(state, None, None, most, tenant)["jobs"]]
         return sorted(found, key=lambda row: row["ended"] or "", reverse=True)[:limit]
@@ -142,9 +142,9 @@ class JobQueries:
     def _newest(
         self, state: str | None, cursor: int | None, most: int, tenant: str | None
     ) -> tuple[list[tuple[bytes, int]], list[str]]:
-        """Return numbered jobs, newest first, and the names of those of one tenant, at most `most`; None: of all.
+        """Return numbered jobs, newest first, and the names of up to `most` jobs of one tenant (None: of all tenants).
 
-        Only whose a job is, is read of many, so that another tenant's thousands do not hide one's own.
+        For other tenants' jobs only the owner is read, so they cannot hide the tenant's own jobs.
         """
         if tenant is None:
             numbered = self._store.job_reads.newest(state, cursor, most)
@@ -159,14 +159,14 @@ class JobQueries:
         return numbered, own
 
     def dead(self, ids: Sequence[str], most: int = _DEAD_RANGES) -> list[answers.Dead]:
-        """Return, of these jobs, those with units that were given up, with at most `most` such ranges of each."""
+        """Return the jobs that have dead units, with up to `most` dead ranges each."""
         jobs, reads = self.by_ids(ids), self._store.job_reads
         names = [job["job_id"] for job in jobs]
         stored = zip(jobs, reads.dead_ranges(names, most), reads.dead_counts(names), strict=True)
         return [serializers.serialize_dead(job, ranges, count) for job, ranges, count in stored if ranges]
 
     def all_dead(self, tenant: str | None) -> list[answers.Dead]:
-        """Return the same of the newest _DEAD failed and running jobs; of one tenant's, or of all."""
+        """Return the newest failed and running jobs that have dead units, of one tenant or of all tenants."""
         numbered = [self._store.job_reads.newest(state, None, _DEAD) for state in ("failed", "running")]
         ids = decoding.decode_names(job_id for several in numbered for job_id, _ in several)
         with_dead = [job for job, count in zip(ids, self._store.job_reads.dead_counts(ids), strict=True) if count]
@@ -174,17 +174,19 @@ class JobQueries:
         return [row for row in rows if tenant in (None, row["tenant"])]
 
     def states(self, ids: Sequence[str], tenant: str | None = None) -> list[str | None]:
-        """Return the state of each job; None for one that does not exist, or is not of this tenant."""
+        """Return the state of each job, or None if it does not exist or belongs to another tenant."""
         hidden = self.hidden(ids, tenant)
         states = self._store.job_reads.states(ids)
         return [None if job_id in hidden else state for job_id, state in zip(ids, states, strict=True)]
 
     def counts(self) -> dict[str, int]:
-        """Count the jobs that are kept, by state."""
+        """Count the stored jobs by state."""
         return self._store.job_reads.counts()
 
     def result(self, job_id: str) -> tuple[answers.ResultHead, str, ResultText | None]:
-        """Return what goes around a job's result, its state, and its result as stored, if any. NotFound or Broken."""
+        """Return the header fields of a job's result, its state, and its stored result if any. Raises NotFound or
+        Broken.
+        """
         stored = self._store.job_reads.stored_result(job_id)
         if stored is None:
             raise _broken(job_id)
@@ -205,16 +207,16 @@ class JobQueries:
         return head, state, result
 
     def results(self, ids: Sequence[str], tenant: str | None = None) -> bytes:
-        """Return state and, once done, result of each job as one JSON answer; see `results.many`.
+        """Return the state of each job, and the result of done jobs, as one JSON response; see `results.many`.
 
-        Jobs of other tenants than this one count as missing.
+        Jobs of other tenants count as missing.
         """
         return results.many(self._store, ids, self.hidden(ids, tenant))
 
     def units(self, job_id: str) -> Units:
-        """Return where the units of a program stand, up to a moment ago. Treat it as read-only.
+        """Return the units of a program, possibly from a recent cache. Treat the result as read-only.
 
-        NotFound, also for a kind that runs none; Broken.
+        Raises NotFound if the job does not exist or runs no programs, and Broken for corrupt data.
         """
         try:
             found = self._units.get(job_id)
@@ -225,7 +227,7 @@ class JobQueries:
         return found
 
     def units_page(self, job_id: str, first: int, most: int, state: str | None) -> answers.Units:
-        """Return at most `most` units of a program from `first` on, of one state or of all. Errors as `units`."""
+        """Return up to `most` units of a program from `first` on, in one state or in all. Raises NotFound or Broken."""
         found = self.units(job_id)
         now = self._store.clock.now()
         try:
@@ -234,11 +236,11 @@ class JobQueries:
             raise _broken(job_id) from None
 
     def mark(self, kind: str, name: str) -> answers.Mark:
-        """Return how far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
+        """Return how far a mark extends without a gap, and its further ranges. Raises NotFound."""
         return marks.read_range(self._store, kind, name)
 
     def units_per_second(self) -> dict[str, float]:
-        """Return committed units/s now, by kind, over the jobs that run."""
+        """Return the current rate of committed units per second over the running jobs, by kind."""
         names = decoding.decode_names(name for name, _ in self._store.job_reads.newest("running", None, _RUNNING))
         now = self._store.clock.now()
         stored = self._store.job_reads.fields(names, serializers.RATED)

@@ -1,4 +1,4 @@
-"""Routes of jobs by the names of a queue of tasks, for clients that know no others."""
+"""API routes that expose jobs as tasks of a queue, for clients of generic task queues."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def _task(row: answers.Job) -> answers.Task:
 
 @routes.get("/v1/queue", **http.describe_response(answers.QueueCounts))
 def queue(cluster: http.ClusterDep) -> Response:
-    """Count the jobs that are kept, by state."""
+    """Count the stored jobs by state."""
     return json_response({"tasks": cluster.queries.jobs.counts()})
 
 
 @routes.get("/v1/queue/tasks/{job_id}", **http.describe_response(answers.Task))
 def task(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
-    """Show a job, as GET /api/jobs/{job_id} does."""
+    """Return a job, like GET /api/jobs/{job_id}."""
     return json_response(_task(cluster.queries.jobs.job(job_id)))
 
 
 @routes.post("/v1/queue/tasks/{job_id}/cancel", dependencies=_STEERS, **http.describe_response(answers.Task))
 def cancel_task(job_id: http.JobId, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Cancel a job, as POST /api/jobs/{job_id}/cancel does."""
+    """Cancel a job, like POST /api/jobs/{job_id}/cancel."""
     cluster.steer(job_id, "cancel", principal)
     return json_response(_task(cluster.queries.jobs.job(job_id)))
 
@@ -43,5 +43,5 @@ def cancel_task(job_id: http.JobId, cluster: http.ClusterDep, principal: http.Pr
 def history(
     cluster: http.ClusterDep, principal: http.PrincipalDep, limit: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> Response:
-    """List jobs that have ended, the latest end first, among the newest submissions of each state: 100, or `limit`."""
+    """List ended jobs, latest first, from the newest submissions of each final state (100, or `limit` if larger)."""
     return json_response({"tasks": list(map(_task, cluster.queries.jobs.ended(limit, principal.only_tenant)))})

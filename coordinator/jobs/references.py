@@ -1,4 +1,4 @@
-"""References of submissions of programs: the principal's right to run them, artifacts, secrets."""
+"""Resolve the references of a program's submission: permission to run programs, artifacts and secrets."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from jobs import errors
 from jobs.kinds.program_kind import ProgramKind
 from jobs.store.artifacts import Artifact
 
-#: Parameters whose artifact must be one file.
+#: Parameters whose artifact must consist of one file.
 _ONE_FILE = ("items_artifact",)
 
 
 class References:
-    """References of the submissions of one request. Each artifact is looked up once, and secrets are, too."""
+    """Resolves the references of all submissions in one request. Each artifact is read once, as are the secrets."""
 
     def __init__(self, principal: Principal, trees: Trees, vault: Vault, *, leads: bool = False) -> None:
-        #: The leader submits, who alone may submit some kinds.
+        #: Whether the leader submits the job. Only the leader can submit some kinds.
         self.leads = leads
         self._principal = principal
         self._trees = trees
@@ -31,9 +31,9 @@ class References:
         self._artifacts: dict[str, Artifact | errors.ClusterError] = {}
 
     def resolve(self, programs: ProgramKind, parameters: BaseModel) -> tuple[BaseModel, tuple[str, ...]]:
-        """Return the parameters with ids in the place of names of artifacts, and these ids, each once.
+        """Return the parameters with artifact names replaced by IDs, and these IDs without duplicates.
 
-        Forbidden unless the principal may run programs; NotFound and Conflict name the parameter.
+        Raises Forbidden unless the principal can run programs. NotFound and Conflict name the parameter.
         """
         self._check_principal()
         self._check_secrets(programs.secrets(parameters))
@@ -44,10 +44,10 @@ class References:
         if self._principal.token and self._principal.has(Scope.RUN):
             return
         owned = ", ".join(sorted(self._principal.scopes)) or "none"
-        have = f"the token has {owned}" if self._principal.token else "this call has none"
+        have = f"the token has {owned}" if self._principal.token else "this request has no token"
         raise errors.Forbidden(
-            f"programs are submitted with a token that has the scope run; {have}. An admin makes one: "
-            "cluster token create NAME --scopes read,submit,run; then: cluster login",
+            f"programs require a token with the scope run; {have}. An admin creates one with: "
+            "cluster token create NAME --scopes read,submit,run; then log in with: cluster login",
             field="Authorization",
         )
 
@@ -56,7 +56,7 @@ class References:
         if lacking:
             raise errors.NotFound(
                 f"parameters.secrets: tenant {self._principal.tenant} has no secret {', '.join(lacking)}; "
-                f"cluster secret set {lacking[0]}",
+                f"set it with: cluster secret set {lacking[0]}",
                 field="parameters.secrets",
             )
 
@@ -70,7 +70,9 @@ class References:
         if isinstance(found, errors.ClusterError):
             raise type(found)(f"{field}: {found.detail}", field=field)
         if name in _ONE_FILE and found.files != 1:
-            raise errors.InvalidRequest(f"{field}: an artifact with one file; {asked} has {found.files}", field=field)
+            raise errors.InvalidRequest(
+                f"{field}: must be an artifact with one file; {asked} has {found.files}", field=field
+            )
         return found.id
 
     def _find(self, asked: str) -> Artifact | errors.ClusterError:
@@ -81,8 +83,8 @@ class References:
 
 
 def artifact_deleted(fields: Mapping[str, Any], artifact: str) -> errors.NotFound:
-    """Return the refusal of a job whose artifact was deleted between its validation and its writing."""
+    """Return the error for a job whose artifact was deleted between validation and submission."""
     name = next((name for name, value in fields.items() if value == artifact), "files")
     return errors.NotFound(
-        f"parameters.{name}: there is no artifact {artifact} any more; put it again", field=f"parameters.{name}"
+        f"parameters.{name}: artifact {artifact} was deleted; upload it again", field=f"parameters.{name}"
     )

@@ -1,4 +1,4 @@
-"""Jobs before and after a job, as the API shows them. Pure."""
+"""Serialize the dependencies and dependents of a job. Functions here are pure."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from coordinator import decoding
 from jobs.store.work.relations import JobRelations
 from threads_protocol.answers import jobs as answers
 
-#: What a job may need of a parent, by the field of its submission.
+#: State that a dependency must reach, by submission field.
 _NEEDS = {"after": "done", "after_any": "ended"}
-#: Fields of a job's hash from which its parents are read.
+#: Fields of a job's hash that contain its dependencies.
 FIELDS = ("state", "root", *_NEEDS)
 
 
 def parents(row: Mapping[str, str]) -> dict[str, str]:
-    """Return the parents of a job as its submission named them, each with what is needed: done or ended.
+    """Return the dependencies of a job, each with the required state: "done" or "ended".
 
-    ValueError for what is no list of texts.
+    Raises ValueError if a field is not a list of job IDs.
     """
     return {parent: need for name, need in _NEEDS.items() for parent in _ids(decoding.parse_json(row.get(name, "[]")))}
 
 
 def _ids(value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise ValueError("what it comes after is no list of jobs")
+        raise ValueError("dependencies must be a list of job IDs")
     return value
 
 
 def build_relations(job_id: str, row: Mapping[str, str], stored: JobRelations) -> answers.Relations:
-    """Return the jobs before and after one, by its FIELDS and what is stored of those."""
+    """Return the dependencies and dependents of a job from its FIELDS and the stored relations."""
     before: list[answers.Parent] = [
         {"job_id": parent, "state": stored.states.get(parent), "needed": need, "met": parent not in stored.needs}
         for parent, need in parents(row).items()

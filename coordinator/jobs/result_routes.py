@@ -1,4 +1,4 @@
-"""Routes of results: of one job, of many, and what else can be asked about a job."""
+"""API routes of results, and of data that workers compute about a job on demand."""
 
 from __future__ import annotations
 
@@ -20,13 +20,21 @@ from jobs.store.work.job_reads import ResultText
 from threads_protocol.answers import jobs as answers
 from threads_protocol.states import TERMINAL
 
-#: A question that takes longer is answered with 202.
+#: Seconds to wait for an on-demand computation before responding with status 202.
 QUESTION_WAIT_SECONDS = 2.0
 
-_LATER: dict[int | str, dict[str, Any]] = {202: {"model": answers.Asked, "description": "A worker still computes it"}}
+_LATER: dict[int | str, dict[str, Any]] = {
+    202: {"model": answers.Asked, "description": "A worker is still computing the result."}
+}
 _QUESTION: dict[str, Any] = {
     "response_model": None,
-    "responses": {200: {"description": "As the kind says", "content": {"application/json": {"schema": {}}}}, **_LATER},
+    "responses": {
+        200: {
+            "description": "JSON with a schema that the kind defines.",
+            "content": {"application/json": {"schema": {}}},
+        },
+        **_LATER,
+    },
 }
 
 _PACKED: dict[str, Any] = {
@@ -34,17 +42,17 @@ _PACKED: dict[str, Any] = {
     "response_class": Response,
     "responses": {
         200: {
-            "description": "TCB1 and columns",
+            "description": "Packed columns in the format TCB1.",
             "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
         },
         **_LATER,
     },
 }
 _CONTAINER = (
-    "Numbers about a job as columns that a page reads without copying. Little-endian: `TCB1`; u32 length of the "
-    'header; the header, JSON `{"facts": {}, "columns": [{"name", "type", "offset", "length"}]}` filled up with '
+    "Data about a job as columns that browsers can read without copying. Little-endian: `TCB1`; u32 length of the "
+    'header; the header, JSON `{"facts": {}, "columns": [{"name", "type", "offset", "length"}]}` padded with '
     "spaces; the columns. A column holds `length` items of `type` (u8, u16, u32, i32, u64, f32, f64) from byte "
-    "`offset`, a multiple of 8. 202 with Location while a worker still computes what they are made of."
+    "`offset`, a multiple of 8. Status 202 with Location while a worker is still computing the data."
 )
 _BINARIES = "\n\n".join(
     [_CONTAINER]
@@ -59,7 +67,7 @@ routes = http.router(tag="jobs")
 
 
 class Ids(BaseModel):
-    """Jobs whose results are wanted, in the order of the answers."""
+    """Jobs whose results are requested. The response has the same order."""
 
     model_config = ConfigDict(extra="forbid")
     job_ids: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]] = Field(
@@ -72,10 +80,10 @@ class Ids(BaseModel):
     "/results", dependencies=[http.require_scope(Scope.READ)], **http.describe_response(answers.ManyResults, body=Ids)
 )
 async def results(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """States and results of many jobs, once all have ended or the time is over.
+    """Return states and results of many jobs, after all have ended or `wait_seconds` have passed.
 
-    An answer holds up to 16 MiB of results. Of a result beyond that it says where it is and how long: `result_at` and
-    `result_bytes`.
+    A response contains up to 16 MiB of results. A larger result is replaced by its URL and length in bytes: `result_at`
+    and `result_bytes`.
     """
     asked = http.parse(Ids, await bodies.read_json(request))
     if asked.wait_seconds:
@@ -90,7 +98,7 @@ async def results(request: Request, cluster: http.ClusterDep, principal: http.Pr
 async def get_result(
     job_id: http.JobId, cluster: http.ClusterDep, wait_seconds: http.Wait = 0, partial: bool = False
 ) -> Response:
-    """The result; 409 naming the state before the end. `partial` gives what is committed so far."""
+    """Return a job's result. Status 409 with the state if it has not ended; `partial` returns the committed part."""
     await http.wait_for_end(cluster, job_id, wait_seconds)
     return await run_in_threadpool(_result, cluster, job_id, partial)
 
@@ -100,12 +108,12 @@ def _result(cluster: Cluster, job_id: str, partial: bool) -> Response:
     if stored is None and partial:
         if so_far := cluster.result_so_far(job_id, head["type"]):
             return Response(json.dumps({**head, "partial": True, **so_far}), media_type="application/json")
-        head, state, stored = cluster.queries.jobs.result(job_id)  # it ended in between
+        head, state, stored = cluster.queries.jobs.result(job_id)  # the job ended in the meantime
     if stored is not None:
         return http.send_result(stored, json.dumps(head)[:-1].encode() + b', "result": ', b"}")
-    detail = f"the job is {state}; its result comes with state done. Ask with partial=true for what is there"
+    detail = f"the job is {state}; it has a result in state done. Use partial=true to get the committed part"
     if registry.program_kind(head["type"]):
-        detail += f"; its units: cluster units {job_id}; what they wrote: cluster logs {job_id}"
+        detail += f"; list its units with: cluster units {job_id}; show their output with: cluster logs {job_id}"
     raise errors.Conflict(detail, field="state")
 
 
@@ -117,7 +125,7 @@ async def ask(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
 ) -> Response:
-    """Answer that a worker computes about a job on demand. 202 with Location while it is still being computed."""
+    """Return data that a worker computes about a job on demand. Status 202 with Location while it is being computed."""
     answering = await run_in_threadpool(cluster.ask_question, job_id, question, dict(request.query_params), principal)
     state, stored = await _wait_for_answer(cluster, answering)
     return http.send_result(stored) if stored else _not_yet(answering, state)
@@ -131,12 +139,12 @@ async def get_binary(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
 ) -> Response:
-    """Numbers about a job as packed columns. 202 with Location while a worker still computes their source."""
+    """Return data about a job as packed columns. Status 202 with Location while a worker is computing their source."""
     choice = dict(request.query_params)
     kind, what = await run_in_threadpool(cluster.binary, job_id, binary)
     own = {name: choice.pop(name) for name in what.choices if name in choice}
     if choice and not what.question:
-        raise errors.InvalidRequest(f"{binary} takes no {', '.join(choice)}", field=next(iter(choice)))
+        raise errors.InvalidRequest(f"{binary} has no parameter {', '.join(choice)}", field=next(iter(choice)))
     source = job_id
     if what.question:
         principal.require(Scope.SUBMIT)
@@ -152,20 +160,20 @@ async def get_binary(
 
 
 async def _read_stored(cluster: Cluster, job_id: str) -> tuple[str, ResultText]:
-    """Return a job's state and its result; Conflict while there is none."""
+    """Return a job's state and stored result. Raises Conflict if there is no result."""
     _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, job_id)
     if stored is None:
-        raise errors.Conflict(f"the job is {state}; its numbers come with state done", field="state")
+        raise errors.Conflict(f"the job is {state}; its data is available in state done", field="state")
     return state, stored
 
 
 async def _wait_for_answer(cluster: Cluster, answering: str) -> tuple[str, ResultText | None]:
-    """Return the state of the job that answers a question, and its answer if it came within QUESTION_WAIT_SECONDS."""
+    """Return the state of an on-demand job, and its result if it was ready within QUESTION_WAIT_SECONDS."""
     await http.wait_for_end(cluster, answering, QUESTION_WAIT_SECONDS)
     _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, answering)
     if stored is None and state in TERMINAL:
         job = await run_in_threadpool(cluster.queries.jobs.job, answering)
-        raise errors.ClusterError(f"job {answering} was to answer and is {state}: {job['error']}")
+        raise errors.ClusterError(f"job {answering}, which computes the requested data, is {state}: {job['error']}")
     return state, stored
 
 

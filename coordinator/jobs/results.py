@@ -1,4 +1,4 @@
-"""Results of many jobs as one answer, within a bound of bytes; results are sent as they are stored."""
+"""Combine the stored results of many jobs into one JSON response of limited size."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any, NamedTuple
 from jobs.store import Store
 from jobs.store.work.job_reads import Head
 
-#: Bytes of results that one answer for many jobs holds.
+#: Maximum total size in bytes of the results in one response.
 RESULTS_BYTES = 16 << 20
 
 
 class StoredResult(NamedTuple):
-    """A job's result as it is stored, empty while there is none; or only its length, where it is too long to send."""
+    """Stored result of a job (empty if there is none), or only its length if it is too long to send."""
 
     text: bytes
     length: int = 0
 
 
 def many(store: Store, ids: Sequence[str], hidden: frozenset[str] = frozenset()) -> bytes:
-    """Return state and, once done, result of each job as one JSON answer; results are spliced in as they are stored.
+    """Return the state of each job, and the result of done jobs, as one JSON response.
 
-    Hidden jobs are answered as missing ones.
-    Holds at most RESULTS_BYTES of results: each has its share, and what is left goes to larger ones in their order.
+    Results are inserted as stored, without parsing. Hidden jobs count as missing. The results together have at most
+    RESULTS_BYTES: each job has an equal share, and unused bytes are available to larger results in order.
     """
     seen = [job_id for job_id in ids if job_id not in hidden]
     answers = dict(zip(seen, _answers(store, seen, RESULTS_BYTES // len(ids)), strict=True)) if seen else {}
@@ -48,7 +48,7 @@ def _answers(store: Store, ids: Sequence[str], share: int) -> list[bytes]:
 def _add_long_results(
     store: Store, ids: Sequence[str], stored: Sequence[StoredResult], long: Sequence[int], left: int
 ) -> list[StoredResult]:
-    """Return the same with those results in `long` that fit into `left` bytes; of the others the length."""
+    """Add the `long` results that fit into `left` bytes, and only the length of the others."""
     cut = set(long)
     whole = [StoredResult(b"") if place in cut else text for place, text in enumerate(stored)]
     fitting = []

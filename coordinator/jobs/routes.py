@@ -1,4 +1,4 @@
-"""Routes that read jobs, kinds and their marks."""
+"""API routes that read jobs, kinds and their marks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ routes = http.router()
 
 @routes.get("/job-types", tags=["cluster"], **http.describe_response(answers.Kinds))
 def job_types(cluster: http.ClusterDep) -> Response:
-    """Every kind: summary, JSON Schema of its parameters, an example."""
+    """List all kinds with summary, JSON Schema of the parameters, and an example."""
     return json_response({"kinds": cluster.kinds()})
 
 
@@ -31,7 +31,7 @@ def list_jobs(
     cursor: Annotated[int | None, Query(ge=0, le=2**53)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Response:
-    """Jobs, newest first; `cursor` of one page asks for the next."""
+    """List jobs, newest first. Pass `cursor` of a page to get the next page."""
     if type is not None:
         registry.definition(type)
     return json_response(cluster.queries.jobs.page(state, type, cursor, limit, principal.only_tenant))
@@ -39,22 +39,24 @@ def list_jobs(
 
 @routes.get("/jobs/{job_id}", tags=["jobs"], **http.describe_response(answers.Job))
 async def get_job(job_id: http.JobId, cluster: http.ClusterDep, wait_seconds: http.Wait = 0) -> Response:
-    """One job; with `wait_seconds`, once it has ended or the time is over."""
+    """Return one job. With `wait_seconds`, wait until it has ended or the time has passed."""
     await http.wait_for_end(cluster, job_id, wait_seconds)
     return json_response(await run_in_threadpool(cluster.queries.jobs.job, job_id))
 
 
 @routes.get("/jobs/{job_id}/relations", tags=["jobs"], **http.describe_response(answers.Relations))
 def get_relations(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
-    """Jobs that a job comes after, those that wait for it, and those that were skipped because of it."""
+    """Return a job's dependencies, its dependents, and the jobs that were skipped because of it."""
     return json_response(cluster.queries.jobs.relations(job_id))
 
 
 @routes.get("/kinds/{kind}/marks/{mark}", tags=["jobs"], **http.describe_response(answers.Mark))
 def get_mark(
-    kind: Annotated[str, Path(max_length=64, description="A type of job, such as collatz.")],
-    mark: Annotated[str, Path(max_length=64, description="One of its marks, such as verified.")],
+    kind: Annotated[str, Path(max_length=64, description="Kind of job, such as collatz.")],
+    mark: Annotated[str, Path(max_length=64, description="Mark of the kind, such as verified.")],
     cluster: http.ClusterDep,
 ) -> Response:
-    """Ranges that finished jobs of a kind proved: how far they reach from the origin without a hole, and the rest."""
+    """Return the ranges that finished jobs of a kind have proved: the gapless range from the origin, and further
+    ranges.
+    """
     return json_response(cluster.queries.jobs.mark(kind, mark))

@@ -1,4 +1,4 @@
-"""Decisions, pure: state in, answers out. Knows neither Redis nor HTTP."""
+"""Scheduling decisions as pure functions, without Redis or HTTP."""
 
 from __future__ import annotations
 
@@ -15,58 +15,57 @@ from jobs.kinds import registry
 from jobs.models import DEFAULT_TENANT, QUANTUM_SECONDS, Device, Plan, Priority, QueuePosition, ReachedCap
 
 _NOTHING: Requirements = {}
-#: Reason why a runner takes no job of a tenant, and advice on adding runners.
-_ONE_TENANT = "without RUNNER_UIDS it takes jobs of one tenant at a time"
+#: Reason why a runner accepts no job of a tenant, and advice on adding runners.
+_ONE_TENANT = "without RUNNER_UIDS it runs jobs of one tenant at a time"
 _MORE_RUNNERS = "add a machine with: ./deploy-cluster.sh invite"
-#: Below this many seconds of one lane, a job takes the fast path.
+#: Estimated CPU seconds up to which a job counts as small and takes the fast path.
 SMALL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """Live workers and waiting work, as far as decisions need them."""
+    """Live workers and waiting work, as needed for scheduling decisions."""
 
-    #: Live workers by device, those of them that are not ready yet, and those that compute nothing; empty: unknown.
+    #: Numbers of live, starting and idle workers by device; empty if unknown.
     workers: Mapping[Device, int] = field(default_factory=dict)
     starting: Mapping[Device, int] = field(default_factory=dict)
     idle: Mapping[Device, int] = field(default_factory=dict)
-    #: Lanes of live workers by device.
+    #: Number of lanes of live workers, by device.
     lanes: Mapping[Device, int] = field(default_factory=dict)
-    #: Estimated seconds of one lane's work that wait or run, by queue; without what a cap of its tenant keeps from
-    #: starting.
+    #: Estimated lane seconds of queued and running work, by queue. Excludes work that a tenant's cap holds back.
     load_seconds: Mapping[str, float] = field(default_factory=dict)
-    #: Jobs that wait and that a worker may take now, by queue and tenant; the tenants' weights, 1 where none is named.
+    #: Number of queued jobs that a worker can start now, by queue and tenant; and weights of tenants (default 1).
     waiting: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     weights: Mapping[str, int] = field(default_factory=dict)
-    #: Estimated seconds of work that a lane of each device does in one; 1 where nothing is measured yet.
+    #: Estimated seconds of work that a lane completes per second, by device; 1 if not measured yet.
     speeds: Mapping[Device, float] = field(default_factory=dict)
-    #: Live GPU workers whose GPUs programs have.
+    #: Number of live GPU workers whose GPU is in use by programs.
     parked: int = 0
-    #: Live workers that are drained, by device.
+    #: Number of live drained workers, by device.
     drained: Mapping[Device, int] = field(default_factory=dict)
-    #: Live workers that take no work by themselves, by name: the device of each, and why.
+    #: Device of each live worker that cordoned itself, and the reason, by worker name.
     cordoned: Mapping[str, tuple[Device, str]] = field(default_factory=dict)
-    #: What each live runner has in all, by name.
+    #: Total resources of each live runner, by name.
     runners: Mapping[str, Offer] = field(default_factory=dict)
-    #: Total resources of live runners that take no work now, by name, and the reason.
+    #: Total resources of live runners that accept no work now, and the reason, by name.
     resting: Mapping[str, tuple[Offer, str]] = field(default_factory=dict)
-    #: Resources that live runners have left for programs while their replicas of services run, by name. `tenant` is the
-    #: only tenant whose jobs may run there, `works_for` the only one whose jobs may start now, `replicas` the number
-    #: of replicas that can be added.
+    #: Resources that live runners have left for programs in addition to their service replicas, by name. `tenant` is
+    #: the only tenant whose jobs can run there, `works_for` the only tenant whose jobs can start now, and `replicas`
+    #: the number of replicas that can be added.
     beside_replicas: Mapping[str, Offer] = field(default_factory=dict)
-    #: Versions of kinds' models that live workers of each device compute, a mapping a worker; empty: unknown.
+    #: Versions of the kinds that live workers compute, one mapping per worker, by device; empty if unknown.
     kinds: Mapping[Device, Sequence[Mapping[str, int]]] = field(default_factory=dict)
-    #: Labels that tenants require of hosts, of those that require some; and the part of the fleet with such labels.
+    #: Host labels that tenants require, by tenant; and the part of the fleet with these labels.
     required: Mapping[str, frozenset[str]] = field(default_factory=dict)
     labelled: Mapping[frozenset[str], Fleet] = field(default_factory=dict)
 
     def of(self, tenant: str) -> Fleet:
-        """Return the part of the fleet that may compute for a tenant."""
+        """Return the part of the fleet that can compute for a tenant."""
         wanted = self.required.get(tenant)
         return self.labelled.get(wanted, Fleet()) if wanted else self
 
     def knows(self, queue: str) -> bool:
-        """Return True when a live worker serves the queue, or would if nothing kept it from that."""
+        """Return True if a live worker serves the queue, even if it is drained, parked or cordoned."""
         serving = devices_of(queue)
         there = any(self.workers.get(one) or self.drained.get(one) for one in serving)
         parked = self.parked and Device.GPU in serving
@@ -80,7 +79,7 @@ class Fleet:
 class Route:
     queue: str
     device: Device
-    #: May move to the any queue when no GPU worker lives.
+    #: Whether the job can move to the `any` queue if no GPU worker is alive.
     prefer: bool = False
     notes: tuple[str, ...] = ()
 
@@ -88,7 +87,7 @@ class Route:
 def route(
     plan: Plan, device: Device, gpu_preferred: bool, priority: Priority, fleet: Fleet, tenant: str = DEFAULT_TENANT
 ) -> Route:
-    """Return the queue of a new job. InvalidRequest when no kernel exists for the device that was asked for."""
+    """Return the queue of a new job. Raises InvalidRequest if the requested device has no kernel for it."""
     fleet = fleet.of(tenant)
     able = set(plan.devices)
     if device is not Device.ANY and device not in able:
@@ -96,7 +95,8 @@ def route(
         raise errors.InvalidRequest(f"device {device} has no kernel for this job; it runs on {have}", field="device")
     if gpu_preferred and able == {Device.RUNNER}:
         raise errors.InvalidRequest(
-            "gpu_preferred: this job is for runners; requirements name its GPUs", field="device"
+            "gpu_preferred: does not apply to jobs of runners; request GPUs with parameters.requirements",
+            field="device",
         )
     if gpu_preferred:
         return _preferred_route(plan, priority, fleet, tenant)
@@ -111,13 +111,15 @@ def _reason(plan: Plan) -> str:
 
 def _preferred_route(plan: Plan, priority: Priority, fleet: Fleet, tenant: str) -> Route:
     if Device.GPU not in plan.devices:
-        note = "runs on cpu: there is no gpu kernel for this job" + _reason(plan)
+        note = "runs on the CPU: the job has no GPU kernel" + _reason(plan)
         return Route(queue=queues.name(Device.CPU, priority), device=Device.CPU, notes=(note,))
     gpu, anywhere = queues.name(Device.GPU, priority), queues.name(Device.ANY, priority)
     if not fleet.alive(Device.GPU):
-        return Route(queue=anywhere, device=Device.ANY, notes=("no gpu worker lives: any device may take it",))
+        return Route(queue=anywhere, device=Device.ANY, notes=("no GPU worker is alive: any device can run the job",))
     if (estimate_wait(gpu, fleet, tenant) or 0.0) > (estimate_wait(anywhere, fleet, tenant) or 0.0):
-        return Route(queue=anywhere, device=Device.ANY, notes=("the wait for a gpu is longer: any device may take it",))
+        return Route(
+            queue=anywhere, device=Device.ANY, notes=("the wait for a GPU is longer: any device can run the job",)
+        )
     return Route(queue=gpu, device=Device.GPU, prefer=True)
 
 
@@ -128,10 +130,10 @@ def devices_of(queue: str) -> frozenset[Device]:
 
 
 def estimate_wait(queue: str, fleet: Fleet, tenant: str = DEFAULT_TENANT) -> float | None:
-    """Return seconds until a new job of this queue and tenant starts; None when no live worker serves the queue.
+    """Estimate the seconds until a new job in this queue starts, or return None if no live worker serves the queue.
 
-    All work of higher priorities is done before. Of its own priority, a job waits for all the work or for the turns
-    before its own, whichever ends sooner; a worker's turn at a job takes at most QUANTUM_SECONDS.
+    Work of higher priority runs first. At equal priority, a job waits until either all other work or the time slices
+    before its own are finished, whichever is sooner. A time slice takes at most QUANTUM_SECONDS.
     """
     fleet = fleet.of(tenant)
     mine = devices_of(queue)
@@ -148,7 +150,7 @@ def estimate_wait(queue: str, fleet: Fleet, tenant: str = DEFAULT_TENANT) -> flo
 
 @cache
 def _sharing_queues(queue: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the queues whose workers serve this one too: those of higher priorities, and those of its own."""
+    """Return the queues of higher priority, and of the same priority, whose workers also serve this queue."""
     order = list(Priority)
     rank = order.index(queues.priority_of(queue))
     shared = [(order.index(queues.priority_of(each)), each) for each in queues.ALL]
@@ -161,9 +163,10 @@ def _count(workers: Mapping[Device, int], devices: Set[Device]) -> int:
 
 
 def _estimate_turns(several: Sequence[str], devices: Set[Device], fleet: Fleet, tenant: str) -> float:
-    """Return seconds until a worker has ended its turn and those of the jobs that go before a new one of the tenant.
+    """Estimate the seconds until a worker has finished its time slice and those of the jobs before a new job of the
+    tenant.
 
-    Its own tenant's jobs all do, and of each other tenant as many as its weight gives it meanwhile.
+    All of the tenant's own jobs precede the new job, and as many jobs of each other tenant as its weight permits.
     """
     if not (workers := _count(fleet.workers, devices)):
         return math.inf
@@ -193,10 +196,10 @@ def waiting_because(
     needed: Requirements = _NOTHING,
     left: int = 0,
 ) -> str | None:
-    """Return why a job does not run now; None when it does or has ended. `place`: where it waits.
+    """Return why a job is not running, or None if it is running or has ended.
 
-    `kind` and `version`: of the job; without them every worker of its queue is taken to compute it. `needed`: what it
-    requires of a runner. `left`: its units that nobody has begun.
+    `kind` and `version` are the job's; without them, every worker of the queue is assumed to support the job. `needed`
+    are its requirements for a runner, and `left` is the number of its units that are not leased.
     """
     if why := _explain_not_queued(state, place):
         return why
@@ -213,55 +216,55 @@ def waiting_because(
         return explain_unserved(queue, fleet)
     able = [kinds for device in devices_of(queue) for kinds in fleet.kinds.get(device, ())]
     if kind and able and all(able) and not any(kinds.get(kind) == version for kinds in able):
-        return f"{_explain_versions(kind, version, able)}; it goes on when a worker with that version lives"
+        return f"{_explain_versions(kind, version, able)}; it continues when a worker with that version is alive"
     if place.before is None:
         return _explain_leased_out(queue, kind, place, max_running, needed, state == "queued" or left > 0)
     return _explain_turn(queue, kind, place, place.before, fleet, needed)
 
 
 def _describe_missing_labels(queue: str, tenant: str, wanted: Set[str]) -> str:
-    """Return that no host may compute for a tenant, and how one comes to have the labels that it requires."""
+    """Explain that no host has the labels that a tenant requires, and how to add one."""
     named = ",".join(sorted(wanted))
     return (
-        f"tenant {tenant} requires hosts with the labels {named}, and none that has them serves the queue {queue}; add"
+        f"tenant {tenant} requires hosts with the labels {named}, but no such host serves the queue {queue}; add"
         f" one with: ./deploy-cluster.sh invite --labels {named}"
     )
 
 
 def explain_unserved(queue: str, fleet: Fleet) -> str:
-    """Return why nobody serves a queue: no such worker lives, all are drained or sick, or programs have their GPUs."""
+    """Explain why no worker serves a queue: none is alive, all are drained or cordoned, or programs use their GPUs."""
     if fleet.parked and Device.GPU in devices_of(queue):
-        return f"programs have the GPU of every worker that serves the queue {queue}"
+        return f"programs use the GPUs of all workers that serve the queue {queue}"
     if drained := _count(fleet.drained, devices_of(queue)):
         which = "the only worker that serves" if drained == 1 else f"all {drained} workers that serve"
         is_drained = "is drained" if drained == 1 else "are drained"
-        return f"{which} the queue {queue} {is_drained}; one works again with: cluster drain WORKER --off"
+        return f"{which} the queue {queue} {is_drained}; reactivate one with: cluster drain WORKER --off"
     for name, (device, why) in fleet.cordoned.items():
         if device in devices_of(queue):
-            return f"{name}, which would serve the queue {queue}, takes no work: {why}"
+            return f"{name}, which serves the queue {queue}, accepts no work: {why}"
     return f"no live worker serves the queue {queue}"
 
 
-def _explain_no_capacity(queue: str, kind: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:
-    """Return why no runner has room for a program: no runner fits, one is reserved for it, or all work for others."""
+def _explain_no_capacity(queue: str, kind: str, needed: Requirements, fleet: Fleet, place: QueuePosition) -> str | None:
+    """Explain why no runner has capacity for a program: none fits, one is reserved, or all work for other tenants."""
     if why := _explain_unfit(queue, needed, fleet) or _explain_services(kind, needed, fleet, place):
         return why
     return _explain_reservation(place) if place.kept else _explain_other_tenant(needed, fleet, place)
 
 
 def _explain_not_queued(state: str, place: QueuePosition) -> str | None:
-    """Return why a job is in no queue; None for one that may be."""
+    """Explain why a job is not in a queue, or return None if it can be in one."""
     if state == "paused":
-        return "paused; resume it to go on"
+        return "paused; resume the job to continue"
     if state == "blocked":
         return _explain_blocked(place)
     return None if place.in_backlog is None else _explain_backlog(place, place.in_backlog)
 
 
-def _explain_blocked(place: Place) -> str:
-    """Return what a blocked job waits for."""
+def _explain_blocked(place: QueuePosition) -> str:
+    """Describe the jobs that a blocked job waits for."""
     if not place.waits_for:
-        return "the jobs that it waits for have just ended"
+        return "the jobs that it depends on have just ended"
     which = f"{place.waits_for} of {place.parents} jobs" if place.parents > 1 else "1 job"
     named = ", ".join(f"{job} ({state})" for job, state in place.first)
     more = ", ..." if named and place.waits_for > len(place.first) else ""
@@ -269,7 +272,9 @@ def _explain_blocked(place: Place) -> str:
 
 
 def _explain_unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
-    """Return the requirement that no live runner meets, or the runner that meets it but takes no work; else None."""
+    """Return the requirement that no live runner meets, or the runner that meets it but accepts no work; None
+    otherwise.
+    """
     if (why := _explain_resting(needed, fleet)) is not None:
         return why
     if not fleet.workers.get(Device.RUNNER) and fleet.knows(queue):
@@ -284,36 +289,36 @@ def _explain_unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None
         return None
     name, short = closest
     what, has = (", ".join(words) for words in zip(*((each.needed, each.has) for each in short), strict=True))
-    return f"no runner has {what}; {name} comes nearest, with {has}"
+    return f"no runner has {what}; {name} comes closest, with {has}"
 
 
 def _explain_resting(needed: Requirements, fleet: Fleet) -> str | None:
-    """Return why the first runner that fits a job takes no work; None if another one works or none fits."""
+    """Explain why the first fitting runner accepts no work, or return None if another one works or none fits."""
     if any(not requirements.shortfalls(needed, offer) for offer in fleet.runners.values()):
         return None
     for name, (offer, why) in sorted(fleet.resting.items()):
         if not requirements.shortfalls(needed, offer):
             has = f"has {_join_words(needed)}, but " if needed else ""
-            return f"{name} {has}takes no work: {why}"
+            return f"{name} {has}accepts no work: {why}"
     return None
 
 
 def _find_fitting(needed: Requirements, fleet: Fleet) -> list[tuple[str, Offer]]:
-    """Return the live runners that can meet a job's requirements, with the resources that their replicas leave."""
+    """Return the live runners that meet a job's requirements, with the resources that their replicas leave."""
     fit = [name for name, offer in sorted(fleet.runners.items()) if not requirements.shortfalls(needed, offer)]
     return [(name, fleet.beside_replicas.get(name, fleet.runners[name])) for name in fit]
 
 
-def _explain_services(kind: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:
-    """Return which services a job waits for; None if some runner has room for it while its services run."""
+def _explain_services(kind: str, needed: Requirements, fleet: Fleet, place: QueuePosition) -> str | None:
+    """Explain which services a job waits for, or return None if a runner has capacity in addition to its services."""
     reasons = [_explain_conflict(kind, needed, name, offer, place) for name, offer in _find_fitting(needed, fleet)]
     if not reasons or "" in reasons:
         return None
-    return f"{reasons[0]}; it waits until a service there ends, or {_MORE_RUNNERS}"
+    return f"{reasons[0]}; wait until a service there stops, or {_MORE_RUNNERS}"
 
 
-def _explain_conflict(kind: str, needed: Requirements, name: str, offer: Offer, place: Place) -> str:
-    """Return why a job cannot run on a runner while its replicas run; empty if it can."""
+def _explain_conflict(kind: str, needed: Requirements, name: str, offer: Offer, place: QueuePosition) -> str:
+    """Explain why a job cannot run on a runner in addition to its replicas; return an empty string if it can."""
     if place.tenant and offer.get("tenant", "") not in ("", place.tenant):
         return f"{name} runs a service of another tenant, and {_ONE_TENANT}"
     if kind in registry.endless_kinds() and not offer.get("replicas", 1):
@@ -324,19 +329,19 @@ def _explain_conflict(kind: str, needed: Requirements, name: str, offer: Offer, 
     return ""
 
 
-def _explain_other_tenant(needed: Requirements, fleet: Fleet, place: Place) -> str | None:
-    """Return a runner that works for another tenant if all runners with the job's requirements do; else None."""
+def _explain_other_tenant(needed: Requirements, fleet: Fleet, place: QueuePosition) -> str | None:
+    """Return a reason if all fitting runners work for other tenants, otherwise None."""
     fit = _find_fitting(needed, fleet)
     mine = [name for name, offer in fit if not place.tenant or offer.get("works_for", "") in ("", place.tenant)]
     return f"{fit[0][0]} runs programs of another tenant, and {_ONE_TENANT}" if fit and not mine else None
 
 
 def _explain_reservation(place: QueuePosition) -> str:
-    """Return which runner is kept for a job, and what it waits for there."""
+    """Name the runner that is reserved for a job, and what the job waits for there."""
     if not place.kept_leases:
-        return f"{place.kept} is kept for it; it is next there"
-    ends = "1 lease ends" if place.kept_leases == 1 else f"{place.kept_leases} leases end"
-    return f"{place.kept} is kept for it; {ends} first"
+        return f"{place.kept} is reserved for the job, which is next there"
+    ends = "1 lease must end" if place.kept_leases == 1 else f"{place.kept_leases} leases must end"
+    return f"{place.kept} is reserved for the job; {ends} first"
 
 
 def _join_words(needed: Requirements) -> str:
@@ -346,45 +351,47 @@ def _join_words(needed: Requirements) -> str:
 
 
 def _explain_backlog(place: QueuePosition, before: int) -> str:
-    """Return why a job is in its tenant's backlog."""
-    cap = f"tenant {place.tenant} has reached max_jobs ({place.max_jobs} that wait or run)"
+    """Explain why a job is in its tenant's backlog."""
+    cap = f"tenant {place.tenant} has reached max_jobs ({place.max_jobs} queued or running jobs)"
     return f"{cap}; {_describe_position(before, 'its backlog')}"
 
 
-def _find_spent_cap(queue: str, place: Place, fleet: Fleet) -> Spent | None:
-    """Return the daily cap that keeps a job from starting: that on GPU seconds only where no CPU may compute it."""
+def _find_spent_cap(queue: str, place: QueuePosition, fleet: Fleet) -> ReachedCap | None:
+    """Return the reached daily cap that prevents a job from starting. The cap on GPU seconds counts only without CPU
+    workers.
+    """
     gpu_alone = Device.CPU not in devices_of(queue) or not fleet.alive(Device.CPU)
     return place.units or (place.gpu if gpu_alone and Device.GPU in devices_of(queue) else None)
 
 
-def _explain_daily_cap(spent: Spent, tenant: str, kind: str) -> str:
+def _explain_daily_cap(spent: ReachedCap, tenant: str, kind: str) -> str:
     what = f"units of {kind}" if spent.cap == "max_units" else "GPU seconds"
     cap = f"tenant {tenant} has reached {spent.cap} ({spent.used:.15g} of {spent.most:.15g} {what} today)"
-    return f"{cap}; it goes on at 00:00 UTC, in {math.ceil(spent.seconds)} s"
+    return f"{cap}; it continues at 00:00 UTC, in {math.ceil(spent.seconds)} s"
 
 
 def _explain_leased_out(
     queue: str, kind: str, place: QueuePosition, max_running: int, needed: Requirements, units_wait: bool
 ) -> str:
-    """Return why a job that nobody holds is not in its queue."""
+    """Explain why a job without a worker is not in its queue."""
     if 0 < max_running <= place.leases:
         lanes = "lane computes" if max_running == 1 else "lanes compute"
         return f"it has reached max_running: {max_running} {lanes} it"
     if not units_wait:
         retries = Device.RUNNER in devices_of(queue) and not place.leases
         return "failed units wait for their next attempt" if retries else "its last leases are being computed"
-    able = f"runner that has {_join_words(needed)}" if needed else f"worker with {kind}"
+    able = f"runner with {_join_words(needed)}" if needed else f"worker with {kind}"
     return f"every {able} is busy{_advise_capacity(queue, kind, needed)}"
 
 
 def _explain_versions(kind: str, version: int, able: Sequence[Mapping[str, int]]) -> str:
     have = ", ".join(str(other) for other in sorted({kinds[kind] for kinds in able if kind in kinds}))
-    other = f"they have version {have}" if have else "they lack the kind"
+    other = f"the workers have version {have}" if have else "the workers lack the kind"
     return f"no live worker of its queue computes version {version} of {kind}: {other}"
 
 
 def _describe_position(before: int, where: str, whose: str = "") -> str:
-    """Return a job's place; `whose`: of which jobs alone, such as those of its tenant."""
+    """Describe a job's position. `whose` limits it to some jobs, such as those of the tenant."""
     if not before:
         return f"it is {f'the next{whose}' if whose else 'next'} in {where}"
     jobs, are = ("job", "is") if before == 1 else ("jobs", "are")
@@ -392,20 +399,17 @@ def _describe_position(before: int, where: str, whose: str = "") -> str:
 
 
 def _advise_capacity(queue: str, kind: str, needed: Requirements) -> str:
-    """Return advice on making room for more programs. More slots do not help a job with requirements.
-
-    Replicas of services need no slot.
+    """Return advice on adding capacity for programs. More slots do not help a job with requirements or a service
+    replica.
     """
     if Device.RUNNER not in devices_of(queue):
         return ""
-    slots = (
-        "" if needed or kind in registry.endless_kinds() else "for more at once, give a runner more RUNNER_SLOTS, or "
-    )
+    slots = "" if needed or kind in registry.endless_kinds() else "increase RUNNER_SLOTS of a runner, or "
     return f"; {slots}{_MORE_RUNNERS}"
 
 
-def _explain_turn(queue: str, kind: str, place: Place, before: int, fleet: Fleet, needed: Requirements) -> str:
-    """Return the job's place in its queue, and what is served before: queues of higher priority, other tenants."""
+def _explain_turn(queue: str, kind: str, place: QueuePosition, before: int, fleet: Fleet, needed: Requirements) -> str:
+    """Describe a job's position in its queue, and what is served first: higher priorities and other tenants."""
     turn = _describe_position(before, f"the queue {queue}")
     if place.tenant:
         turn = _describe_position(before, f"the queue {queue}", " of its tenant")
@@ -416,9 +420,13 @@ def _explain_turn(queue: str, kind: str, place: Place, before: int, fleet: Fleet
     if busy:
         return f"work of a higher priority is served first ({', '.join(busy)}); {turn} after that"
     if place.tenants_before:
-        several = "tenant was given less and goes" if place.tenants_before == 1 else "tenants were given less and go"
+        several = (
+            "tenant used less of its share and goes"
+            if place.tenants_before == 1
+            else "tenants used less of their shares and go"
+        )
         return f"{place.tenants_before} other {several} first; {turn}"
-    if before or kind in registry.endless_kinds():  # a runner with room takes a replica within seconds
+    if before or kind in registry.endless_kinds():  # a runner with capacity starts a replica within seconds
         return turn
     mine = devices_of(queue)
     if 0 < _count(fleet.workers, mine) == _count(fleet.starting, mine):

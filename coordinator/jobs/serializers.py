@@ -1,4 +1,4 @@
-"""Make the answer about a job from its hash in Redis. Pure."""
+"""Build the API response about a job from its hash in Redis. Functions here are pure."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import exact
 from threads_protocol.states import JobState
 
-#: A rate older than this many seconds says nothing about now.
+#: Maximum age of a rate in seconds.
 _STALE_SECONDS = 15
 
 
-#: Fields by which a job is found where it waits.
+#: Fields that determine a job's queue position.
 _PLACED = frozenset({"queue", "kind", "tenant"})
 
 
 def check_record(row: dict[str, str]) -> dict[str, str]:
-    """Return the row itself. LookupError or ValueError when it lacks a field that decides where it is listed."""
+    """Return the record itself. Raises LookupError or ValueError if a required field is missing or invalid."""
     JobState(row["state"])
     if not row.keys() >= _PLACED or int(row["total"]) < 1:
-        raise ValueError("it has no queue, no kind, no tenant or no units")
+        raise ValueError("the job lacks a queue, kind, tenant or units")
     return row
 
 
 def serialize_job(
     job_id: str, row: dict[str, str], place: QueuePosition, fleet: scheduler.Fleet, now: float
 ) -> answers.Job:
-    """Return the job's row; `place`: where it waits; `now`: seconds since 1970 by Redis' clock."""
+    """Return the response about a job. `place` is its queue position, and `now` Redis' time in seconds since 1970."""
     state, done, total = row["state"], int(row["done"]), int(row["total"])
     holders = int(row["holders"])
-    # A job that went back into its queue has a speed of before, which says nothing about when it ends.
+    # A job that returned to its queue has an old rate, which does not predict its end.
     computed = state == "cancelling" or (state == "running" and (holders > 0 or place.leases > 0))
     rate = _rate(row, now * 1000) if computed else None
     started, ended = row.get("started"), row.get("ended")
@@ -73,7 +73,7 @@ def serialize_job(
             needed=needed,
             left=total - int(row["cursor"]),
         ),
-        "error": None if state == JobState.DONE.value else row.get("error"),  # of an attempt that was repeated
+        "error": None if state == JobState.DONE.value else row.get("error"),  # of an earlier attempt
         "usage": _usage(row),
     }
     _add_limits(answer, row)
@@ -81,7 +81,7 @@ def serialize_job(
 
 
 def serialize_dead(job: answers.Job, ranges: Sequence[DeadRange], count: int) -> answers.Dead:
-    """Return the row of a job with these ranges that were given up, of `count` in all."""
+    """Return the response about a job with these dead ranges, out of `count` in total."""
     row: answers.Dead = {
         "job_id": job["job_id"],
         "type": job["type"],
@@ -105,7 +105,7 @@ def _dead_range(given_up: DeadRange) -> answers.DeadRange:
 
 
 def _add_limits(answer: answers.Job, row: dict[str, str]) -> None:
-    """Add what the job's submitter gave it, whether a limit of its tenant's holds it, and why it was skipped."""
+    """Add the submitter's limits, the backlog flag, and the reason why a job was skipped."""
     if row["state"] == JobState.SKIPPED.value and "root" in row:
         answer["root"] = row["root"]
     if row.get("backlog") == "1":
@@ -121,7 +121,7 @@ def _add_limits(answer: answers.Job, row: dict[str, str]) -> None:
 
 
 def _rate(row: Mapping[str, str], now: float) -> float | None:
-    """Return committed units/s: the smoothed rate, or the average so far while there is none."""
+    """Return the smoothed rate of committed units per second, or the average so far if there is none."""
     if "rate" in row and now - int(row["mark_at"]) < _STALE_SECONDS * 1000:
         return decoding.parse_finite(row["rate"])
     if "rate" in row or "started" not in row or int(row["done"]) == 0:
@@ -129,23 +129,23 @@ def _rate(row: Mapping[str, str], now: float) -> float | None:
     return int(row["done"]) * 1000 / max(now - int(row["started"]), 1)
 
 
-#: Fields of a job's hash from which its rate is found.
+#: Fields of a job's hash that determine its rate.
 RATED = ("kind", "state", "rate", "mark_at", "started", "done")
 
 
 def read_rate(stored: Mapping[str, bytes | None], now: float) -> tuple[str, float]:
-    """Return kind and units/s of a job by its RATED; 0 while nothing says so. LookupError or ValueError as `sound`."""
+    """Return a job's kind and units per second (0 if unknown) from its RATED fields. Raises LookupError, ValueError."""
     row = {name: value.decode() for name, value in stored.items() if value is not None}
     running = row.get("state") == JobState.RUNNING.value
     return row["kind"], (_rate(row, now * 1000) or 0.0) if running else 0.0
 
 
-#: Names and units of what a job's hash counts for a worker.
+#: Response name and divisor of each usage counter in a job's hash.
 _USED = {"ms": ("seconds", 1000), "device_ms": ("device_seconds", 1000), "mj": ("joules", 1000)}
 
 
 def _usage(row: dict[str, str]) -> answers.Usage:
-    """Return who computed: units, seconds of lanes and leases, by worker."""
+    """Return the usage of a job in total and by worker: units, lane seconds and leases."""
     workers: dict[str, dict[str, Any]] = {}
     for name, value in row.items():
         if name.startswith("use|"):

@@ -1,4 +1,4 @@
-"""Routes that change jobs: cancel, pause, resume, retry, delete."""
+"""API routes that control jobs: cancel, pause, resume, retry and delete."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from threads_protocol.answers import jobs as answers
 
 routes = http.router(tag="jobs")
 
-#: An operator steers the jobs of every tenant.
+#: Operators can control the jobs of all tenants.
 _STEERS = [http.require_scope(Scope.SUBMIT, Scope.OPERATE)]
 
 
 class Verb(StringConvertor):
-    """Part of a path: one of the commands that a job takes. Any other word there is a 404, not a 405."""
+    """URL path convertor for job commands. Other words result in status 404 instead of 405."""
 
     regex = "cancel|pause|resume|retry"
 
@@ -33,12 +33,14 @@ def steer(
     verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")],
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
-    hold: Annotated[bool, Query(description="Of resume and retry: as in a submission.")] = False,
+    hold: Annotated[
+        bool, Query(description="For resume and retry: queue the job if its tenant has reached a cap.")
+    ] = False,
 ) -> Response:
-    """Cancel, pause, resume or retry a job. 409 naming the state when it does not allow that.
+    """Cancel, pause, resume or retry a job. Status 409 with the job's state if that is not possible.
 
-    A call that was carried out before changes nothing and answers 200, so that it can be repeated when its answer was
-    lost: cancel of a cancelled job, pause of a paused one, resume or retry of one that waits or runs.
+    The call is idempotent: cancel of a cancelled job, pause of a paused job, and resume or retry of a queued or running
+    job change nothing and return status 200.
     """
     cluster.steer(job_id, verb, principal, hold=hold)
     return json_response(cluster.queries.jobs.job(job_id))
@@ -46,6 +48,6 @@ def steer(
 
 @routes.delete("/jobs/{job_id}", status_code=204, dependencies=_STEERS)
 def delete(job_id: http.JobId, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Remove a finished job and its result."""
+    """Delete a finished job and its result."""
     cluster.steer(job_id, "delete", principal)
     return Response(status_code=204)

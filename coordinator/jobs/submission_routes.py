@@ -1,4 +1,4 @@
-"""Routes that submit jobs."""
+"""API routes that submit jobs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from threads_protocol.states import TERMINAL
 
 routes = http.router(tag="jobs", scope=Scope.SUBMIT)
 
-#: With a place behind it, a key is at most as long as a submission's may be.
+#: Maximum length of a batch's key: `/INDEX` is appended to form the jobs' keys.
 _BATCH_KEY = submissions.MAX_KEY - len(f"/{submissions.MAX_BATCH}")
-#: Bytes of a body that is worked on within the loop, and of a result that is read there.
+#: Maximum size in bytes of a body that is handled in the event loop, and of a result that is read there.
 _SHORT, _SHORT_RESULT = 4096, 1 << 16
-_BATCH_KEYS = "The same key and batch again answer with the same jobs: KEY/PLACE is the key of a job without its own."
+_BATCH_KEYS = "Repeating a batch with the same key returns the same jobs. A job without its own key gets KEY/INDEX."
 
 
 class Batch(BaseModel):
-    """Up to 1,000 submissions, each validated and answered alone."""
+    """Up to 1,000 submissions, each validated separately."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     jobs: list[Any] = Field(min_length=1, max_length=submissions.MAX_BATCH)
@@ -45,7 +45,7 @@ async def submit(
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
     wait_seconds: http.Wait = 0,
 ) -> Response:
-    """Submit one job; with `wait_seconds`, answer with its result, or without it when that time is over."""
+    """Submit one job. With `wait_seconds`, the response includes the result if the job is done within that time."""
     body = await bodies.read_json(request)
     if isinstance(body, dict) and idempotency_key and "idempotency_key" not in body:
         body["idempotency_key"] = idempotency_key
@@ -61,7 +61,7 @@ async def submit(
 
 
 async def _answer_submission(cluster: Cluster, answer: answers.Submitted) -> Response:
-    """Return the answer with the state that the job has now, and with its result if it is done."""
+    """Return the response with the job's current state, and with its result if it is done."""
     reads, job_id = cluster.store.job_reads, answer["job_id"]
     short = await reads.short_result(cluster.store.wire, job_id, _SHORT_RESULT)
     if short is None:
@@ -83,7 +83,7 @@ async def submit_batch(
     place: http.TraceContextDep,
     idempotency_key: Annotated[str | None, Header(max_length=_BATCH_KEY, description=_BATCH_KEYS)] = None,
 ) -> Response:
-    """Submit up to 1,000 jobs; an invalid one does not hold up the others."""
+    """Submit up to 1,000 jobs. An invalid job does not affect the others."""
     async with bodies.open_json(request, bodies.MAX_BATCH_BODY, bodies.MAX_BATCH_VALUES) as body:
         batch = http.parse(Batch, body)
         if idempotency_key:
@@ -93,7 +93,7 @@ async def submit_batch(
 
 
 def _give_keys(bodies: Sequence[Any], key: str) -> None:
-    """Give each job of a batch its key, so that the same key and batch again answer with the same jobs."""
+    """Derive each job's idempotency key from the batch's key, so that repeating the batch returns the same jobs."""
     for place, body in enumerate(bodies):
         if isinstance(body, dict):
             body.setdefault("idempotency_key", f"{key}/{place}")

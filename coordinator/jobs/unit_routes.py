@@ -1,4 +1,4 @@
-"""Routes of the units of programs, in any state of their job."""
+"""API routes of the units of programs, for jobs in any state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threads_protocol.answers import jobs as answers
 
 routes = http.router(tag="jobs")
 
-#: Rows in one answer.
+#: Maximum number of units in one response.
 MOST = 1000
 
 
@@ -21,18 +21,19 @@ MOST = 1000
 def list_units(
     job_id: http.JobId,
     cluster: http.ClusterDep,
-    first: Annotated[int, Query(alias="from", ge=0, le=MAX_UNITS, description="The first unit.")] = 0,
+    first: Annotated[int, Query(alias="from", ge=0, le=MAX_UNITS, description="First unit of the page.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST)] = 100,
     state: answers.UnitStateName | None = None,
 ) -> Response:
-    """Units of a program, by number, with exit code, time, attempts and value; `counts` are those of all units.
+    """List units of a program by number, with exit code, time, attempts and value. `counts` covers all units of the
+    job.
 
-    404 for a job whose kind runs no programs.
+    Status 404 if the job's kind runs no programs.
     """
     return json_response(cluster.queries.jobs.units_page(job_id, first, limit, state))
 
 
 @routes.get("/jobs/{job_id}/unit-states", **http.describe_response(answers.UnitStates))
 def list_unit_states(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
-    """The state of every unit of a program, as runs of equal ones; for a grid of all of them."""
+    """Return the states of all units of a program, run-length encoded."""
     return json_response(cluster.queries.jobs.units(job_id).runs())

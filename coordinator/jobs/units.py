@@ -1,4 +1,4 @@
-"""Units of a program as the API shows them: where each stands, and what is known of it."""
+"""Units of a program: the state, attempts and result of each unit."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from jobs.store.work.unit_reads import Piece, StoredUnits, UnitReads
 from threads_protocol.answers import jobs as answers
 from threads_protocol.states import JobState
 
-#: In the order of their codes.
+#: Unit states in the order of their codes.
 STATES = ("waiting", "running", "done", "retrying", "dead")
 WAITING, RUNNING, DONE, RETRYING, DEAD = range(len(STATES))
-#: Row of a unit's last attempt that failed, as its runner wrote it.
+#: Record of a unit's last failed attempt, as its runner wrote it.
 Failure: TypeAlias = Mapping[str, Any]
 
 
 class Units:
-    """Units of one job at one moment."""
+    """Units of one job at one point in time."""
 
     def __init__(self, stored: StoredUnits, programs: ProgramKind) -> None:
         self.total = stored.total
@@ -38,7 +38,7 @@ class Units:
 
     @staticmethod
     def _paint_states(stored: StoredUnits, done: list[tuple[int, int]]) -> bytearray:
-        """Return the state of each unit as a byte."""
+        """Return the state of each unit as one byte."""
         if stored.state == JobState.DONE.value:
             done = [(0, stored.total)]
         states = bytearray(stored.total)
@@ -56,7 +56,7 @@ class Units:
         return states
 
     def runs(self) -> answers.UnitStates:
-        """Return the units as runs [lo, hi, state]."""
+        """Return the states as runs [lo, hi, state] of equal units."""
         runs: list[tuple[int, int, str]] = []
         lo = 0
         for state, group in groupby(self.states):
@@ -66,7 +66,7 @@ class Units:
         return {"total": self.total, "runs": runs}
 
     def numbers(self, first: int, most: int, state: str | None) -> list[int]:
-        """Return at most `most` units from `first` on, of one state or of all."""
+        """Return up to `most` units from `first` on, in one state or in all."""
         if state is None:
             return list(range(first, min(first + most, self.total)))
         return list(islice(self._of_state(STATES.index(state), first), most))
@@ -78,7 +78,7 @@ class Units:
             unit = self.states.find(code, unit + 1)
 
     def page(self, reads: UnitReads, job_id: str, units: Sequence[int], now: float) -> answers.Units:
-        """Return the rows of these units, with what is stored of each, at a time of Redis' clock in seconds."""
+        """Return the responses about these units. `now` is Redis' time in seconds."""
         failures = {unit: _failure(text) for unit, text in reads.failures(job_id, units).items()}
         given_up = reads.dead_errors(job_id, [unit for unit in units if self.states[unit] == DEAD])
         files = reads.files(job_id, units)
@@ -115,7 +115,7 @@ class Units:
         return row
 
     def _describe_running(self, unit: int, failed: int, now: float) -> dict[str, Any]:
-        """Return who runs a unit. Of units that were leased together only the first is known to run."""
+        """Return the worker of a running unit. Of units that were leased together, only the first has a known start."""
         lease = self._leases.get(unit)
         if lease is None:
             owner = next((each for each in self._leases.values() if each.lo <= unit < each.hi), None)
@@ -143,7 +143,7 @@ def _done_fields(unit: FinishedUnit) -> dict[str, Any]:
 
 
 def _failure_fields(failure: Failure, piece: Piece | None) -> dict[str, Any]:
-    """Return what is known of the last attempt, which failed."""
+    """Return the known fields of the last failed attempt."""
     known = {name: failure[name] for name in ("exit", "reason", "seconds", "worker", "error") if name in failure}
     return {**known, "attempts": max(int(failure.get("attempt", 0)), piece.errors if piece else 0)}
 
@@ -154,9 +154,11 @@ def _failure(text: bytes) -> Failure:
 
 
 def read_units(job_id: str, stored: StoredUnits) -> Units:
-    """Return the units of a job. NotFound where its kind runs no programs; one of Unreadable for what is broken."""
+    """Return the units of a job. Raises NotFound if its kind runs no programs, and an error of Unreadable for corrupt
+    data.
+    """
     running = registry.program_kind(stored.kind) if stored.kind in registry.names() else None
     if running is None:
-        detail = f"job {job_id} is of kind {stored.kind}, which runs no programs: its units have no rows"
+        detail = f"job {job_id} is of kind {stored.kind}, which runs no programs, so its units are not listed"
         raise errors.NotFound(detail, field="job_id")
     return Units(stored, running)

@@ -132,7 +132,7 @@ class _Listener(RedisReader):
             if not self._queues:
                 self._changed.wait(1.0)
             wanted = self._queues
-        if wanted and (wakeup := wakeups.pop(self._store, wanted, BLOCK_SECONDS)):
+        if wanted and (wakeup := wakeups.pop_wakeup(self._store, wanted, BLOCK_SECONDS)):
             self._deliver(wakeup)
 
     def _deliver(self, wakeup: Wakeup) -> None:

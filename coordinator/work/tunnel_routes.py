@@ -92,7 +92,7 @@ def _create_sender(socket: WebSocket) -> Callable[[bytes], Awaitable[None]]:
 
 
 async def _next(socket: WebSocket) -> bytes:
-    """Return the next binary message. Raises TimeoutError, WebSocketDisconnect, or InvalidMessage for a text message."""
+    """Return the next binary message. Raises TimeoutError, WebSocketDisconnect and InvalidMessage (text)."""
     message = await asyncio.wait_for(socket.receive(), SILENT_SECONDS)
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))

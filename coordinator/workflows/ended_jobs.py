@@ -74,7 +74,7 @@ class EndedJobs:
         if turns <= _TURNS:
             raise ReadInterrupted
 
-    def _read_batch(self, workflow: str, some: Sequence[Source], most: int) -> list[DoneJob]:
+    def _read_batch(self, workflow: str, some: Sequence[Source], most: int) -> list[JobOutput]:
         """Return the jobs, which may have a total size of at most `most` bytes."""
         known = {one: kept for one in some if (kept := self._find(workflow, one))}
         missing = [one for one in some if one not in known]

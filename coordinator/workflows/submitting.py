@@ -51,7 +51,7 @@ def submit(
         tracestate=trace.state if trace else "",
     )
     added = store.add(new, principal.actor)
-    if isinstance(added, Over):
+    if isinstance(added, CapReached):
         raise _limit_error(added, principal.tenant)
     how, what = added
     if refusal := _rejection(how, what, principal.tenant):
@@ -101,7 +101,7 @@ def _check_may_run(whole: Document, principal: Principal) -> None:
             )
 
 
-def _limit_error(limit: Over, tenant: str) -> errors.OverLimit:
+def _limit_error(limit: CapReached, tenant: str) -> errors.OverLimit:
     if limit.cap == "notify":
         return submissions.limit_error(limit, tenant)
     detail = (

@@ -84,7 +84,7 @@ def test_what_waits_says_cap_use_and_when_it_goes_on(bench: Bench) -> None:
     compute(bench, job, 10)
     bench.store.slots.leave("w")
     bench.advance(EVENING - 90_000)
-    expected = "tenant a has reached max_units (10 of 10 units of sum today); it goes on at 00:00 UTC, in 90 s"
+    expected = "tenant a has reached max_units (10 of 10 units of sum today); it continues at 00:00 UTC, in 90 s"
     assert why(bench, job, cpu=1) == expected, "before a worker has looked"
     assert bench.next("w") == "none" and why(bench, job, cpu=1) == expected
     [(tenant, use)] = bench.store.tenants.read(["a"])
@@ -284,7 +284,7 @@ def test_a_tenant_over_its_gpu_seconds_gets_no_gpu_until_the_day_turns(gpu: Benc
     gpu.sweep()
     assert not gpu.look().members("rq:queue:gpu.normal"), "the GPU would pop its own bell in a circle"
     reason = why(gpu, job, gpu=2, cpu=2)
-    assert (reason or "").startswith("tenant a has reached max_gpu_seconds (1 of 1 GPU seconds today); it goes on at")
+    assert (reason or "").startswith("tenant a has reached max_gpu_seconds (1 of 1 GPU seconds today); it continues at")
     other = gpu.submit(1, queue="gpu.normal")
     assert gpu.hold("g", GPU) == other
     gpu.store.slots.leave("g")

@@ -117,20 +117,20 @@ def test_who_is_waited_for_is_not_deleted(api: Api) -> None:
 @pytest.mark.parametrize(
     ("fields", "status", "field", "said"),
     [
-        ({"after": ["nobody"]}, 409, "after", "there is no job nobody"),
-        ({"after_any": ["nobody"]}, 409, "after_any", "there is no job nobody"),
+        ({"after": ["nobody"]}, 409, "after", "job nobody does not exist"),
+        ({"after_any": ["nobody"]}, 409, "after_any", "job nobody does not exist"),
         ({"after": "one"}, 422, "after", "list"),
         ({"after": [7]}, 422, "after.0", "string"),
         ({"after": ["a b"]}, 422, "after.0", "must be a job ID"),
         ({"after": ["a:b"]}, 422, "after.0", "must be a job ID"),
         ({"after": ["x" * 65]}, 422, "after.0", "must be a job ID"),
         ({"after": [f"j{number}" for number in range(1001)]}, 422, "after", "1000"),
-        ({"after": ["a"], "after_any": ["a"]}, 422, "after_any", "is in after, too"),
+        ({"after": ["a"], "after_any": ["a"]}, 422, "after_any", "is also in after"),
         (
             {"after": [f"j{number}" for number in range(600)], "after_any": [f"k{number}" for number in range(600)]},
             422,
             "after_any",
-            "at most 1000",
+            "can name 1000 jobs",
         ),
     ],
 )

@@ -102,7 +102,7 @@ def _is_true(reason: str, job: str, seen: Snapshot) -> None:
         elif "higher priority" in reason:
             [named] = re.findall(r"served first \((.*?)\)", reason)
             assert all(int(seen.hash("ct:load")[queue]) > 0 for queue in named.split(", "))
-        elif "given less" in reason:
+        elif "used less" in reason:
             order = seen.zset(f"ct:order:{view.queue}")
             assert sum(at <= order[view.tenant] for at in order.values()) > 1
 
@@ -163,7 +163,7 @@ KINDS = (
     "computes version",
     "paused",
     "higher priority",
-    "given less",
+    "used less",
     "every worker is busy",
     "last leases",
     "before it",

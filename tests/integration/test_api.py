@@ -98,11 +98,11 @@ def test_a_body_that_is_no_object_is_refused(cluster: Live, text: bytes) -> None
 
 
 ODD: list[tuple[dict[str, Any], str, str]] = [
-    ({"type": "collatz", "colour": 1}, "colour", "not known"),
-    ({"type": "collatz", "parameters": {"start": 1}}, "parameters.start", "not known"),
+    ({"type": "collatz", "colour": 1}, "colour", "not a known field"),
+    ({"type": "collatz", "parameters": {"start": 1}}, "parameters.start", "not a known field"),
     ({"type": "nosuch"}, "type", "collatz"),
     ({"type": 7}, "type", "string"),
-    ({}, "type", "needed"),
+    ({}, "type", "required"),
     ({"type": "collatz", "priority": "interactive"}, "priority", "high, normal, low"),
     ({"type": "collatz", "priority": "urgent"}, "priority", "high, normal, low"),
     ({"type": "collatz", "device": "tpu"}, "device", "gpu, any, cpu"),

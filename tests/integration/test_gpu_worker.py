@@ -84,7 +84,7 @@ def test_what_has_no_gpu_kernel_goes_to_cpus_and_says_so(tmp_path: Path) -> None
     with gpu_cluster(tmp_path, cpus=1) as live:
         body = {"type": "collatz", "parameters": {"mode": "trajectory", "n": 27}, "gpu_preferred": True}
         answer = live.post("/api/submit", body).json()
-        assert answer["notes"] == ["runs on cpu: there is no gpu kernel for this job"]
+        assert answer["notes"] == ["runs on the CPU: the job has no GPU kernel"]
         refused = live.post("/api/submit", {**body, "gpu_preferred": False, "device": "gpu"})
         assert refused.status_code == 422 and "no kernel" in refused.json()["detail"]
 
@@ -144,7 +144,7 @@ def test_a_sick_gpu_is_cordoned_and_what_it_computed_last_is_computed_elsewhere(
         assert [(one["cordoned"] or "")[:10] for one in host["devices"]] == [UUIDS[0][:10]]
         until(lambda: not live.redis().zcount("ct:workers:gpu", 0, "+inf"), 60)
         preferred = live.post("/api/submit", {"type": "collatz", "gpu_preferred": True, "parameters": VERIFY}).json()
-        assert "no gpu worker lives" in preferred["notes"][0]
+        assert "no GPU worker is alive" in preferred["notes"][0]
         live.post(f"/api/jobs/{preferred['job_id']}/cancel")
         waits = live.submit("collatz", VERIFY, device="gpu")
         until(lambda: "Xid 79" in (live.job(waits)["waiting_because"] or ""), 60)

@@ -63,4 +63,4 @@ def test_the_command_line_names_what_waits_and_what_helps(cluster: Live) -> None
     until(lambda: states(cluster, [child, out.strip()]) == ["blocked", "blocked"])
     assert run(cluster, "cancel", child, root)[0] == 0
     code, _, err = run(cluster, "submit", "faulty", "--units", "3", "--after", "nobody")
-    assert code == 2 and "after: there is no job nobody" in err
+    assert code == 2 and "after: job nobody does not exist" in err

@@ -188,7 +188,7 @@ def test_a_program_that_needs_the_whole_runner_starts_among_an_endless_flow_of_s
 
     def is_kept() -> bool:
         """Both are said, until it starts: of either one is enough at a time."""
-        if "runner-0 is kept for it" in (programs.job(large)["waiting_because"] or ""):
+        if "runner-0 is reserved for the job" in (programs.job(large)["waiting_because"] or ""):
             seen.add("of the job")
         if programs.get("/api/workers")["workers"][0].get("reserved_for") == large:
             seen.add("of the runner")

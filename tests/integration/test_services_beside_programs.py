@@ -184,7 +184,7 @@ def test_a_job_says_that_the_runner_works_for_another_tenant_and_gets_its_turn(a
     until(lambda: alice.job(long)["state"] == "running")
     waits = bob.submit("true")
     until(lambda: "runner-0 runs programs of another tenant" in bob.reason(waits))
-    until(lambda: bob.reason(waits) == "runner-0 is kept for it; 1 lease ends first")
+    until(lambda: bob.reason(waits) == "runner-0 is reserved for the job; 1 lease must end first")
     alice.cancel(long)
     bob.done(waits)
 
@@ -197,7 +197,7 @@ def test_a_job_that_waits_for_memory_can_be_cancelled_while_the_runner_is_kept_f
     long = alice.submit("sleep 600", memory_mib=400)
     until(lambda: alice.job(long)["state"] == "running")
     waits = alice.submit("true", memory_mib=700)
-    until(lambda: alice.reason(waits) == "runner-0 is kept for it; 1 lease ends first")
+    until(lambda: alice.reason(waits) == "runner-0 is reserved for the job; 1 lease must end first")
     alice.cancel(waits)
     until(lambda: "reserved_for" not in worker(live))
     alice.cancel(long)

@@ -109,7 +109,7 @@ def _crowd(live: Live, keys: list[str]) -> dict[str, str]:
     assert set(statuses) == {202, 429} and sum(statuses.values()) == len(keys), statuses
     over = next(answer for answer in answers.values() if answer.status_code == 429)
     assert int(over.headers["Retry-After"]) >= 1 and over.json()["field"] == "max_jobs"
-    assert "tenant default has reached max_jobs: 8 of its jobs wait or run" in over.json()["detail"]
+    assert "tenant default has reached max_jobs: 8 of its jobs are queued or running" in over.json()["detail"]
     return {key: answer.json()["job_id"] for key, answer in answers.items() if answer.status_code == 202}
 
 
@@ -121,7 +121,7 @@ def test_a_held_job_waits_in_the_backlog_and_runs_when_there_is_room(cluster: Li
     held = cluster.submit("faulty", {"units": 3}, hold=True)
     job = cluster.job(held)
     assert job["state"] == "queued" and job["in_backlog"] is True
-    why = "tenant default has reached max_jobs (1 that wait or run); it is next in its backlog"
+    why = "tenant default has reached max_jobs (1 queued or running jobs); it is next in its backlog"
     until(lambda: cluster.job(held)["waiting_because"] == why)
     cluster.post(f"/api/jobs/{running_job}/pause")
     assert cluster.result(held) == {"sum": 3, "count": 3}

@@ -88,7 +88,7 @@ def ready(live: Live) -> set[str]:
 
 
 def waits_for_version_1(live: Live, job: str) -> bool:
-    return "computes version 1 of faulty: they have version 2" in (live.job(job)["waiting_because"] or "")
+    return "computes version 1 of faulty: the workers have version 2" in (live.job(job)["waiting_because"] or "")
 
 
 @pytest.mark.timeout(400)

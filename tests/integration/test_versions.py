@@ -50,7 +50,7 @@ def test_partials_of_two_versions_never_merge_during_a_rolling_update(tmp_path: 
         until(lambda: live.job(begun)["done"] > 20)
         live.kill("worker-1")
         small = live.submit("faulty", {"units": 2})
-        lacking = "no live worker of its queue computes version 1 of faulty: they have version 2"
+        lacking = "no live worker of its queue computes version 1 of faulty: the workers have version 2"
         for job in (begun, small):
             until(partial(waits_because, live, job, lacking))
         live.kill("coordinator-0")

@@ -112,9 +112,7 @@ def test_a_queue_whose_workers_are_drained_asks_for_no_new_worker() -> None:
 def test_a_queue_whose_runner_has_a_full_disk_asks_for_no_new_worker() -> None:
     fleet = scheduler.Fleet(cordoned={"runner-1": (Device.RUNNER, "its disk is full")})
     [found] = rounds(AlertTracker(RULES), Facts(queues=[queue("runner.normal")], fleet=fleet), {}, 9).values()
-    assert found["text"].endswith(
-        "runner-1, which would serve the queue runner.normal, takes no work: its disk is full"
-    )
+    assert found["text"].endswith("runner-1, which serves the queue runner.normal, accepts no work: its disk is full")
 
 
 def test_what_flickers_does_not_fire() -> None:

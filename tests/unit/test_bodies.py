@@ -118,7 +118,7 @@ def test_of_many_errors_few_are_described(body: dict[str, Any], field: str, monk
 def test_a_million_unknown_keys_are_one_complaint() -> None:
     before = time.process_time()
     for _ in range(3):
-        with pytest.raises(errors.InvalidRequest, match="x0: is not known"):
+        with pytest.raises(errors.InvalidRequest, match="x0: is not a known field"):
             submissions.parse_submission({f"x{number}": 1 for number in range(300_000)})
     assert time.process_time() - before < 3
 

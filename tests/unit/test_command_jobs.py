@@ -119,7 +119,7 @@ def test_without_tokens_nobody_runs_a_program(redis_url: str, tmp_path: Path) ->
     bench.bridge.http_transport = httpx.ASGITransport(app.create(Settings(redis_url=redis_url)))
     answer = bench.ask("POST", "/api/submit", {"type": "command", "parameters": {"command": ["true"]}}, token="")
     bench.close()
-    refused(answer, 403, "Authorization", "this call has none", "cluster login")
+    refused(answer, 403, "Authorization", "this request has no token", "cluster login")
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
@@ -223,7 +223,7 @@ def test_an_artifact_that_goes_before_the_job_is_written_is_named(
     bench.delete("tools")
     monkeypatch.setattr(bench.trees, "find", lambda tenant, name: row)
     answer = submit(bench, {"command": ["true"], "files": "tools"})
-    refused(answer, 404, "parameters.files", f"no artifact {row.id} any more")
+    refused(answer, 404, "parameters.files", f"artifact {row.id} was deleted")
 
 
 def test_a_batch_looks_each_artifact_up_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,10 +409,10 @@ def test_what_is_broken_in_redis_is_said(bench: Bench) -> None:
     for key, value in (("free", "x"), ("acc", "no json"), ("acc", '{"runs": [{"lo": "a"}]}')):
         client, name = bench.store.client, f"ct:job:{runner.job}:{key}"
         client.rpush(name, value) if key == "free" else client.set(name, value)
-        refused(bench.ask("GET", f"/api/jobs/{runner.job}/units"), 409, "job_id", "cannot be read")
+        refused(bench.ask("GET", f"/api/jobs/{runner.job}/units"), 409, "job_id", "is corrupt")
         client.delete(name)
     bench.store.client.set(f"ct:job:{runner.job}:dead", "text")
-    refused(bench.ask("GET", f"/api/jobs/{runner.job}/unit-states"), 409, "job_id", "cannot be read")
+    refused(bench.ask("GET", f"/api/jobs/{runner.job}/unit-states"), 409, "job_id", "is corrupt")
 
 
 def test_what_is_kept_of_units_is_never_what_they_were(bench: Bench) -> None:

@@ -81,7 +81,7 @@ def test_a_folder_of_outputs_has_one_form() -> None:
 
 LONG = "x" * (33 << 10)
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    ({}, "command", "is needed"),
+    ({}, "command", "is required"),
     ({"command": []}, "command", "list of 1..1000 texts"),
     ({"command": ["true"] * 1001}, "command", "list of 1..1000 texts"),
     ({"command": ""}, "command", "1 to 32768 bytes"),
@@ -160,7 +160,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**TRUE, "retries": {"max_delay_seconds": 3601}}, "retries.max_delay_seconds", "0..3600"),
     ({**TRUE, "retries": {"factor": 0.5}}, "retries.factor", "1..100"),
     ({**TRUE, "retries": {"jitter": 1}}, "retries.jitter", "boolean"),
-    ({**TRUE, "retries": {"often": 1}}, "retries.often", "is not known"),
+    ({**TRUE, "retries": {"often": 1}}, "retries.often", "is not a known field"),
     ({**TRUE, "batch": 0}, "batch", "1..100000"),
     ({**TRUE, "requirements": {"gpus": 65}}, "requirements.gpus", "1..64"),
     ({**TRUE, "requirements": {"gpu_memory_mib": 1}}, "requirements.gpu_memory_mib", "requires gpus"),
@@ -175,7 +175,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**TRUE, "python": {"requirements": "r.txt"}}, "python.requirements", "files is required"),
     ({**TRUE, "python": {"requirements": "../r.txt"}, "files": "f"}, "python.requirements", "relative"),
     ({**TRUE, "python": {"requirements": "r.txt", "module": "a b"}, "files": "f"}, "python.module", "must be 1 to 64"),
-    ({**TRUE, "image": "x"}, "image", "is not known"),
+    ({**TRUE, "image": "x"}, "image", "is not a known field"),
 ]
 
 

@@ -89,7 +89,7 @@ def test_runners_that_take_no_work_are_known_with_what_they_have_and_why(any_red
     store.fleet.drain("rests")
     fleet = Queries(store, Settings()).fleet_cache.get()
     assert fleet.runners == {"works": offer}
-    drained = "it is drained; it works again with: cluster drain rests --off"
+    drained = "it is drained; reactivate it with: cluster drain rests --off"
     assert fleet.resting == {"full": (offer, "its disk is full"), "rests": (offer, drained)}
 
 

@@ -26,7 +26,7 @@ from jobs.store.work.jobs import CapReached
         CapReached(cap="notify", value=100, seconds=60),
     ],
 )
-def test_what_is_unknown_is_not_promised(limit: Over) -> None:
+def test_what_is_unknown_is_not_promised(limit: CapReached) -> None:
     error = limit_error(limit, "a")
     assert not re.search(r"\d s\b|probably", error.detail), error.detail
     assert error.seconds == limit.seconds
@@ -39,7 +39,7 @@ def test_what_is_unknown_is_not_promised(limit: Over) -> None:
         (CapReached(cap="max_jobs", value=2, seconds=50_000, awaits="end"), "one of them ends in about 50000 s", 3600),
         (
             CapReached(cap="max_jobs", value=2, seconds=50_000, awaits="day"),
-            "next day (UTC), which begins in 50000 s",
+            "next day (UTC), which starts in 50000 s",
             50_000,
         ),
         (
@@ -49,7 +49,7 @@ def test_what_is_unknown_is_not_promised(limit: Over) -> None:
         ),
     ],
 )
-def test_what_is_known_is_told(limit: Over, words: str, seconds: int) -> None:
+def test_what_is_known_is_told(limit: CapReached, words: str, seconds: int) -> None:
     error = limit_error(limit, "a")
     assert words in error.detail and error.seconds == seconds
 

@@ -16,7 +16,7 @@ GPU_ROW = {"memory_mib": 40_000, "compute_capability": "8.0"}
 BOTH = Fleet(lanes={CPU: 4, GPU: 2})
 #: What is said of busy runners besides.
 MACHINE = "add a machine with: ./deploy-cluster.sh invite"
-SLOTS = f"for more at once, give a runner more RUNNER_SLOTS, or {MACHINE}"
+SLOTS = f"increase RUNNER_SLOTS of a runner, or {MACHINE}"
 
 
 def plan(*devices: Device, cpu_seconds: float = 1.0) -> Plan:
@@ -50,7 +50,7 @@ def test_a_kinds_reason_is_in_the_refusal_and_in_the_note() -> None:
     with pytest.raises(errors.InvalidRequest, match=r"it runs on cpu \(a trace\)"):
         scheduler.route(traced, GPU, False, Priority.HIGH, BOTH)
     route = scheduler.route(traced, ANY, True, Priority.NORMAL, BOTH)
-    assert route.notes == ("runs on cpu: there is no gpu kernel for this job (a trace)",)
+    assert route.notes == ("runs on the CPU: the job has no GPU kernel (a trace)",)
 
 
 def test_gpu_preferred_waits_for_a_gpu_while_its_wait_is_not_worse() -> None:
@@ -61,8 +61,8 @@ def test_gpu_preferred_waits_for_a_gpu_while_its_wait_is_not_worse() -> None:
 @pytest.mark.parametrize(
     ("devices", "fleet", "queue", "words"),
     [
-        ((CPU,), BOTH, "cpu.normal", "no gpu kernel"),
-        ((CPU, GPU), Fleet(lanes={CPU: 4}), "any.normal", "no gpu worker lives"),
+        ((CPU,), BOTH, "cpu.normal", "no GPU kernel"),
+        ((CPU, GPU), Fleet(lanes={CPU: 4}), "any.normal", "no GPU worker is alive"),
         ((CPU, GPU), Fleet(lanes={CPU: 4, GPU: 1}, load_seconds={"gpu.high": 60}), "any.normal", "longer"),
     ],
 )
@@ -179,10 +179,10 @@ def test_a_job_whose_version_no_worker_has_says_so() -> None:
         told = Fleet(lanes={CPU: 1}, kinds={device: fleet})
         return scheduler.waiting_because("running", "cpu.normal", QueuePosition(), 0, told, "collatz", 1) or ""
 
-    assert "no live worker of its queue computes version 1 of collatz: they have version 2, 3" in reason(
+    assert "no live worker of its queue computes version 1 of collatz: the workers have version 2, 3" in reason(
         {"collatz": 2}, {"collatz": 3}
     )
-    assert "they lack the kind" in reason({"thread": 1})
+    assert "the workers lack the kind" in reason({"thread": 1})
     assert "last leases" in reason({"collatz": 2}, {"collatz": 1})
     assert "last leases" in reason({"collatz": 2}, {}), "a worker that does not tell may have it"
     assert "last leases" in reason({"collatz": 2}, device=GPU), "it does not serve the queue"
@@ -210,9 +210,9 @@ def test_a_program_says_what_no_runner_has() -> None:
         return scheduler.waiting_because("queued", "runner.normal", place, 0, fleet, needed=needed) or ""
 
     assert "start a runner with ./deploy-cluster.sh local --runner" in reason({"gpus": 4})
-    assert reason({"gpus": 4}, a=1, b=2) == "no runner has gpus 4; b comes nearest, with 2"
-    assert reason({"gpus": 4, "cpus": 9}, a=1) == "no runner has gpus 4, cpus 9; a comes nearest, with 1, 8"
-    assert reason({"gpus": 2}, a=1, b=2) == f"every runner that has gpus 2 is busy; {MACHINE}"
+    assert reason({"gpus": 4}, a=1, b=2) == "no runner has gpus 4; b comes closest, with 2"
+    assert reason({"gpus": 4, "cpus": 9}, a=1) == "no runner has gpus 4, cpus 9; a comes closest, with 1, 8"
+    assert reason({"gpus": 2}, a=1, b=2) == f"every runner with gpus 2 is busy; {MACHINE}"
     waits = "every worker is busy; it is next in the queue runner.normal"
     assert reason({"gpus": 2}, 0, b=2) == f"{waits}; {MACHINE}", "more slots have no more GPUs"
     assert reason({}, 0, b=2) == f"{waits}; {SLOTS}"
@@ -236,13 +236,13 @@ def test_a_runner_that_takes_no_work_is_named_with_its_reason_where_it_alone_has
         )
 
     needs_ssd: dict[str, object] = {"labels": ["ssd"]}
-    assert reason(needs_ssd) == f"runner-1 has labels ssd, but takes no work: {full}"
-    assert reason(needs_ssd, hdd=hdd) == f"runner-1 has labels ssd, but takes no work: {full}"
-    assert reason({}) == f"runner-1 takes no work: {full}"
+    assert reason(needs_ssd) == f"runner-1 has labels ssd, but accepts no work: {full}"
+    assert reason(needs_ssd, hdd=hdd) == f"runner-1 has labels ssd, but accepts no work: {full}"
+    assert reason({}) == f"runner-1 accepts no work: {full}"
     assert "every worker is busy" in reason({}, hdd=hdd)
     assert "every worker is busy" in reason(needs_ssd, other=ssd)
-    assert reason({"labels": ["gpu"]}, hdd=hdd) == "no runner has labels gpu; hdd comes nearest, with hdd"
-    assert "takes no work: " + full in reason({"labels": ["gpu"]})
+    assert reason({"labels": ["gpu"]}, hdd=hdd) == "no runner has labels gpu; hdd comes closest, with hdd"
+    assert "accepts no work: " + full in reason({"labels": ["gpu"]})
 
 
 def beside(tenant: str = "", works_for: str = "", replicas: int = 1, memory_mib: int = 8000) -> dict[str, object]:
@@ -250,7 +250,7 @@ def beside(tenant: str = "", works_for: str = "", replicas: int = 1, memory_mib:
     return {"cpus": 8, "memory_mib": memory_mib, "tenant": tenant, "works_for": works_for, "replicas": replicas}
 
 
-ONE_TENANT = "without RUNNER_UIDS it takes jobs of one tenant at a time"
+ONE_TENANT = "without RUNNER_UIDS it runs jobs of one tenant at a time"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ ONE_TENANT = "without RUNNER_UIDS it takes jobs of one tenant at a time"
             beside(tenant="a", works_for="a"),
             "command",
             {},
-            f"runner-1 runs a service of another tenant, and {ONE_TENANT}; it waits until a service there ends, or add",
+            f"runner-1 runs a service of another tenant, and {ONE_TENANT}; wait until a service there stops, or add",
         ),
         (beside(works_for="a"), "command", {}, f"runner-1 runs programs of another tenant, and {ONE_TENANT}"),
         (beside(tenant="b", works_for="b"), "command", {}, "every worker is busy"),
@@ -270,7 +270,7 @@ ONE_TENANT = "without RUNNER_UIDS it takes jobs of one tenant at a time"
             {"memory_mib": 4000},
             (
                 "the job needs memory_mib 4000, but the services on runner-1 leave 3000; "
-                "it waits until a service there ends"
+                "wait until a service there stops"
             ),
         ),
         (beside(memory_mib=3000), "service", {"memory_mib": 4000}, "the job needs memory_mib 4000, but"),
@@ -295,7 +295,7 @@ def test_a_program_says_which_services_and_whose_programs_it_waits_for(
     with_another = replace(fleet, runners={"runner-1": whole, "runner-2": whole})
     assert "runner-1" not in reason(with_another), "the other one has room"
     if "every worker" in words or "runs programs" in words:
-        assert reason(fleet, kept="runner-1") == "runner-1 is kept for it; it is next there"
+        assert reason(fleet, kept="runner-1") == "runner-1 is reserved for the job, which is next there"
 
 
 def test_a_program_without_leases_whose_units_have_all_begun_waits_for_their_next_attempt() -> None:
@@ -318,7 +318,7 @@ def test_a_service_that_waits_is_not_told_to_get_more_slots() -> None:
     ("left", "max_running", "needed", "words"),
     [
         (0, 0, {"cpus": 2}, "its last leases are being computed"),
-        (7, 0, {"cpus": 2}, f"every runner that has cpus 2 is busy; {MACHINE}"),
+        (7, 0, {"cpus": 2}, f"every runner with cpus 2 is busy; {MACHINE}"),
         (7, 0, {}, f"every worker with command is busy; {SLOTS}"),
         (7, 3, {"cpus": 2}, "it has reached max_running: 3 lanes compute it"),
     ],
@@ -335,19 +335,19 @@ def test_a_program_that_runs_says_why_its_other_units_do_not(
 
 
 @pytest.mark.parametrize(
-    ("leases", "words"), [(0, "it is next there"), (1, "1 lease ends first"), (3, "3 leases end first")]
+    ("leases", "words"), [(0, "which is next there"), (1, "1 lease must end first"), (3, "3 leases must end first")]
 )
 def test_a_program_says_which_runner_is_kept_for_it(leases: int, words: str) -> None:
     fleet = Fleet(workers={RUNNER: 1}, lanes={RUNNER: 8}, runners={"runner-2": {"cpus": 8}})
     place = QueuePosition(kept="runner-2", kept_leases=leases)
     reason = scheduler.waiting_because("queued", "runner.normal", place, 0, fleet, needed={"cpus": 8})
-    assert reason == f"runner-2 is kept for it; {words}"
+    assert reason == f"runner-2 is reserved for the job{', ' if not leases else '; '}{words}"
 
 
 def test_a_job_for_gpus_says_that_programs_have_them() -> None:
     fleet = Fleet(parked=1, lanes={CPU: 2}, workers={CPU: 1})
     reason = scheduler.waiting_because("queued", "gpu.normal", QueuePosition(before=0), 0, fleet)
-    assert reason == "programs have the GPU of every worker that serves the queue gpu.normal"
+    assert reason == "programs use the GPUs of all workers that serve the queue gpu.normal"
     assert "programs" not in (
         scheduler.waiting_because("queued", "runner.normal", QueuePosition(before=0), 0, fleet) or ""
     )
@@ -359,7 +359,7 @@ def test_workers_that_are_drained_are_not_missing() -> None:
 
     alone = Fleet(drained={CPU: 1})
     assert why("any.normal", alone) == (
-        "the only worker that serves the queue any.normal is drained; one works again with: cluster drain WORKER --off"
+        "the only worker that serves the queue any.normal is drained; reactivate one with: cluster drain WORKER --off"
     )
     assert why("gpu.normal", alone) == "no live worker serves the queue gpu.normal"
     assert why("any.normal", Fleet(drained={CPU: 2, GPU: 1})).startswith(
@@ -372,7 +372,7 @@ def test_workers_that_are_drained_are_not_missing() -> None:
 
 def test_programs_are_for_runners_alone() -> None:
     assert scheduler.route(plan(RUNNER), ANY, False, Priority.LOW, BOTH).queue == "runner.low"
-    with pytest.raises(errors.InvalidRequest, match="for runners"):
+    with pytest.raises(errors.InvalidRequest, match="jobs of runners"):
         scheduler.route(plan(RUNNER), ANY, True, Priority.LOW, BOTH)
     with pytest.raises(errors.InvalidRequest, match="it runs on cpu"):
         scheduler.route(plan(CPU), RUNNER, False, Priority.LOW, BOTH)

@@ -160,7 +160,7 @@ def test_a_schedule_is_added_shown_paused_run_and_deleted(api: Api) -> None:
         ({"job": {**JOB, "idempotency_key": "k"}}, "job.idempotency_key", "must be omitted"),
         ({"job": {**JOB, "parameters": {"start_number": 0}}}, "job.parameters.start_number", "1"),
         ({"job": {**JOB, "notify": "http://10.0.0.1/"}}, "job.notify", "private"),
-        ({"more": 1}, "more", "not known"),
+        ({"more": 1}, "more", "not a known field"),
     ],
 )
 def test_a_wrong_schedule_is_refused_by_field_and_nothing_is_stored(

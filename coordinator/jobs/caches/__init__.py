@@ -1,1 +1,1 @@
-"""Caches of workers, units and owners: each keeps recent reads of Redis for a bounded time."""
+"""Caches of recent Redis reads of workers, units and job owners."""

@@ -1,4 +1,4 @@
-"""The fleet as decisions see it, read from Redis at most every FLEET_SECONDS."""
+"""Cache of the fleet (live workers and waiting work) for scheduling decisions."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from jobs.models import Device
 from jobs.store import Store, skipped
 from jobs.store.fleet_reads import Load
 
-#: Submissions, waits and alerts are decided on a fleet read at most this long ago: reading it takes longer than all
-#: else in a submission.
+#: Maximum age in seconds of the cached fleet. Reading the fleet takes longer than the rest of a submission.
 FLEET_SECONDS = 0.25
 
 
 class FleetCache:
-    """The one copy of the fleet that a replica keeps. Each thread that sees it too old reads it anew."""
+    """Caches the fleet for one coordinator. A thread that finds the cached fleet too old reads it again."""
 
     def __init__(self, store: Store, table: WorkerTable) -> None:
         self._store = store
@@ -32,8 +31,8 @@ class FleetCache:
         self._seen: tuple[float, scheduler.Fleet] | None = None
 
     def get(self) -> scheduler.Fleet:
-        """Return the fleet as it was at most FLEET_SECONDS ago."""
-        now = time.monotonic()  # the age counts from before it was read
+        """Return the fleet, at most FLEET_SECONDS old."""
+        now = time.monotonic()  # the age counts from before the read
         if (fleet := self.fresh()) is not None:
             return fleet
         fleet = read_fleet(self._store, self._table)
@@ -41,12 +40,12 @@ class FleetCache:
         return fleet
 
     def fresh(self) -> scheduler.Fleet | None:
-        """Return the same where it need not be read; else None."""
+        """Return the cached fleet if it is recent enough, otherwise None."""
         seen = self._seen
         return seen[1] if seen is not None and time.monotonic() - seen[0] < FLEET_SECONDS else None
 
     def forget(self) -> None:
-        """Read the fleet anew when it is asked for next."""
+        """Discard the cached fleet."""
         self._seen = None
 
 
@@ -54,7 +53,7 @@ def read_fleet(store: Store, table: WorkerTable) -> scheduler.Fleet:
     load = store.fleet_reads.load()
     workers, _ = table.read(store)
     alive = [(worker.name, worker.fields) for worker, is_alive in workers if is_alive]
-    required = labels.required_in(load.shares)
+    required = labels.required_labels_by_tenant(load.shares)
     parts = {
         wanted: _fleet(load, [one for one in alive if _has_labels(one[1], wanted)]) for wanted in set(required.values())
     }
@@ -62,11 +61,11 @@ def read_fleet(store: Store, table: WorkerTable) -> scheduler.Fleet:
 
 
 def _has_labels(fields: Mapping[bytes, bytes], wanted: Set[str]) -> bool:
-    return wanted <= set(labels.parted(fields.get(b"labels", b"").decode(errors="replace")))
+    return wanted <= set(labels.split_labels(fields.get(b"labels", b"").decode(errors="replace")))
 
 
 def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> scheduler.Fleet:
-    """Return the fleet that these workers are, by name with their hashes."""
+    """Return the fleet of these workers, given as (name, Redis hash) pairs."""
     served = [(name, fields) for name, fields in alive if b"device" in fields]
     known = [(name, fields) for name, fields in served if fields.get(b"drain") != b"1"]
     drained = [(name, fields[b"device"]) for name, fields in served if fields.get(b"drain") == b"1"]
@@ -119,15 +118,15 @@ def _is_resting(fields: Mapping[bytes, bytes]) -> bool:
 
 
 def _resting(name: str, fields: Mapping[bytes, bytes]) -> tuple[str, tuple[Offer, str]]:
-    """Return the resources of a runner that takes no work, and the reason."""
+    """Return the resources of a runner that accepts no work, and the reason."""
     why = fields.get(b"cordoned", b"").decode(errors="replace")
     if not why:
-        why = f"it is drained; it works again with: cluster drain {name} --off"
+        why = f"it is drained; reactivate it with: cluster drain {name} --off"
     return name, (decoding.parse_json(fields[b"offer"]), why)
 
 
 def _ability(_name: str, fields: Mapping[bytes, bytes]) -> tuple[Device, int, bool, bytes, Mapping[str, int]]:
-    """Return a worker's device, lanes, whether it is idle, and the versions of its kinds, as stored and read."""
+    """Return a worker's device, lanes, idle state, and the versions of its kinds, both as text and parsed."""
     text, is_idle = fields.get(b"kinds", b"{}"), fields.get(b"state") == b"idle"
     return Device(fields[b"device"].decode()), int(fields.get(b"lanes", 0)), is_idle, text, _versions(text)
 
@@ -149,7 +148,7 @@ def _parse_speed(field: bytes, stored: bytes) -> tuple[str, str]:
 
 
 def _lane_speeds(paces: Mapping[str, str]) -> dict[Device, float]:
-    """Return the speed of a lane of each device over the kinds' estimates: the median of what was measured."""
+    """Return the speed of a lane relative to the kinds' estimates, by device: the median of the measured speeds."""
     measured: dict[Device, list[float]] = {}
     for field, pace in paces.items():
         measured.setdefault(Device(field.rpartition("|")[2]), []).append(float(pace))

@@ -1,4 +1,4 @@
-"""Whose jobs are, remembered: a job never changes its tenant, and many are asked for again and again."""
+"""Cache of the tenants that own jobs. A job never changes its tenant."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from itertools import islice
 
 from jobs.store.work.job_reads import JobReads
 
-#: Jobs that are remembered, about 8 MB of them.
+#: Maximum number of cached jobs, which need about 8 MB.
 _KEPT = 50_000
 
 
 class Owners:
-    """Tenants of jobs. Any thread may call."""
+    """Returns the tenants of jobs. Thread-safe."""
 
     def __init__(self, job_reads: JobReads, kept: int = _KEPT) -> None:
         self._job_reads = job_reads
@@ -22,7 +22,9 @@ class Owners:
         self._lock = threading.Lock()
 
     def of(self, ids: Sequence[str]) -> list[str | None]:
-        """Return whose each job is; None for one that does not exist. One that was deleted may still be known."""
+        """Return the tenant of each job, or None if the job does not exist. Recently deleted jobs may still have a
+        tenant.
+        """
         known = {job_id: self._known.get(job_id) for job_id in ids}
         unknown = [job_id for job_id, tenant in known.items() if tenant is None]
         if unknown:

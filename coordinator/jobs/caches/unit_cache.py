@@ -1,4 +1,4 @@
-"""Units of programs as they were read last: reading those of a large job takes a second of a core."""
+"""Cache of the units of programs. Reading the units of a large job takes a second of CPU time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from coordinator.jobs import units
 from coordinator.jobs.units import Units
 from jobs.store.work.unit_reads import StoredUnits, UnitMark, UnitReads
 
-#: Bytes of what is kept, about, and seconds after which what nobody asked for is dropped.
+#: Approximate maximum size of the cache in bytes, and idle seconds after which an entry is dropped.
 MAX_BYTES, IDLE_SECONDS = 64 << 20, 60.0
-#: About how many bytes a unit takes, beside its value.
+#: Approximate size of a unit in bytes, without its value.
 UNIT_BYTES = 300
-#: Units that took longer to read than this many seconds of a core are shown again for _WORTH times as long while their
-#: job moves on, so that all readers together take at most a fifth of a core for a job.
+#: If reading a job's units took longer than _COSTLY seconds of CPU time, the cached units stay valid _WORTH times as
+#: long while the job makes progress. Thus all reads of a job together use at most a fifth of a CPU.
 _COSTLY, _WORTH = 0.05, 4.0
 
 
@@ -26,12 +26,12 @@ class _CachedUnits:
     mark: UnitMark
     units: Units
     size: int
-    #: Seconds of a core that reading took, and when it began.
+    #: CPU seconds that the read took, and the time of its start.
     cost: float
     began: float
 
     def is_valid_for(self, mark: UnitMark, now: float) -> bool:
-        """Return True where nothing has changed, or little and a moment ago."""
+        """Return True if the units are unchanged, or if they are recent and were expensive to read."""
         if mark == self.mark:
             return True
         lately = self.cost > _COSTLY and now - self.began < self.cost * _WORTH
@@ -39,7 +39,7 @@ class _CachedUnits:
 
 
 class UnitCache:
-    """Units of the jobs that were asked for last. Each job is read by one thread at a time; others wait for it."""
+    """Caches the units of recently requested jobs. One thread at a time reads a job; other threads wait."""
 
     def __init__(self, reads: UnitReads, clock: Callable[[], float] = time.monotonic) -> None:
         self._reads = reads
@@ -49,9 +49,9 @@ class UnitCache:
         self._reading = [threading.Lock() for _ in range(16)]
 
     def get(self, job_id: str) -> Units | None:
-        """Return where the units of a job stand; None for one that does not exist.
+        """Return the units of a job, or None if the job does not exist.
 
-        NotFound for a kind that runs no programs. One of Unreadable for what is broken.
+        Raises NotFound for a kind that runs no programs, and an error of Unreadable for corrupt data.
         """
         with self._reading[hash(job_id) % len(self._reading)]:
             mark, now = self._reads.mark(job_id), self._clock()
@@ -63,7 +63,7 @@ class UnitCache:
 
     def _read(self, job_id: str, mark: UnitMark, now: float) -> _CachedUnits | None:
         began = time.thread_time()
-        stored = self._reads.units(job_id)  # after the mark: what changes between the two is noticed the next time
+        stored = self._reads.units(job_id)  # read after the mark, so that the next call notices any change in between
         if stored is None:
             return None
         found = units.read_units(job_id, stored)

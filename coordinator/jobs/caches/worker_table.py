@@ -1,4 +1,4 @@
-"""Workers as a replica last read them: each is read again after its next heartbeat, and not before."""
+"""Cache of the workers' Redis hashes. A worker is read again only after its next heartbeat."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from dataclasses import dataclass, field
 from jobs.store import Store
 from jobs.store.fleet_reads import Heartbeats
 
-#: A worker is kept for this many seconds after its last sign of life.
+#: Seconds for which a worker stays listed after its last heartbeat.
 LOST_SECONDS = 3600
-#: What changes a worker's hash without a heartbeat or a drain, such as a person with redis-cli, is seen this late.
+#: Maximum age of a cached hash in milliseconds. Changes without a heartbeat, such as by redis-cli, appear this late.
 KEPT_MS = 5000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class StoredWorker:
-    """A worker's hash as it was read; another object once it was read again."""
+    """A worker's hash. Each read creates a new object."""
 
     name: str
     fields: Mapping[bytes, bytes]
-    #: When it was read, in ms of Redis' clock.
+    #: Time of the read in milliseconds, by Redis' clock.
     read_ms: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Reading:
-    """Result of a reading."""
+    """Result of a read of all workers."""
 
     workers: Mapping[bytes, StoredWorker] = field(default_factory=dict)
     drains: bytes | None = None
@@ -35,15 +35,16 @@ class _Reading:
 
 
 class WorkerTable:
-    """The one copy of the workers that a replica keeps. Thread-safe: threads that read at once each read changes."""
+    """Caches the workers for one coordinator. Thread-safe; each concurrent thread reads the changed workers itself."""
 
     def __init__(self) -> None:
         self._seen = _Reading()
 
     def read(self, store: Store) -> tuple[list[tuple[StoredWorker, bool]], float]:
-        """Return workers that were heard of within LOST_SECONDS by name, each with whether it lives, and the time.
+        """Return the workers of the last LOST_SECONDS sorted by name, each with whether it is alive, and the current
+        time.
 
-        The time is Redis', in seconds since 1970.
+        The time is in seconds since 1970, by Redis' clock.
         """
         seen, now = self._seen, store.clock.now()
         heard = store.fleet_reads.heartbeats(now, now - LOST_SECONDS, math.floor(seen.at_ms))
@@ -56,7 +57,7 @@ class WorkerTable:
 
 
 def _filter_unchanged(seen: _Reading, heard: Heartbeats) -> Iterator[tuple[bytes, StoredWorker]]:
-    """Yield what need not be read again; after a step back of Redis' clock that is nothing."""
+    """Yield the cached workers that are still valid. None is valid if Redis' clock has stepped back."""
     if seen.drains != heard.drains or heard.now_ms < seen.at_ms:
         return
     oldest = heard.now_ms - KEPT_MS
