@@ -136,7 +136,7 @@ def test_only_coordinators_and_the_operator_load_functions(live: Live) -> None:
         coordinator.execute_command("FUNCTION", "DELETE", store.functions.library.name)
         with pytest.raises(connection.LibraryMissing, match="start a coordinator of the same version"):
             Store(worker, loads=False).slots.hold("w")
-        with pytest.raises(connection.LoadDenied, match=r"allow it \+function\|load"):
+        with pytest.raises(connection.LoadDenied, match=r"grant \+function\|load"):
             Store(worker).slots.hold("w")
         store.libraries.load()
         assert not Store(worker).slots.hold("w")
