@@ -139,7 +139,7 @@ local_runs() {
     .venv/bin/python -c 'import sys; from deploy.local import commands; sys.exit(not commands.is_running())' 2>/dev/null
 }
 
-of_local() { # of_local stop|status: works without .venv, because nothing can be running then
+of_local() { # of_local stop|status: without .venv, no local cluster can be running
   if [[ ! -x .venv/bin/python ]]; then
     if [[ $1 == stop ]]; then
       say "No local cluster of this checkout is running."
@@ -154,7 +154,7 @@ of_local() { # of_local stop|status: works without .venv, because nothing can be
 
 # -- the containers ---------------------------------------------------------------------------------------------------
 
-docker_possible() { # does not call Docker if this checkout has no containers
+docker_possible() { # true if this machine can run the Docker scripts
   [[ -f docker-compose.yml ]] && command -v docker >/dev/null && ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404))
 }
 
@@ -253,7 +253,7 @@ main() {
   for (( ; left; left--)); do
     word=$1
     shift
-    # shellcheck disable=SC2034  # used by what is loaded later
+    # shellcheck disable=SC2034  # used by files sourced later
     case $word in
       --dry-run) DRY=yes ;;
       --kubernetes) WHERE=kubernetes ;;

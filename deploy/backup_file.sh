@@ -15,7 +15,7 @@ manifest() {
     "$(fact redis_version)" "$(fact keys)" "$(fact bytes)" "$(fact sha256)" "$([[ ! -s $WORK/audit.jsonl ]] || sha256 "$WORK/audit.jsonl")"
 }
 
-# shellcheck disable=SC2034  # file and yes are the caller's
+# shellcheck disable=SC2034  # `file` and `yes` are variables of the caller
 read_restore() { # read_restore FILE [--yes]: sets the caller's variables `file` and `yes`
   local word
   for word in "$@"; do

@@ -5,7 +5,7 @@ set -euo pipefail
 
 from_apt() { # print mirrors of Debian's main archive; security and update archives contain no base system
   command -v apt-get >/dev/null || return 0
-  # shellcheck disable=SC2016 # apt's fields, not this shell's
+  # shellcheck disable=SC2016 # variables of apt, not of this shell
   apt-get indextargets --format '$(ORIGIN) $(LABEL) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
     awk '$1 == "Debian" && $2 == "Debian" && $3 == "main" && !found++ { print $4 }'
 }

@@ -26,7 +26,7 @@ _HEARTBEAT = Path("/tmp/heartbeat")
 
 
 class WorkerPool(Protocol):
-    """Starts and stops workers. Its methods raise EngineAway if they fail."""
+    """Starts and stops workers. Its methods raise EngineError if they fail."""
 
     def containers(self) -> Containers:
         """Return the containers of the pool."""

@@ -63,7 +63,7 @@ class Pool:
 
 
 def _engine_error(error: Exception) -> EngineError:
-    """Return an EngineAway error whose message does not change between attempts."""
+    """Return an EngineError whose message does not change between attempts."""
     if isinstance(error, docker.errors.APIError):
         return EngineError(str(error.explanation or error))
     return EngineError(f"the Docker engine's proxy does not answer ({type(error).__name__})")

@@ -66,7 +66,7 @@ set_limits() { # set_limits LEAST MOST: coordinators choose a number within thes
   let_others
 }
 
-let_others() { # release the lock that `alone` acquired
+let_others() { # release the lock that allows only one changing command
   exec 9<&-
 }
 

@@ -45,7 +45,7 @@ make_backup() { # make_backup CONTAINER FILE
   write_backup "$2"
 }
 
-copy_audit_file() { # runs after the Redis dump, so that the file has all entries that Redis no longer keeps
+copy_audit_file() { # copy the file after the Redis dump, so that it has all entries that Redis has dropped
   in_coordinator deploy/docker/audit_file.py dump "$AUDIT_FILE" >"$WORK/audit.jsonl" 2>"$WORK/audit.log" && return
   rm -f "$WORK/audit.jsonl"
   note "The backup does not contain the audit log's file: $(grep -s . "$WORK/audit.log" | tail -n 1 | grep . || echo "no coordinator is running")."
@@ -55,7 +55,7 @@ copy_audit_file() { # runs after the Redis dump, so that the file has all entrie
 
 cmd_restore() { # restore FILE [--yes]
   local file='' yes='' cpus gpus
-  # shellcheck disable=SC2034  # used by what is loaded later
+  # shellcheck disable=SC2034  # used by files sourced later
   local NO_DOCKER=$BY_HAND
   forget_overrides
   read_restore "$@"
@@ -115,7 +115,7 @@ stop_writers() { # stop writers before Redis, so that Redis receives their last 
 }
 
 load_dump() { # load_dump CONTAINER USER IMAGE: load the dump into the volumes of the container
-  # shellcheck disable=SC2054  # commas within options
+  # shellcheck disable=SC2054  # the commas are part of mount options
   local command=(docker run --rm --interactive --init --network none --user "$2" --read-only --tmpfs /tmp:size=16m,mode=1777
     --cap-drop ALL --security-opt no-new-privileges:true --volumes-from "$1" --entrypoint sh "$3")
   if [[ -n $DRY ]]; then
@@ -135,7 +135,7 @@ load_audit_file() { # restore the file only if it is missing; never overwrite an
   else
     read -r user image < <(docker inspect --format '{{.Config.User}} {{.Image}}' "$id")
   fi
-  # shellcheck disable=SC2054  # commas within options
+  # shellcheck disable=SC2054  # the commas are part of mount options
   local command=(docker run --rm --interactive --init --network none --user "$user" --read-only --cap-drop ALL
     --security-opt no-new-privileges:true --volumes-from "$id" --entrypoint python3 "$image")
   if [[ -n $DRY ]]; then

@@ -42,7 +42,7 @@ read_replicas() { # sets REPLICAS: desired replicas of services that specify a n
     /^  [^ ]/ { service = substr($1, 1, length($1) - 1) }
     service && /^      replicas: / { print service, $2 }' "$WORK/config.yml")
 }
-# shellcheck disable=SC2034  # others read it
+# shellcheck disable=SC2034  # used by other sourced files
 declare -gA REPLICAS=()
 
 find_project() { # sets STATE; never fails, so that stop and status also work without a usable Docker
@@ -92,7 +92,7 @@ containers() { # containers [SERVICE]: print ID, service, number, state, health 
   { docker inspect --format "$ROW" "${ids[@]}" 2>/dev/null || true; } | sort -k2,2 -k3,3n
 }
 
-# shellcheck disable=SC2016  # awk's fields
+# shellcheck disable=SC2016  # fields of awk, not of this shell
 readonly GOOD='$4 == "running" && ($5 == "healthy" || $5 == "-")'
 
 good() { awk "$GOOD { print \$1 }"; } # print the IDs of serving containers among the records on stdin

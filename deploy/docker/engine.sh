@@ -8,7 +8,7 @@ readonly MOST_WORKERS=1000
 readonly ROOM_MB=3000
 NO_DOCKER='Without Docker: ./deploy-cluster.sh local'
 COMPOSE=(docker compose)
-COMPOSE_VERSION='' # set when Compose was found
+COMPOSE_VERSION='' # version of Compose, once it was found
 
 # -- engine and Compose -----------------------------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ find_compose() { # sets COMPOSE; fails if Compose 2 is not installed
   COMPOSE=(docker compose)
   if ! said=$(docker compose version --short 2>/dev/null) || ! at_least "$said" 2.0; then
     said=$(docker-compose version --short 2>/dev/null) && at_least "$said" 2.0 || return 1
-    # shellcheck disable=SC2034  # others read it
+    # shellcheck disable=SC2034  # used by other sourced files
     COMPOSE=(docker-compose)
   fi
   COMPOSE_VERSION=$said

@@ -5,7 +5,7 @@
 readonly POOL=cpu-worker-pool
 BUT_LATER=() # services for `up` if there is a pool or a runner; without names, Compose would start all services at once
 
-# shellcheck disable=SC2034  # others read it
+# shellcheck disable=SC2034  # used by other sourced files
 but_later() { # sets BUT_LATER: the autoscaler starts the pool, and the runner needs a token first
   if has_service "$POOL" || has_service runner; then
     mapfile -t BUT_LATER < <(grep -vxE -- "$POOL|runner|runner-token" "$WORK/services")

@@ -7,7 +7,7 @@
 
 #: Wait time in seconds until nginx knows new replicas; it resolves their names every 2 s (nginx/conf).
 readonly DNS_SECONDS=5
-WORKERS=() # services that compute jobs
+WORKERS=() # names of services whose containers run jobs
 
 update() {
   say "The cluster is running. Updating changed services."

@@ -12,7 +12,7 @@ kube_backup() { # backup FILE
     quoted tar -czf "$file" manifest.json dump.rdb
     return
   fi
-  # shellcheck disable=SC2034  # for the manifest
+  # shellcheck disable=SC2034  # part of the backup's manifest
   PROJECT=$NAMESPACE
   k exec --stdin redis-0 -- sh -s <deploy/docker/dump-redis.sh >"$WORK/dump.rdb" 2>"$WORK/log" || {
     redacted <"$WORK/log" >&2

@@ -15,7 +15,7 @@ stop_workloads() { # stop writers before Redis, so that Redis receives their las
   [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name in (coordinator, cpu-worker, gpu-worker)' ||
     fail 4 "workers and coordinators did not stop within $START_SECONDS s." "See: kubectl get pods --namespace $NAMESPACE"
   rest=$(workloads | awk '$1 == "StatefulSet" && $2 != "runner" { print $2 }' | paste -sd ' ' -)
-  # shellcheck disable=SC2086  # names without blanks
+  # shellcheck disable=SC2086  # the names contain no blanks
   run_k scale statefulset $rest --replicas 0
   [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name=redis' ||
     fail 4 "Redis did not stop within $START_SECONDS s."
@@ -28,7 +28,7 @@ stop_runners() { # stop runners while coordinators are running, so that they can
     fail 4 "runners did not stop within $START_SECONDS s." "See: kubectl get pods --namespace $NAMESPACE"
 }
 
-# shellcheck disable=SC2016  # a template
+# shellcheck disable=SC2016  # Go template for kubectl
 readonly RUNNING='{{range .items}}{{if not .metadata.deletionTimestamp}}stays{{end}}{{range .status.containerStatuses}}{{if .state.running}}runs{{end}}{{end}}{{end}}'
 
 no_pods() { # no_pods SELECTOR: true if all pods are being deleted and none is running, even if its node has not removed it yet

@@ -91,7 +91,7 @@ readonly KEPT=(redis_password redis_worker_password redis_coordinator_password r
   redis_replica_password redis_sentinel_password grafana_admin_password cluster_token secrets_key)
 FETCHED=' ' # names of the entries that the cluster already has
 
-# shellcheck disable=SC2016  # a template
+# shellcheck disable=SC2016  # Go template for kubectl
 readonly FILES='{{range $name, $value := .data}}{{$name}} {{$value}}{{"\n"}}{{end}}'
 
 fetch_passwords() { # load the cluster's passwords into $SECRETS, and generate missing ones without storing them yet

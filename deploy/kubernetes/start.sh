@@ -97,7 +97,7 @@ take_volumes_again() { # release volumes of an earlier cluster in this namespace
     run_k patch persistentvolume "$name" --type merge --patch '{"spec": {"claimRef": null}}'
   done < <(k get persistentvolumes --selector "$PART_OF=threads-cluster" --output "go-template=$LEFT" 2>/dev/null)
 }
-# shellcheck disable=SC2016  # a template
+# shellcheck disable=SC2016  # Go template for kubectl
 readonly LEFT='{{range .items}}{{if eq .status.phase "Released"}}{{.metadata.name}} {{.spec.claimRef.namespace}}{{"\n"}}{{end}}{{end}}'
 
 replace_stuck() { # a StatefulSet never replaces a pod that was never ready, even if the new version fixes it
@@ -106,7 +106,7 @@ replace_stuck() { # a StatefulSet never replaces a pod that was never ready, eve
     run_k delete pod "$name-0" --ignore-not-found --wait=false
   done
 }
-# shellcheck disable=SC2016  # a template
+# shellcheck disable=SC2016  # Go template for kubectl
 readonly STUCK='{{range .items}}{{if and (ne .status.currentRevision .status.updateRevision) (not .status.readyReplicas)}}{{.metadata.name}} {{end}}{{end}}'
 
 drop_gpu_deployment() { # delete GPU workers of an earlier start, which would keep running
@@ -170,7 +170,7 @@ await_settled() { # wait until all workloads are ready; print the missing ones o
   done
 }
 
-# shellcheck disable=SC2016  # a template
+# shellcheck disable=SC2016  # Go template for kubectl
 readonly REASONS='{{range .items}}{{if not .metadata.deletionTimestamp}}{{$name := .metadata.name}}{{range .status.containerStatuses}}{{if .state.waiting}}{{$name}} {{.state.waiting.reason}} {{.image}} {{.restartCount}} {{or .state.waiting.message "-"}}{{"\n"}}{{end}}{{end}}{{end}}{{end}}'
 
 waiting_reasons() { k get pods --output "go-template=$REASONS" 2>/dev/null || true; } # print pod, reason, image, restarts and message of each waiting container

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from deploy.local import ports
 from jobs.settings import LOCAL_FOLDER, Settings
 
-#: Path of the Unix socket from which a coordinator requests its listening sockets. It is used relative to the checkout,
-#: because paths of Unix sockets are limited to about 100 bytes.
+#: Unix socket that passes the listening sockets to a coordinator, relative because such paths have at most 100 bytes.
 FILE = LOCAL_FOLDER / "sockets"
 
 

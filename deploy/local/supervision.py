@@ -88,8 +88,7 @@ def quote_percents(text: str) -> str:
     return text.replace("%", "%%")
 
 
-#: Variable that hides the secrets key. Only the coordinator inherits it from supervisord, whose file cannot quote every
-#: character.
+#: Hides the secrets key from all programs but the coordinator. supervisord's file cannot quote every character.
 _NO_KEY = {"SECRETS_KEY": ""}
 
 

@@ -192,7 +192,7 @@ TOKEN = "t" * 40
 
 
 def services(browser: Browser, _live: Live) -> None:
-    """Save the page of a service with two replicas and two chats. The cluster has a token, because services need one."""
+    """Save the page of a service with two replicas and two chats. Services need a token, so the cluster has one."""
     folder = Path(tempfile.mkdtemp(prefix="runner-"))
     folder.chmod(0o711)
     own = Live(

@@ -30,8 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,250}[A-Za-z0-9])?", re.ASCII)
 _ID, _WITHIN = re.compile(r"([a-z0-9]{10})", re.ASCII), re.compile(r"/tc_([a-z0-9]{10})_", re.ASCII)
 #: Timeout in seconds for the start of the HTTPS endpoint.
 _OPEN_SECONDS = 60.0
-#: Address from the documentation range. Nothing is sent there; connecting a UDP socket to it only reveals this
-#: machine's own address.
+#: Documentation address. Connecting a UDP socket to it reveals this machine's own address without sending data.
 _DOCUMENTATION_ADDRESS = ("192.0.2.1", 9)
 
 
