@@ -1,12 +1,12 @@
 import { defineConfig } from "vite";
 
-/** Where `npm run dev` finds a running cluster. */
+/** Port of the running cluster that `npm run dev` uses. */
 const port = process.env.COORDINATOR_PORT ?? "3000";
 
 const SHARED =
   /node_modules\/@?preact|preload-helper|src\/(kinds|lib|ui)\/(?!form|fields|submission|outline|trouble|histogram|bins|summary|rows|sight|follow|sheet|svg|save\.|chart|scale)/;
 const JOB = /src\/(ui\/(outline|trouble)|lib\/(summary|submission))/;
-/** What the parts of the Collatz page share that it shows at first, in one script as well. */
+/** Modules that the initially visible parts of the Collatz page share; they are bundled as one script. */
 const NUMBERS = /src\/(density|pages\/collatz)\/(?!classes|trajectory|model\/(coral|palette|inverse))/;
 
 export default defineConfig({

@@ -153,7 +153,7 @@ test("the oldest wait is that of the queues' own rows, and goes on between them"
   const queue = (jobs: number, wait: number) => ({ jobs, oldest_wait_seconds: wait, heard: 5000 }) as HeardQueue;
   const queues = [queue(2, 13), queue(1, 21), queue(0, 99)];
   expect([oldestWait([], 5000), oldestWait(queues, 5000), oldestWait(queues, 8500)]).toEqual([0, 21, 24.5]);
-  // A page that hears nothing more asks for the moment at which it heard.
+  // A disconnected page shows the wait at the time of its last message.
   expect(oldestWait(queues, 0)).toBe(21);
 });
 
@@ -175,7 +175,7 @@ test("jobs that are computed now, as far as is known, run and do not wait for th
   model.jobs.set("b", job({ job_id: "b", waiting_because: "1 job is before it" }));
   model.jobs.set("c", job({ job_id: "c", rate: 5, state: "done" }));
   expect(beingComputed(model)).toEqual(["a"]);
-  // Its turn has come again.
+  // The job is running again.
   apply(model, frame("progress", { job: "b", type: "progress", state: "running", done: 9, total: 100 }, "2000-0"));
   expect(beingComputed(model)).toEqual(["a", "b"]);
 });

@@ -5,7 +5,7 @@ import { Parser } from "../src/lib/sse";
 
 const SNAPSHOT = { stream: "1-0", time: 1, jobs: [], workers: [], gpus: [], queues: [], alerts: [], status: {} };
 const STREAM = "text/event-stream; charset=utf-8";
-/** What is said of what no coordinator says. */
+/** Error message for responses that do not come from a coordinator. */
 const WORDS = "what answers /api/events is not the cluster; look at what stands before it";
 
 let said = "";

@@ -13,7 +13,7 @@ const SNAPSHOT = {
   status: {},
 };
 
-/** A cluster whose stream stays open; questions that begin with this are answered with 503. */
+/** Prefix of request paths that the fake cluster answers with 503. Its event stream stays open. */
 let unwell = "nothing";
 let open: ReadableStreamDefaultController<Uint8Array> | undefined;
 
@@ -27,7 +27,7 @@ function answer(path: string, options: RequestInit): Response {
     },
   });
   options.signal?.addEventListener("abort", () => open?.error(options.signal?.reason));
-  // The clock of its machine is wrong.
+  // The clock of the coordinator's machine is wrong.
   const date = new Date(Date.now() - 3600_000).toUTCString();
   return new Response(body, { headers: { "Content-Type": "text/event-stream; charset=utf-8", Date: date } });
 }
@@ -49,7 +49,7 @@ test("an answer that the cluster is not well ends the colours, though its stream
   await vi.waitFor(() => expect(connection.value).toBe("live"));
   expect(age.value).toBe("live");
   expect(Math.abs(clusterTime(0) - 7200_000), "known without any job").toBeLessThan(60_000);
-  // One question alone that fails says nothing of the cluster: its snapshot is looked at.
+  // A single failed request does not prove an unhealthy cluster, so the page requests the snapshot.
   const before = open;
   unwell = "/api/stream";
   await get("/api/stream").catch(() => undefined);

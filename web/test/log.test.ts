@@ -82,7 +82,7 @@ test("colours are names, and end where they end", () => {
     { text: "d", style: "green" },
     { text: "e", style: "" },
   ]);
-  // A colour of a palette does not make the next number one of its own.
+  // A palette color consumes its parameters, so they are not read as further styles.
   expect(pieces("\u001b[38;5;31mx\u001b[48;2;1;31;7;4my")).toEqual([
     { text: "x", style: "" },
     { text: "y", style: "underline" },

@@ -34,7 +34,7 @@ test("what a lane computes is known up to now while answers come and its worker 
   expect(knownUntil(shown, 103)).toEqual([103, 92]);
   expect(knownUntil(shown, 140), "the answer is 40 s old").toEqual([100, 92]);
   expect(knownUntil(shown, 103, false), "the cluster is away").toEqual([100, 92]);
-  // Nothing is drawn busy, or counted so, beyond what is known.
+  // After the last known time, lanes are neither drawn nor counted as busy.
   expect(edges(shown.spans[1]!, frame, 92)).toEqual([100, 102]);
   expect(busy(shown, 0, 100, [100, 92])).toEqual([0.5, 0.02]);
   expect(spanAt(shown, 108, 25, frame, [100, 92])).toBeUndefined();
@@ -84,7 +84,7 @@ test("what happened is one line a job, with how long it waited and ran", () => {
     ["k", "queued"],
   ]);
   expect(happenings(events, 1).map(({ name }) => name)).toEqual(["j"]);
-  // After a retry the times are those of the new attempt.
+  // After a retry, the times belong to the new attempt.
   const again = [...events, event("queued", 9000), event("running", 9500), event("done", 10_000)];
   expect(happenings(again, 1)[0]?.text).toBe("done, waited 500\u202fms, ran 500\u202fms");
 });

@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from "vitest";
 import { inPlace, PLACES } from "../src/lib/places";
 
-/** Locks of a browser that all its tabs share. */
+/** Return fake browser locks, which all tabs share. */
 function browser(): LockManager {
   const held = new Set<string>();
   const request = async (name: string, _: LockOptions, act: (lock: Lock | null) => Promise<unknown>) => {
@@ -26,7 +26,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** What goes on until it is told to end. */
+/** Return a fake stream that stays open until the test ends it. */
 function stream() {
   let [end, fail]: [() => void, (why: Error) => void] = [vi.fn(), vi.fn()];
   const ended = new Promise<void>((done, failed) => {

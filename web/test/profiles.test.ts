@@ -8,7 +8,7 @@ function text(head: object, samples: readonly object[]): string {
   return `${[head, ...samples].map((each) => JSON.stringify(each)).join("\n")}\n`;
 }
 
-/** Ten seconds in which `share` of the cores of a host is at work. */
+/** Return ten seconds of samples of a host with this share of busy cores. */
 function busy(share: number, count = 101): object[] {
   return Array.from({ length: count }, (_, place) => ({ t: place / 10, cpu: share * 4 * (place / 10), m: 2 ** 30 }));
 }

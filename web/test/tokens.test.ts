@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 
 const CSS = readFileSync(new URL("../src/ui/tokens.css", import.meta.url), "utf8");
 
-/** The colours of depths, in light or in dark. */
+/** Return the colors of thread depths in the light or dark theme. */
 function depths(dark: boolean): number[][] {
   const found = [...CSS.matchAll(/--depth-\d: light-dark\(#(\w{6}), #(\w{6})\)/g)];
   return found.map((each) => (each[dark ? 2 : 1] as string).match(/../g)!.map((part) => Number.parseInt(part, 16)));

@@ -25,7 +25,7 @@ function at(seconds: number): string {
   return new Date(BEGUN + seconds * 1000).toISOString();
 }
 
-/** An action that took place between two seconds, or has not begun. */
+/** Return an action that ran between two times in seconds, or has not started. */
 function action(id: string, dependencies: string[] = [], state = "waiting", from?: number, to?: number): Action {
   return {
     action_id: id,

@@ -134,7 +134,7 @@ async function takeLogin(): Promise<void> {
     who.value = login;
     needsToken.value = false;
   } catch {
-    location.reload(); // whose login it is now is not known
+    location.reload(); // the user of the new login is unknown
   }
 }
 
@@ -271,7 +271,7 @@ const PENDING_MS = 120_000;
 
 async function allowed(path: string, signal?: AbortSignal): Promise<Response> {
   for (;;) {
-    if (needsToken.peek()) await signedIn(); // what was refused to one question is refused to all
+    if (needsToken.peek()) await signedIn(); // all other requests would be refused too
     try {
       return await call(path, signal ? { signal } : {});
     } catch (error) {

@@ -18,9 +18,9 @@ const LONG: Readonly<Record<number, number>> = { 5: 1, 2: 3 };
  * unterminated sequence, the following text is still shown.
  */
 const ESCAPES =
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not reach the page
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: matches the characters to remove
   /\u001b[\]PX^_][^\u0007\u001b]*(?:\u0007|\u001b\\)|(?:\u001b\[|\u009b)[0-?]*[ -/]*[@-~]?|\u001b[ -/]*[0-~]?/g;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: as above
+// biome-ignore lint/suspicious/noControlCharactersInRegex: matches the characters to remove
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
 /** Characters that change the text direction or are invisible, which could disguise a line. */
 const HIDDEN = /[\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;

@@ -7,7 +7,7 @@ it("knows the delays of 1 to 10^6", () => {
   const { delays } = window(1n, 1_000_000);
   const most = delays.reduce((best, value) => Math.max(best, value), 0);
   expect([most, delays.indexOf(most) + 1]).toEqual([524, 837_799]);
-  // the sum of A006577 up to 10^6
+  // Sum of OEIS A006577 up to 10^6.
   expect(delays.reduce((sum, value) => sum + value, 0)).toBe(131_434_424);
 });
 

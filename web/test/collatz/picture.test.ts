@@ -44,7 +44,7 @@ describe("view", () => {
       const before = under(view, target);
       view = zoomed(view, 0.8, target, limits);
       const off = under(view, target) - before;
-      // a place in a wide view has the precision of a double
+      // Positions in a wide view have the precision of a double.
       expect(Math.abs(Number(off))).toBeLessThanOrEqual(1 + view.span * 2 ** -40);
     }
     expect(view.span).toBe(8);
@@ -86,7 +86,7 @@ describe("grids", () => {
     const cells = grid(100, 50);
     expect(paintExact(cells, frame, exact)).toBe(1000);
     expect(cells.cells.reduce((sum, each) => sum + each, 0)).toBe(1000);
-    // 27 is the 27th number and has 111 steps
+    // The number 27 is in column 27 and takes 111 steps.
     expect(cells.cells[Math.floor(111 / 4) * 100 + 2]).toBeGreaterThan(0);
   });
   it("are the same from chunks as from one piece", () => {
@@ -123,7 +123,7 @@ describe("grids", () => {
   });
 });
 
-/** Packed as the API packs them. */
+/** Return columns in the binary format of the API. */
 function packed(
   facts: object,
   columns: Record<string, [string, Float64Array | Uint32Array | Uint16Array]>,

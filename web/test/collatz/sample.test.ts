@@ -60,7 +60,7 @@ test("what is in view stays where it is while the view moves", () => {
   const [one, two] = [0n, 10n ** 8n].map((by) => sample({ first: 1n + by, end: 10n ** 9n + by }, 5000, false));
   const own = new Set(one!.far);
   const kept = [...two!.far].filter((far) => own.has(far + 10 ** 8)).length;
-  // a tenth is new
+  // About a tenth of the sample is new.
   expect(kept / two!.far.length).toBeGreaterThan(0.89);
 });
 
@@ -91,7 +91,7 @@ describe("what is covered", () => {
   });
 });
 
-/** Columns of `wide` numbers each, as a job has them. */
+/** Return a job's columns of `wide` numbers each. */
 function columns(job: string, first: bigint, count: number, wide: number) {
   const starts = Array.from({ length: count }, (_, column) => String(first + BigInt(column * wide)));
   const density = starts.map((start) => {
@@ -106,7 +106,7 @@ describe("a picture of several sources", () => {
   const frame = { view: whole({ first: 1n, end: 4001n }), low: 0, high: 300, log: false };
   const total = (cells: Float32Array) => sum(cells);
   it("neither counts a number twice nor erases it, where windows meet within a pixel", () => {
-    // 7 pixels: every window ends inside one
+    // With 7 pixels, every window ends inside a pixel.
     const cells = grid(7, 300);
     let covered = paintDensity(cells, frame, columns("a", 1n, 10, 100));
     covered = paintDensity(cells, frame, columns("b", 1001n, 10, 100), covered);
@@ -135,12 +135,12 @@ describe("a picture of several sources", () => {
     const job = columns("j", 1n, 4, 1000);
     paintDensity(slab, log, job);
     const across = (row: number) => slab.cells.subarray(row * 400, row * 400 + 200);
-    // the row of 111 steps has one value over half of the picture: nothing of it is known so
+    // Wide columns are spread evenly, so the row of 111 steps has one value across half of the picture.
     expect(new Set(across(111)).size).toBe(1);
     const covered = paintDensity(cells, log, job, [], 20);
     expect(covered.length === 0 || covered[0]![0] >= 1000).toBe(true);
     paintSample(cells, log, sample({ first: 1n, end: 4001n }, 20_000, true), covered);
-    // 27 alone has 111 steps there, in its own pixel
+    // Only the number 27 takes 111 steps there, and it has its own pixel.
     const row = [...cells.cells.subarray(111 * 400, 111 * 400 + 200)];
     expect(row.filter((value) => value > 0)).toEqual([1]);
   });
@@ -227,7 +227,7 @@ describe("what a range will take", () => {
       { pace: { ...pace, short: true }, workers: 1, waiting: 0 },
       "100 M numbers: about 1.0 s on this cluster",
     ],
-    // start-up was most of a short job's time: 300 times off is no guess
+    // Startup dominated the short job, so its pace cannot predict a job that is 300 times longer.
     [10n ** 11n, { pace: { ...pace, short: true }, workers: 1, waiting: 0 }, "100 G numbers, time not known yet"],
     [1n, { pace: undefined, workers: 1, waiting: 1 }, "1 number, time not known yet, after 1 job that waits"],
     [5n, { pace, workers: 0, waiting: 0 }, "5 numbers: no worker is live, so the job would wait"],

@@ -72,7 +72,7 @@ test.each([
   expect(bounds(turned).height).toBeGreaterThan(0);
 });
 
-/** WCAG's contrast of a colour with a ground's luminance. */
+/** Return the WCAG contrast between a color and a background of the given luminance. */
 function contrast(colour: string, ground: number): number {
   const [red, green, blue] = colour.match(/\d+/g)!.map((channel) => {
     const value = Number(channel) / 255;

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { log2 } from "../../src/pages/collatz/model/number";
 import { bitAt, decimated, meeting, next, values, walk } from "../../src/pages/collatz/model/walk";
 
-/** Step by step, without any shortcut. */
+/** Compute a trajectory with single steps. */
 function plain(n: bigint): bigint[] {
   const found = [n];
   for (let value = n; value !== 1n; ) {

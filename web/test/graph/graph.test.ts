@@ -79,7 +79,7 @@ test("another type, another layer or another neighbour is another group", () => 
   ];
   const graph = graphOf(items);
   const groups = groupsOf(graph, typesOf(items));
-  expect(new Set(groups).size).toBe(items.length); // c has two children, b one; e has two parents, f one
+  expect(new Set(groups).size).toBe(items.length); // c has two children, b has one; e has two parents, f has one
   expect(boxesOf(graph, groups, 1).members).toHaveLength(items.length);
 });
 

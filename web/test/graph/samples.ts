@@ -1,8 +1,8 @@
-/** Graphs that tests draw. */
+/** Sample graphs for tests. */
 
 import type { Item } from "../../src/graph/structure";
 
-/** Layers of as many items, each after all of the layer before. */
+/** Return layers of equal size, in which each item depends on the whole previous layer. */
 export function diamonds(layers: number, wide: number): Item[] {
   const layer = (at: number) => Array.from({ length: wide }, (_, each) => `a${at}-${each}`);
   return Array.from({ length: layers }, (_, at) => at).flatMap((at) =>
@@ -10,7 +10,7 @@ export function diamonds(layers: number, wide: number): Item[] {
   );
 }
 
-/** One first item, chains of some length side by side, one that waits for all. */
+/** Return one first item, parallel chains after it, and a last item that depends on all chains. */
 export function chains(count: number, length: number): Item[] {
   const inner = Array.from({ length: count }, (_, chain) =>
     Array.from({ length }, (_, at) => ({
@@ -27,7 +27,7 @@ export function chains(count: number, length: number): Item[] {
   ];
 }
 
-/** Items of which each waits for up to three of the forty before it; the same for the same seed. */
+/** Return items that each depend on up to three of the previous forty; a seed always yields the same graph. */
 export function tangle(size: number, seed = 1): Item[] {
   let state = seed;
   const random = (below: number) => {

@@ -1,4 +1,4 @@
-/** What the threads page answers: verdicts, sweeps, why there is no picture, where the playhead is. */
+/** Tests of the Threads page: verdicts, sweeps, messages for missing pictures, and the playhead. */
 
 import { describe, expect, it } from "vitest";
 import { Problem } from "../../src/lib/api";
@@ -121,7 +121,7 @@ describe("why there is no picture", () => {
 });
 
 it("bars that are not equally wide are as tall as they are dense", () => {
-  // Evenly spread numbers over an octave's edge: bins there double their width, and counts with them.
+  // Evenly distributed numbers across an octave boundary, at which the bin width and the counts double.
   const bars = barsOf(
     cellOf("fifo", {}, {
       histograms: { makespan_ns: { bins: Array.from({ length: 40 }, (_, at) => [172 + at, at < 20 ? 10 : 20]) } },

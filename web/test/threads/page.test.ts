@@ -1,4 +1,4 @@
-/** Computations of the threads page on results and views. */
+/** Tests of the Threads page's computations on results and views. */
 
 import { describe, expect, it, vi } from "vitest";
 import { around, kept, panned, tickText, ticksOf, whole, zoomed } from "../../src/timeline/view";

@@ -1,8 +1,8 @@
-/** Traces of any size for tests: one core after another, slices without gaps but for idle times. */
+/** Synthetic traces of any size for tests, whose slices have no gaps except for idle times. */
 
 import { FIRST, NONE, NO_CORE, RUN, STEAL, STOLEN, type Trace } from "../../src/timeline/model";
 
-/** A made-up trace of `count` slices; the same for the same numbers. */
+/** Return a synthetic trace of `count` slices. Equal arguments yield equal traces. */
 export function synthetic(count: number, cores: number): Trace {
   let word = 12345;
   const random = () => {

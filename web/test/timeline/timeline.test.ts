@@ -1,4 +1,4 @@
-/** Traces that the kind `thread` wrote, against what its reference measured in the same replicas. */
+/** Compares traces of the kind `thread` with the figures that its reference measured in the same replicas. */
 
 import { describe, expect, it } from "vitest";
 import { advanced, pace, slot, speedAt, toggled, WHOLE_SECONDS } from "../../src/timeline/clock";
@@ -264,7 +264,7 @@ describe("a million slices", () => {
     console.log(
       `16 cores x 1400 pixels of 10^6 slices: median ${times[7]?.toFixed(2)} ms, worst ${times.at(-1)?.toFixed(2)} ms`,
     );
-    // A frame on a quiet machine is 8 ms; three times that leaves room for neighbours.
+    // A frame takes 8 ms on an idle machine. The limit is three times as long for busy machines.
     expect(times[3]).toBeLessThan(24);
   });
 });
