@@ -1,7 +1,7 @@
--- Admission: the limit on a tenant's queued and running jobs (max_jobs), and the backlog of jobs above it.
+-- Admission: the limit on a tenant's queued and running jobs (max_jobs), and the backlog of jobs above this limit.
 
--- Update ct:admitted, the tenant's queued, running and finishing jobs outside its backlog, after the job's state
--- changed. Return true if this frees capacity for another job.
+-- Update ct:admitted, the tenant's queued, running and finishing jobs outside its backlog, after a change of the job's
+-- state. Return true if this frees capacity for another job.
 function Admission.update(job, state)
   if job.backlog == 1 and state ~= 'queued' then
     call('ZREM', PREFIX .. 'backlog:' .. job.tenant, job.id)
@@ -39,13 +39,13 @@ function Admission.admit_backlog(name, now_ms, most)
   State.job_id = previous_job_id
 end
 
--- Admitted jobs that are read to estimate when capacity becomes free.
+-- Maximum number of admitted jobs that are read to estimate when capacity becomes free.
 local FIRST_ADMITTED = 16
 
 local function to_seconds(ms) return decimal(math.max(1, math.ceil(ms / 1000))) end
 
--- Return the job's remaining milliseconds, and whether that is measured from its current rate. Return 'day' for a job
--- that is deferred until the next day, and nil if the job cannot be read.
+-- Return the job's remaining milliseconds, and whether this is based on its current rate. Return 'day' for a job that
+-- is deferred until the next day, and nil if the job is unreadable.
 local function estimate_remaining_ms(id)
   local row = redis.pcall('HMGET', job_key(id), 'total', 'done', 'est_ms', 'rate', 'lanes', 'deferred')
   if row.err then return nil end
@@ -57,9 +57,9 @@ local function estimate_remaining_ms(id)
   return estimate * (1 - done / math.max(total, 1)) / math.max(lanes, 1)
 end
 
--- Return the seconds until the tenant may submit again, and the event that frees capacity. The event is 'end' if a job
--- ends at its measured rate, 'day' if all jobs are deferred until the next day, and '' if unknown: the seconds are
--- then a guess of at most an hour.
+-- Return the seconds until the tenant may submit again, and the event that frees capacity: 'end' (a job ends at its
+-- measured rate), 'day' (all jobs are deferred until the next day) or '' (unknown). If unknown, the seconds are a guess
+-- of at most an hour.
 local function estimate_wait(name)
   local measured, guessed, deferred = math.huge, 3600000, 0
   for _, id in ipairs(call('ZRANGE', PREFIX .. 'admitted:' .. name, 0, FIRST_ADMITTED - 1)) do
@@ -79,7 +79,7 @@ local function estimate_wait(name)
   return to_seconds(guessed), ''
 end
 
--- Return nil if the tenant may have another job, else the refusal: {over, cap, its value, seconds, 0, event}.
+-- Return nil if the tenant may have another job, otherwise the rejection: {over, cap, its value, seconds, 0, event}.
 function Admission.check(name)
   local most = Tenants.share_of(name).max_jobs
   if most == 0 or call('ZCARD', PREFIX .. 'admitted:' .. name) < most then return nil end

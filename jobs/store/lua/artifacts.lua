@@ -1,6 +1,6 @@
 -- Artifacts. See docs/artifacts.md.
 
--- Remove a holder. The leader later collects artifacts that have no holder.
+-- Remove a holder. The leader later deletes artifacts without holders.
 function Artifacts.release(tenant, id, holder, now_ms)
   call('SREM', PREFIX .. 'holders:' .. tenant .. ':' .. id, holder)
   if call('EXISTS', PREFIX .. 'holders:' .. tenant .. ':' .. id) == 1 then return end
@@ -8,14 +8,14 @@ function Artifacts.release(tenant, id, holder, now_ms)
   call('ZADD', PREFIX .. 'unheld', decimal(now_ms), tenant .. '/' .. id)
 end
 
--- ct:names:{tenant} maps a name to one artifact. The name holds that artifact.
+-- ct:names:{tenant} maps each name to one artifact, and the name is a holder of this artifact.
 local function set_name(tenant, name, id, now_ms)
   local before = call('HGET', PREFIX .. 'names:' .. tenant, name)
   call('HSET', PREFIX .. 'names:' .. tenant, name, id)
   if before and before ~= id then Artifacts.release(tenant, before, 'name:' .. name, now_ms) end
 end
 
--- Replace the manifest object of an existing artifact, since the old object may be lost.
+-- Replace the manifest object of an existing artifact, because the old object may be lost.
 function Artifacts.adopt_manifest(tenant, id, object, now_ms)
   if call('ZREM', PREFIX .. 'unowned', tenant .. '/' .. object) == 0 then return end
   local key = PREFIX .. 'artifact:' .. tenant .. ':' .. id
@@ -24,9 +24,9 @@ function Artifacts.adopt_manifest(tenant, id, object, now_ms)
 end
 
 -- Store an artifact and add a reference to each of its files. The caller adds a holder.
--- words[first] and what follows are pairs of SHA-256 and size. about: bytes, files, manifest (its object), size (of
--- the manifest). Return nil, or change nothing and return the reason: {missing, index of a file, ...} | {over, cap,
--- most, seconds, stored} | {gone}.
+-- The items of `words` from `first` on are pairs of SHA-256 and size. `about` has bytes, files, manifest (its object)
+-- and size (of the manifest). Return nil; otherwise change nothing and return the reason: {missing, index of a file,
+-- ...} | {over, cap, most, seconds, stored} | {gone}.
 function Artifacts.store(tenant, id, about, words, first, now_ms)
   local index, runs, missing, added, added_files = PREFIX .. 'files:' .. tenant, {}, {}, tonumber(about.size), 0
   for from = first, #words, 2 * FILES_PER_COMMAND do
@@ -66,8 +66,8 @@ end
 
 -- COMMIT_ARTIFACT tenant id name bytes files manifest-size manifest-object most-artifacts tenant token model (sha
 -- size) ... -> {new} | {there} | {missing, index, ...} | {over, cap, most, seconds, stored} | {full} | {gone}
--- Check that every file exists with this size and add a reference to each, or change nothing. An empty name keeps the
--- artifact until it is deleted. model: 1 if one of its paths belongs to a model.
+-- Check that all files exist with these sizes and add a reference to each one, or change nothing. An empty name keeps
+-- the artifact until it is deleted. model is 1 if a path of the artifact belongs to a model.
 local function commit_artifact(args)
   local tenant, id, name, bytes, files = args[1], args[2], args[3], args[4], args[5]
   local now_ms = now()
@@ -114,8 +114,8 @@ local function hold_artifact(args)
 end
 
 -- DELETE_ARTIFACT tenant id tenant token beside name -> {ok} | {missing} | {held, holder}
--- Delete an artifact with its names and cached copies, unless something else holds it. If beside is 1, jobs may hold
--- it: they keep it without a name until they are purged. If it has other names besides `name`, remove only that name.
+-- Delete an artifact with its names and cached copies, unless it has other holders. If `beside` is 1, jobs may remain
+-- holders: they keep it without a name until they are purged. If it has other names, remove only `name`.
 local function delete_artifact(args)
   local tenant, id, now_ms = args[1], args[2], now()
   local key = PREFIX .. 'holders:' .. tenant .. ':' .. id
@@ -146,8 +146,8 @@ local function delete_artifact(args)
 end
 
 -- COLLECT_ARTIFACT tenant id sha ... -> 1 / 0: it has a holder, or does not exist
--- Remove an artifact. Files that no other artifact refers to become loose for ten minutes. The SHA-256 sums are those
--- in its manifest, each once.
+-- Remove an artifact. Files without other references become loose for ten minutes. The SHA-256 sums are the distinct
+-- ones in its manifest.
 local function collect_artifact(args)
   local tenant, id, now_ms = args[1], args[2], now()
   local key, index = PREFIX .. 'artifact:' .. tenant .. ':' .. id, PREFIX .. 'files:' .. tenant
@@ -206,8 +206,8 @@ local function keep_output(args)
   call('SADD', PREFIX .. 'holders:' .. tenant .. ':' .. artifact, 'job:' .. id)
   call('ZREM', PREFIX .. 'unheld', tenant .. '/' .. artifact)
 
-  -- Count the units that name each artifact: the job releases an artifact when later attempts have replaced its last
-  -- unit.
+  -- Count the units that refer to each artifact: the job releases an artifact after later attempts have replaced all
+  -- its units.
   local files, counts, removed, added_units = job_key(id, 'files'), job_key(id, 'kept'), {}, 0
   for from = 1, #units, FILES_PER_COMMAND do
     local last, written = math.min(from + FILES_PER_COMMAND - 1, #units), {}

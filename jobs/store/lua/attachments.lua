@@ -1,14 +1,14 @@
 -- Attachments: shells in running programs. See docs/attach.md.
--- Each direction is a stream. An entry's id is the byte offset after its data, so an entry that is written twice is
--- stored once. Entries that the other side has read are dropped.
+-- Each direction is a stream. The ID of an entry is the byte offset after its data, so an entry that is written twice
+-- is stored once. Entries that the other side has read are dropped.
 
---- Milliseconds after which an attachment ends if its principal makes no request; for which an ended one is kept; and
---- for which a running one is kept.
+--- Milliseconds without a request of the principal after which an attachment ends, and for which an ended or a running
+--- attachment is kept.
 local ATTACHED_MS, ENDED_MS, RUNNING_MS = 30000, 60000, 2592000000
---- Limits of unread data in a stream: bytes by direction, and entries.
+--- Maximum unread data of a stream: bytes by direction, and number of entries.
 local BYTES, ENTRIES = { ['in'] = 32768, out = 131072 }, 256
---- Milliseconds without a request of the runner after which an attachment ends: while the lease exists, and after it
---- has ended.
+--- Milliseconds without a request of the runner after which an attachment ends, while the lease exists and after it has
+--- ended.
 local RUNNER_MS, LEASE_MS = 15000, 4000
 
 local function bytes_key(side, id)
@@ -30,8 +30,7 @@ local function notify(id) call('XADD', PREFIX .. 'attachment_wakes', 'MAXLEN', '
 -- Record a request of the principal, which extends the attachment.
 local function keep_alive(attachment, now_ms)
   call('ZADD', PREFIX .. 'attachments', decimal(now_ms + ATTACHED_MS), member_of(attachment))
-  -- A running attachment must outlast an outage of Redis or of all coordinators: its end must reach the audit log,
-  -- too.
+  -- A running attachment must survive an outage of Redis or of all coordinators, so that the audit log records its end.
   local ttl = attachment.state == 'running' and RUNNING_MS or ATTACHED_MS + ENDED_MS
   call('PEXPIRE', PREFIX .. 'attachment:' .. attachment.id, ttl)
 end
@@ -55,7 +54,7 @@ local function finish_attachment(attachment, now_ms, exit, reason)
   notify(attachment.id)
 end
 
--- End attachments whose principals have been silent for too long.
+-- End attachments whose principals were silent for too long.
 local function end_expired(now_ms)
   cap_scores(PREFIX .. 'attachments', now_ms, ATTACHED_MS)
   for _, member in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'attachments', '-inf', decimal(now_ms), 'LIMIT', 0, 100)) do
@@ -66,8 +65,8 @@ local function end_expired(now_ms)
 end
 
 -- ATTACH id tenant job unit owner about(json) max-of-unit max-of-tenant max-of-all -> ok | other | unit | tenant | all
--- Request a shell in a running unit. The unit's runner takes the request. other: the id belongs to another principal.
--- unit, tenant, all: that limit is reached.
+-- Request a shell in a running unit. The unit's runner accepts the request. `other` means that the ID belongs to
+-- another principal; unit, tenant and all name the reached limit.
 local function attach(args)
   local id, tenant, job, unit, owner = args[1], args[2], args[3], args[4], args[5]
   local now_ms, key, attachment = now(), PREFIX .. 'attachments', read_attachment(args[1])
@@ -92,7 +91,7 @@ local function attach(args)
   return 'ok'
 end
 
--- ATTACH_TAKE id job token unit -> about(json) | '': it has ended, or is not for this unit of this lease
+-- ATTACH_TAKE id job token unit -> about(json) | '': it has ended, or belongs to another unit or lease
 -- Start an attachment on the runner.
 local function attach_take(args)
   local attachment, now_ms = read_attachment(args[1]), now()
@@ -112,9 +111,8 @@ end
 
 -- ATTACH_WRITE id in|out side_owner offset data stream closed size -> {state, upto} | {}: not an attachment of this
 -- side
--- Append input of the principal or output of the shell, beginning at a byte offset. `upto` is the offset up to which
--- data was accepted; it is less than sent if the buffer is full. closed: 1 if no more follows. size: of the terminal,
--- '' if unchanged.
+-- Append input of the principal or output of the shell at a byte offset. `upto` is the accepted offset; it is less than
+-- sent if the buffer is full. `closed` is 1 if no data follows. `size` is the terminal size, or '' if unchanged.
 local function attach_write(args)
   local id, side, side_owner, offset, data = args[1], args[2], args[3], tonumber(args[4]), args[5]
   local attachment, now_ms = read_attachment(id), now()
@@ -143,8 +141,8 @@ end
 
 -- ATTACH_READ id in|out side_owner after -> {state, exit, reason, size, closed, worker, upto, stream, data, ...} | {}:
 -- not an attachment of this side
--- Return what the other side wrote after a byte offset, and drop what is before it. Reading also counts as a sign of
--- life: an attachment ends if its principal is silent for 30 s, its runner for 15 s, or its lease ends.
+-- Return the data of the other side after a byte offset, and drop earlier data. Reading also counts as a sign of life:
+-- an attachment ends if its principal is silent for 30 s, if its runner is silent for 15 s, or if its lease ends.
 local function attach_read(args)
   local id, side, side_owner, after = args[1], args[2], args[3], tonumber(args[4])
   local attachment, now_ms = read_attachment(id), now()
@@ -154,7 +152,7 @@ local function attach_read(args)
     if side == 'in' then
       call('HSET', key, 'heard', decimal(now_ms))
     else
-      -- If both sides were silent, Redis or all coordinators were down. Give the runner time to come back.
+      -- If both sides were silent, Redis or all coordinators were down. Give the runner time to return.
       local seen = (tonumber(call('ZSCORE', PREFIX .. 'attachments', member_of(attachment)) or nil) or 0) - ATTACHED_MS
       if attachment.state == 'running' and now_ms - seen > LEASE_MS then
         attachment.heard = decimal(now_ms)
@@ -188,7 +186,7 @@ local function attach_read(args)
 end
 
 -- ATTACH_END id side_owner exit reason -> 1 | 0: not an attachment of this side
--- End an attachment because its principal leaves or its shell has exited.
+-- End an attachment because its principal has left or its shell has exited.
 local function attach_end(args)
   local attachment = read_attachment(args[1])
   if not attachment or (args[2] ~= attachment.owner and args[2] ~= attachment.lease) then return 0 end
@@ -197,7 +195,7 @@ local function attach_end(args)
 end
 
 -- ATTACH_SWEEP -> number of live attachments
--- Called by the leader every second. End attachments whose principals have been silent for 30 s.
+-- The leader calls this every second. End attachments whose principals have been silent for 30 s.
 local function attach_sweep()
   local now_ms = now()
   end_expired(now_ms)

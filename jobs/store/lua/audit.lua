@@ -1,6 +1,6 @@
 -- Audit log. See docs/audit.md.
--- Each change appends one entry in the same function call. Entries are chained by hashes. A line is
--- {"seq":N,BODY,"hash":"H"}; H is the SHA-1 of the previous hash and {"seq":N,BODY}.
+-- Each change appends one entry in the same function call. Entries form a hash chain. The line of an entry is
+-- {"seq":N,BODY,"hash":"H"}, where H is the SHA-1 of the previous hash and {"seq":N,BODY}.
 local function read_head()
   local head = call('HMGET', PREFIX .. 'audithead', 'seq', 'hash')
   if tonumber(head[1]) and head[2] then return tonumber(head[1]), head[2] end
@@ -43,7 +43,7 @@ local function log_denied(args)
 end
 
 -- LOG_DISCLOSURE action subject tenant token -> 1
--- Append an entry about a secret that was disclosed.
+-- Append an entry about a disclosed secret.
 local function log_disclosure(args)
   local now_ms = now()
   Audit.log(now_ms, args[3], args[4], args[1], args[2], 'ok')
@@ -51,8 +51,8 @@ local function log_disclosure(args)
 end
 
 -- LOG_TRIM keep slack exported -> number of dropped entries
--- Called by the leader. If there are more than keep + slack entries, drop those before the last `keep`. exported:
--- number of the last entry in AUDIT_FILE, after which no entry is dropped; '' without such a file.
+-- Called by the leader. If there are more than keep + slack entries, drop all but the last `keep`. `exported` is the
+-- number of the last entry in AUDIT_FILE, and no later entry is dropped; '' without such a file.
 local function log_trim(args)
   local keep, slack, exported = tonumber(args[1]), tonumber(args[2]), tonumber(args[3])
   local stream, head = PREFIX .. 'auditlog', PREFIX .. 'audithead'
@@ -74,9 +74,9 @@ local function log_trim(args)
 end
 
 -- LOG_REBASE seq hash void seen -> 1 | 0: `seen` is no longer the hash of the last entry
--- Called by the leader when Redis has lost writes and AUDIT_FILE, whose last entry is `seq`, is ahead of it. Continue
--- the log after that entry: first an entry `rollback` that names void..seq, the entries that Redis lost, then the
--- entries that Redis has written since, which it had numbered from `void`.
+-- Called by the leader after Redis has lost writes, if AUDIT_FILE, whose last entry is `seq`, has more entries.
+-- Continue the log after that entry. First append an entry `rollback` that names void..seq, the lost entries. Then
+-- append the entries that Redis has written since then, which had numbers from `void` on.
 local function log_rebase(args)
   local seq, hash, void, seen = tonumber(args[1]), args[2], tonumber(args[3]), args[4]
   local _, latest = read_head()

@@ -1,10 +1,10 @@
 -- Caps of tenants on daily usage and stored bytes.
 
--- Fields that count towards the size of a job, with its result. ct:stored:{tenant} has the size of each job of a
--- tenant with a cap on stored bytes, and ct:stored has the sum of each tenant.
+-- Fields that count towards the size of a job, in addition to its result. ct:stored:{tenant} has the size of each job
+-- of a tenant with a cap on stored bytes; ct:stored has the sum for each tenant.
 local SIZED_FIELDS = { spec = true, parameters = true, notes = true, after = true, after_any = true }
 
--- Return how much of something that ct:usage counts the tenant may still use today; math.huge without a cap.
+-- Return the amount of a ct:usage counter that the tenant may still use today; math.huge without a cap.
 function Caps.remaining(name, what, now_ms)
   local most, known = Tenants.share_of(name).caps[what], name .. ':' .. what
   if not most then return math.huge end
@@ -21,14 +21,14 @@ function Caps.is_exhausted(job, now_ms)
   return job.state ~= 'finishing' and Caps.remaining(job.tenant, 'units|' .. job.kind, now_ms) <= 0
 end
 
--- Count units that this call leases, so that its next leases leave them.
+-- Count the units that this call leases, so that its next leases have fewer available.
 function Caps.reserve(job, units, now_ms)
   local left = Caps.remaining(job.tenant, 'units|' .. job.kind, now_ms)
   State.remaining[job.tenant .. ':units|' .. job.kind] = left - units
 end
 
--- Return whether the tenant has used its GPU seconds of the day. If so, add gpu:{tenant} to ct:capped: its jobs notify
--- no GPU workers.
+-- Return whether the tenant has used its GPU seconds of the day. If so, add gpu:{tenant} to ct:capped, so that its jobs
+-- do not notify GPU workers.
 function Caps.is_gpu_exhausted(name, now_ms)
   if Caps.remaining(name, 'device_ms', now_ms) > 0 then return false end
   call('SADD', PREFIX .. 'capped', 'gpu:' .. name)
@@ -36,7 +36,7 @@ function Caps.is_gpu_exhausted(name, now_ms)
 end
 
 -- Move a job to ct:deferred:{tenant}:{kind}, where jobs wait for the next day with their positions. ct:deferred is the
--- set of these keys that may have members.
+-- set of these keys that can have members.
 function Caps.defer(job, position)
   local name = job.tenant .. ':' .. job.kind
   call('ZADD', PREFIX .. 'deferred:' .. name, position, job.id)
@@ -56,7 +56,7 @@ function Caps.set_size(name, id, bytes)
   call('HINCRBY', PREFIX .. 'stored', name, decimal(change))
 end
 
--- Record the size of a job's specification and result; 0 if the job does not exist.
+-- Record the size of a job's spec and result; 0 if the job does not exist.
 local function measure(name, id)
   if not Tenants.share_of(name).caps.stored_bytes then return end
   local bytes = 0
@@ -73,7 +73,7 @@ function Caps.update_job_size(name, id)
   if Tenants.are_registered() and Tenants.has_caps(name) then measure(name, id) end
 end
 
--- Return the seconds until the tenant's next job is purged, or nil if none is among the 32 jobs that are purged next.
+-- Return the seconds until the tenant's next job is purged, or nil if the next 32 purged jobs have other tenants.
 local function estimate_purge_seconds(name, now_ms)
   local first = call('ZRANGE', PREFIX .. 'expiry', 0, 31, 'WITHSCORES')
   for i = 1, #first, 2 do
@@ -82,9 +82,9 @@ local function estimate_purge_seconds(name, now_ms)
   return nil
 end
 
--- Return nil if the tenant may store another job, else the refusal: {over, cap, its value, seconds, bytes stored,
--- event}. The event is 'expiry', or '' if it is unknown when the next job is purged. words[from] is the name of the
--- job's first field, followed by its value, and so on.
+-- Return nil if the tenant may store another job, otherwise the rejection: {over, cap, its value, seconds, bytes
+-- stored, event}. The event is 'expiry', or '' if the time of the next purge is unknown. words[from] is the name of the
+-- job's first field; its value and the other fields follow.
 function Caps.check_stored_bytes(name, words, from, now_ms)
   local most, bytes = Tenants.share_of(name).caps.stored_bytes, 0
   if not most then return nil end
@@ -135,9 +135,9 @@ local function daily(args)
 end
 
 -- RECOUNT tenant id ... -> 1
--- Update the sizes of these jobs for tenants with a cap on stored bytes. tenant: the owner of the list from which the
--- ids were read, which may name jobs that no longer exist; '' if they were read elsewhere. Without ids, set the
--- tenant's sum to that of its jobs, artifacts (|files) and workflows (|workflows).
+-- Update the sizes of these jobs for tenants with a cap on stored bytes. `tenant` is the owner of the list that
+-- contained the IDs, which can name deleted jobs; '' for IDs from elsewhere. Without IDs, set the tenant's sum to the
+-- sum of its jobs, artifacts (|files) and workflows (|workflows).
 local function recount(args)
   local name = args[1]
   local caps = Tenants.are_registered() and name ~= '' and Tenants.has_caps(name)

@@ -1,8 +1,8 @@
 -- Progress and end of leases.
 
---- Milliseconds between two progress events of a job.
+--- Minimum milliseconds between two progress events of a job.
 local PROGRESS_MS = 200
---- Units of a program whose last failure is kept.
+--- Maximum number of a program's units whose last failure is kept.
 local FAILURES_KEPT = 1000
 
 -- HEARTBEAT id token upto ttl -> 1 continue | 2 commit at the next chunk and stop | 0 drop the work
@@ -11,7 +11,7 @@ local function heartbeat(args)
   local now_ms = now()
   local job = Jobs.find(id)
   local lease = job and Leases.read(id, token)
-  -- If the clock stepped back, a lease from before would last too long.
+  -- If the clock was set back, earlier leases would last too long.
   if lease then lease.granted = math.min(lease.granted, now_ms) end
   if not lease or job.state == 'cancelling' or job.state == 'failed' then return 0 end
   if now_ms - lease.granted > job.max_ms then return 0 end
@@ -30,10 +30,11 @@ end
 
 -- COMMIT id token upto partial ms worker device pace device_ms mj keep lo -> {1 merged | 2 merged and finishing | 0
 -- stale, parts}
--- keep: 1 continues upto..hi under the same token. lo: the partial's first unit, or ''. If lo differs from the lease's
--- first unit, the call is stale: Redis lost a commit, or this call was committed before.
--- device_ms, mj: this lease's share of a shared device's time (0 if not shared) and of its energy ('' if unknown).
--- pace: the lane's speed on this job relative to the kind's estimate, remembered by kind, mode and device.
+-- `keep` = 1 continues upto..hi under the same token. `lo` is the partial's first unit, or ''. If `lo` is not the
+-- lease's first unit, the call is stale: Redis lost a commit, or this call was already committed.
+-- `device_ms` and `mj` are this lease's share of the time (0 if not shared) and energy ('' if unknown) of a shared
+-- device.
+-- `pace` is the lane's speed on this job relative to the kind's estimate. It is stored by kind, mode and device.
 local function commit(args)
   local id, token, upto, partial, ms = args[1], args[2], tonumber(args[3]), args[4], tonumber(args[5])
   local worker, device, pace = args[6], args[7], tonumber(args[8])
@@ -57,7 +58,7 @@ local function commit(args)
   if Tenants.are_registered() then Tenants.adjust_bill(job, lease, ms) end
   if upto < lease.hi and not keep then call('LPUSH', job_key(id, 'free'), Ranges.format(upto, lease.hi, 0, 0)) end
   local parts = call('RPUSH', job_key(id, 'parts'), partial)
-  job.done = job.done + (upto - lease.lo) -- in this order, since done + upto may exceed 2^53
+  job.done = job.done + (upto - lease.lo) -- in this order, because done + upto can exceed 2^53
   Jobs.set(job, 'done', decimal(job.done))
   Jobs.save(job)
   Usage.count_lease(job, lease, worker, device, upto - lease.lo, ms, now_ms)
@@ -133,7 +134,7 @@ local function done1(args)
 end
 
 -- RELEASE id token -> 1 | 0
--- Return the range without having computed any of it.
+-- Return an uncomputed range.
 local function release(args)
   local id, token = args[1], args[2]
   local now_ms = now()
@@ -146,7 +147,7 @@ local function release(args)
 end
 
 -- CRASH id token -> 1 | 0
--- A lane died on this lease. That counts as an expiry unless the job is being cancelled, which kills lanes.
+-- Return a range whose lane died. This counts as an expiry unless the job is being cancelled, which kills lanes.
 local function crash(args)
   local id, token = args[1], args[2]
   local now_ms = now()
@@ -164,7 +165,7 @@ local function crash(args)
 end
 
 -- FAIL id token error jitter -> 1 | 0
--- The kernel raised an error. The range is retried later, or is dead after too many errors.
+-- Return a range whose kernel raised an error. The range is retried later, or is dead after too many errors.
 local function fail(args)
   local id, token, text, jitter = args[1], args[2], args[3], tonumber(args[4])
   local now_ms = now()
@@ -185,9 +186,9 @@ local function fail(args)
 end
 
 -- FAIL_UNIT id token unit error most wait_ms row -> 1 | 0
--- The first unit of a program's lease failed. It is retried after wait_ms, or is dead after more than `most` errors.
--- The units after it are leased next. unit: the unit that failed, or ''; if it is not the lease's first unit, the call
--- is stale.
+-- Return a program's lease whose first unit failed. The unit is retried after wait_ms, or is dead after more than
+-- `most` errors. The other units are leased next. `unit` is the failed unit, or ''; if it is not the lease's first
+-- unit, the call is stale.
 local function fail_unit(args)
   local id, token, unit, text, most, wait, row =
     args[1], args[2], tonumber(args[3]), args[4], tonumber(args[5]), tonumber(args[6]), args[7]
@@ -213,7 +214,7 @@ local function fail_unit(args)
 end
 
 -- SPLIT id token at -> 1 | 0
--- Shorten a lease so that it ends before unit `at`. The units from there on are leased next.
+-- Shorten a lease so that it ends before unit `at`. The other units are leased next.
 local function split(args)
   local id, token, at = args[1], args[2], tonumber(args[3])
   local now_ms = now()

@@ -1,18 +1,18 @@
--- Dependencies between jobs. See docs/lease-protocol.md, Ties.
--- The field `relations` of a job has a letter for each: c, other jobs wait for it or were skipped because of it; p, it
--- waited for other jobs; w, it belongs to a workflow; n, a webhook is notified of its end. A job's parents are the
--- jobs that must end before it; it is their child.
+-- Dependencies between jobs. See docs/lease-protocol.md.
+-- The field `relations` of a job has one letter per relation. c: other jobs wait for it or were skipped because of it.
+-- p: it waited for other jobs. w: it belongs to a workflow. n: a webhook is notified of its end. A job's parents are
+-- the jobs that must end before it; the job is their child.
 
--- Limits of one call: children that it notifies, and parents that it reads or writes for them.
+-- Limits of one call: number of notified children, and number of parents read or written for them.
 local MAX_NOTIFIED = 64
 local MAX_STEPS = 600
 
 local function has_relation(job, letter) return string.find(job.relations, letter, 1, true) ~= nil end
 
--- Return whether jobs that need this one to be done cannot run, unless it is retried.
+-- Return whether jobs that need this one to be done cannot start unless it is retried.
 local function has_failed(state) return not state or state == 'failed' or state == 'cancelled' end
 
--- Return the fields of a parent or child that matter here. The state is nil if the job is gone or broken.
+-- Return the relevant fields of a parent or child. The state is nil if the job is gone or broken.
 local function read_relative(id)
   local row = redis.pcall('HMGET', job_key(id), 'state', 'root', 'tenant', 'relations')
   local state = not row.err and Jobs.STATES[row[1]] and row[1] or nil
@@ -20,15 +20,15 @@ local function read_relative(id)
   return { id = id, state = state, root = row[2], tenant = row[3], relations = row[4] or '' }
 end
 
--- Return whether the job was found broken and this could not be stored as its failure.
+-- Return whether the job was found broken but could not be stored as failed.
 local function is_broken(relative)
   if State.has_broken == nil then State.has_broken = call('EXISTS', PREFIX .. 'broken') == 1 end
   return State.has_broken and not Jobs.TERMINAL[relative.state]
     and call('SISMEMBER', PREFIX .. 'broken', relative.id) == 1
 end
 
--- Return what a parent means for a child that needs it to be done (ok) or to have ended (any): 'met', 'waits', or
--- 'skip' and the id of the job that causes the skip.
+-- Return the effect of a parent on a child that needs it to be done (ok) or to have ended (any): 'met', 'waits', or
+-- 'skip' and the ID of the job that causes the skip.
 local function evaluate_parent(relative, need)
   local state = relative.state
   if state and is_broken(relative) then state = 'failed' end
@@ -39,7 +39,7 @@ local function evaluate_parent(relative, need)
   return 'waits'
 end
 
--- Return a job's parents in the order in which they were named, and what the job needs of each.
+-- Return a job's parents in the order in which they were named, with the need for each of them.
 local function parse_parents(id, lists)
   local parents, needs = {}, {}
   for i, need in ipairs({ 'ok', 'any' }) do
@@ -54,10 +54,10 @@ end
 
 local function read_parents(id) return parse_parents(id, call('HMGET', job_key(id), 'after', 'after_any')) end
 
--- ct:waking has jobs that ended or were retried and whose children have not all been notified.
+-- ct:waking has jobs that ended or were retried and whose children were not all notified.
 local function note_waking(id) call('ZADD', PREFIX .. 'waking', call('INCR', PREFIX .. 'seq'), id) end
 
--- Note a broken job with children. They are skipped as if it had failed.
+-- Record a broken job with children. They are skipped as if it had failed.
 function Dependencies.note_broken(id)
   if redis.pcall('EXISTS', job_key(id, 'children')) == 1 then note_waking(id) end
 end
@@ -68,8 +68,8 @@ local function note_children(relative)
   call('HSET', job_key(relative.id), 'relations', relative.relations .. 'c')
 end
 
--- ct:job:{parent}:children has blocked jobs with score 0 if they wait for this parent, and 1 if they only wait for
--- others. A parent with children is not purged. Broken contents of a parent must not stop the child.
+-- ct:job:{parent}:children has blocked jobs with score 0 if they wait for this parent, and 1 if they wait only for
+-- others. A parent with children is not purged. A broken parent must not stop the child.
 local function add_child(parent, child, score)
   redis.pcall('ZADD', job_key(parent.id, 'children'), score, child)
   note_children(parent)
@@ -92,15 +92,15 @@ function Dependencies.count_blocked(job)
   end
 end
 
--- Remove parents that ended as needed from ct:job:{id}:needs, which has the others and what is needed of each.
+-- Remove satisfied parents from ct:job:{id}:needs. The hash has the other parents and the need for each of them.
 local function mark_met(id, parents)
   if #parents == 0 then return end
   call('HDEL', job_key(id, 'needs'), unpack(parents))
   for _, parent in ipairs(parents) do redis.pcall('ZADD', job_key(parent, 'children'), 'XX', 1, id) end
 end
 
--- Evaluate all parents of a job. Return how many it waits for, the id of the job because of which it cannot run (or
--- nil), and how many parents were read.
+-- Evaluate all parents of a job. Return the number of unfinished parents, the ID of the job because of which it cannot
+-- run (or nil), and the number of parents that were read.
 local function evaluate_parents(id)
   local needs, met, root = call('HGETALL', job_key(id, 'needs')), {}, nil
   for i = 1, #needs, 2 do
@@ -157,7 +157,7 @@ local function block(job, now_ms)
   return #parents
 end
 
--- Skip or unblock a blocked job if its parents call for it. Return how many jobs were read or written.
+-- Skip or unblock a blocked job if its parents require it. Return the number of jobs that were read or written.
 local function settle_blocked(job, now_ms)
   local left, root, count = evaluate_parents(job.id)
   if root then
@@ -167,7 +167,7 @@ local function settle_blocked(job, now_ms)
   return left == 0 and count + unblock(job, now_ms) or count
 end
 
--- Bring a skipped job back after the job that caused the skip was retried.
+-- Restore a skipped job after the job that caused the skip was retried.
 local function unskip(job, now_ms)
   local left, root, count = evaluate_parents(job.id)
   if root then
@@ -181,7 +181,7 @@ local function unskip(job, now_ms)
   return count + unblock(job, now_ms)
 end
 
--- Handle RETRY of a job that has parents. Return the answer, or nil if the job is retried like any other.
+-- Handle RETRY of a job that has parents. Return the reply, or nil if the job is retried like any other job.
 function Dependencies.retry(job, now_ms)
   if job.state == 'skipped' then
     local root = call('HGET', job_key(job.id), 'root') or ''
@@ -201,7 +201,7 @@ end
 -- Return whether this call has reached MAX_NOTIFIED or MAX_STEPS.
 local function is_budget_spent() return State.notified >= MAX_NOTIFIED or State.steps >= MAX_STEPS end
 
--- Notify a child that its parent ended. Return how many parents were read or written.
+-- Notify a child of the end of its parent. Return the number of parents that were read or written.
 local function notify_child(parent, state, child, now_ms)
   local job = Jobs.find(child)
   if not job or job.state ~= 'blocked' then
@@ -216,7 +216,8 @@ local function notify_child(parent, state, child, now_ms)
   return 1
 end
 
--- Bring back a job that was skipped because of `root`, which was retried. Return how many jobs were read or written.
+-- Restore a job that was skipped because of the retried job `root`. Return the number of jobs that were read or
+-- written.
 local function unskip_child(root, id, now_ms)
   local job = Jobs.find(id)
   call('SREM', job_key(root, 'skips'), id)
@@ -224,7 +225,7 @@ local function unskip_child(root, id, now_ms)
   return skipped and unskip(job, now_ms) or 1
 end
 
--- Call `handle` for each id until the budget is spent. Return true if that was all of them. A list as long as `limit`
+-- Call `handle` for each ID until the budget is spent. Return true if all IDs were handled. A list with `limit` items
 -- may be incomplete.
 local function process(ids, limit, handle)
   if ids.err then return true end
@@ -248,8 +249,8 @@ local function unskip_children(root, now_ms)
   return process(skipped, limit, function(id) return unskip_child(root, id, now_ms) end)
 end
 
--- Process the jobs in ct:waking until the budget is spent. Return how many jobs were notified, and whether there are
--- more.
+-- Process the jobs in ct:waking until the budget is spent. Return the number of notified jobs, and whether more are
+-- left.
 local function notify_waiting(now_ms)
   State.is_notifying = true
   while not is_budget_spent() do
@@ -265,7 +266,7 @@ local function notify_waiting(now_ms)
   return State.notified, true
 end
 
--- Notify children of a job that ended. If it is done, notify those that it unblocks now; the leader notifies the
+-- Notify the children of a finished job. If it is done, notify the unblocked children now; the leader notifies the
 -- others.
 local function notify_after_end(job, now_ms)
   note_waking(job.id)
@@ -278,7 +279,7 @@ local function notify_after_end(job, now_ms)
   call('ZREM', PREFIX .. 'waking', job.id)
 end
 
--- Have the leader look at the job's workflow.
+-- Make the leader process the job's workflow.
 local function note_workflow(job)
   local workflow = call('HGET', job_key(job.id), 'workflow')
   if workflow then call('SADD', PREFIX .. 'workflowsdue', workflow) end
@@ -294,9 +295,9 @@ function Dependencies.on_state_change(job, before, now_ms)
   if Jobs.TERMINAL[job.state] and has_relation(job, 'n') then Webhooks.notify(job, now_ms) end
 end
 
--- Return the plan of a new job: its parents; needs, what it needs of those that it waits for; met, the others; waits,
--- how many it waits for; root, the job because of which it is skipped. Return nil and {after | after_any, id} if a
--- parent does not exist or belongs to another tenant.
+-- Return the plan of a new job. parents: all parents. needs: the need for each unfinished parent. met: the other
+-- parents. waits: number of unfinished parents. root: the job because of which it is skipped. Return nil and {after |
+-- after_any, id} if a parent does not exist or belongs to another tenant.
 function Dependencies.plan(id, owner, given)
   local lists = { given.after, given.after_any }
   local parents, needs = parse_parents(id, lists)
@@ -324,7 +325,7 @@ function Dependencies.store(job, plan)
   Dependencies.count_blocked(job)
 end
 
--- Return how many blocked jobs keep a job from being purged.
+-- Return the number of blocked jobs that prevent a job from being purged.
 function Dependencies.count_waiting(id)
   while true do
     local ids = redis.pcall('ZRANGE', job_key(id, 'children'), 0, 0)
@@ -345,8 +346,8 @@ function Dependencies.remove(id)
 end
 
 -- WAKE -> {jobs notified, 1: call again}
--- Called by the leader every second. Notify the children of jobs that ended, and bring back those that were skipped
--- because of a job that was retried, as many as one call may.
+-- The leader calls this every second. Notify the children of ended jobs, and restore jobs that were skipped because of
+-- a retried job, within the limits of one call.
 local function wake()
   local notified, more = notify_waiting(now())
   return { notified, more and 1 or 0 }

@@ -1,7 +1,6 @@
 -- Files of artifacts. See docs/artifacts.md.
 -- ct:files:{tenant} maps the SHA-256 of each file to size:references:objects. A file without objects has lost its
--- bytes. ct:filesums has sums of files and bytes. A file that no artifact refers to is loose and is deleted after a
--- time.
+-- bytes. ct:filesums has sums of files and bytes. A file without references is loose and is deleted later.
 
 --- Milliseconds for which a loose file is kept.
 local LOOSE_MS = 86400000
@@ -16,7 +15,7 @@ function Files.add_sums(tenant, what, files, bytes)
   call('HINCRBY', PREFIX .. 'filesums', tenant .. '|' .. what .. '|bytes', decimal(bytes))
 end
 
--- ct:unowned has objects, as tenant/name, that belong to no file, with the time at which their bytes are deleted.
+-- ct:unowned has the objects (tenant/name) that belong to no file, with the time at which their bytes are deleted.
 function Files.disown(tenant, objects, at)
   for object in string.gmatch(objects, '[^,]+') do
     call('ZADD', PREFIX .. 'unowned', decimal(at), tenant .. '/' .. object)
@@ -47,7 +46,7 @@ local function is_stored(tenant, sha)
   return (objects or '') ~= ''
 end
 
--- TOUCH_FILES tenant sha ... -> indexes, from 0, of the missing ones
+-- TOUCH_FILES tenant sha ... -> indexes, from 0, of the missing files
 -- Keep the loose files among them for another day.
 local function touch_files(args)
   local tenant, now_ms, answer = args[1], now(), {}
@@ -67,7 +66,7 @@ local function touch_files(args)
 end
 
 -- BEGIN_OBJECTS tenant ms object ... -> 1
--- Announce objects that are about to be written. They are deleted unless they are assigned to a file within `ms`.
+-- Announce objects before they are written. They are deleted unless they are assigned to a file within `ms`.
 local function begin_objects(args)
   for i = 3, #args do Files.disown(args[1], args[i], now() + tonumber(args[2])) end
   return 1
@@ -75,7 +74,8 @@ end
 
 -- ADD_FILES tenant (sha size object) ... -> new | there | gone for each, or {over, most, loose bytes} and nothing is
 -- added
--- gone: the object was not announced, or too long ago. The object of a file that already exists stays unowned.
+-- `gone` means that the object was not announced, or too long ago. The object of a file that already exists stays
+-- unowned.
 local function add_files(args)
   local tenant, now_ms, added, answer = args[1], now(), 0, {}
   for i = 2, #args, 3 do
@@ -95,9 +95,9 @@ local function add_files(args)
 end
 
 -- ADD_PART tenant sha size number object -> {new} | {there} | {size} | {gone} | {over, most, loose bytes}
--- ct:parts:{tenant}:{sha} has the size of a file that is being uploaded, and the object of each part by number. size:
--- the upload began with another size. there: the part or the whole file is stored; adding a part of a stored file
--- would start an upload that is never completed.
+-- ct:parts:{tenant}:{sha} has the size of a file that is being uploaded, and the object of each part by number. `size`
+-- means that the upload started with another size. `there` means that the part or the complete file is stored: adding a
+-- part of a stored file would start an upload that never completes.
 local function add_part(args)
   local tenant, sha, size, number, object, now_ms = args[1], args[2], args[3], args[4], args[5], now()
   local key = PREFIX .. 'parts:' .. tenant .. ':' .. sha
@@ -115,7 +115,7 @@ local function add_part(args)
 end
 
 -- END_PARTS tenant sha objects verified -> 1 / 0: the parts have changed
--- Turn the parts into a file if they were verified, else disown them.
+-- Turn the parts into a file if they were verified; otherwise release them.
 local function end_parts(args)
   local tenant, sha, objects, now_ms = args[1], args[2], args[3], now()
   local key = PREFIX .. 'parts:' .. tenant .. ':' .. sha
@@ -139,7 +139,7 @@ local function end_parts(args)
 end
 
 -- LOSE_FILE tenant sha objects -> 1 / 0
--- Record that a file's bytes are lost. Clients that ask for it are then told to upload it again.
+-- Record that a file's bytes are lost. Clients that request it must upload it again.
 local function lose_file(args)
   local tenant, sha = args[1], args[2]
   local size, references, objects = Files.parse(call('HGET', PREFIX .. 'files:' .. tenant, sha))
@@ -149,7 +149,7 @@ local function lose_file(args)
   return 1
 end
 
--- CONDEMN_FILES most -> objects, as tenant/name, whose bytes are to be deleted now
+-- CONDEMN_FILES most -> objects (tenant/name) whose bytes must be deleted now
 -- Remove expired loose files, uploads and unowned objects, at most `most` of each.
 local function condemn_files(args)
   local now_ms, most = now(), tonumber(args[1])

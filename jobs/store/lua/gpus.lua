@@ -1,15 +1,15 @@
 -- GPUs: claims of workers and runners.
 
 local KERNEL_CLAIM_TTL_MS, PROGRAM_CLAIM_TTL_MS = SETTINGS.kernel_claim_ttl_ms, SETTINGS.program_claim_ttl_ms
---- Milliseconds for which demand counts without being repeated: of programs, of kernels, and of programs after one has
+--- Milliseconds for which demand counts unless it is repeated: of programs, of kernels, and of programs after one has
 --- ended.
 local WANTED_MS, NEEDED_MS, LINGER_MS = 15000, 3000, 3000
 
 -- CLAIM gpus(json) worker ttl priority -> {1, wanted, ''} | {0, '', worker|program|wanted}
--- Claim or renew all of these GPUs (UUIDs), or none. ttl 0 releases them. priority: of the work to be computed there;
--- '' for none yet.
--- wanted, for a GPU worker that has the claim: the highest priority of programs that wait for one of its GPUs. The
--- reason of a refusal is the type of the owner, or 'wanted' if programs that go first wait for the GPU.
+-- Claim or renew all of these GPUs (UUIDs), or none. ttl 0 releases them. `priority` is the priority of the work for
+-- the GPUs; '' if there is none yet.
+-- For a GPU worker with the claim, `wanted` is the highest priority of the programs that wait for one of its GPUs. The
+-- reason of a rejection is the type of the owner, or 'wanted' if waiting programs have precedence.
 local function claim(args)
   local gpus, worker, ttl, class = cjson.decode(args[1]), args[2], tonumber(args[3]), args[4]
   local now_ms = now()

@@ -1,6 +1,6 @@
--- Help: running jobs that one worker holds and another may help with.
+-- Help: running jobs that one worker holds, so that another worker can help with them.
 
---- Held jobs that are read at a time.
+--- Number of held jobs that are read at a time.
 local HELD_AT_ONCE = 16
 
 local function virtual_finish_of(job)
@@ -8,8 +8,8 @@ local function virtual_finish_of(job)
   return read_number('HGET', PREFIX .. 'finish:' .. Queues.class_of(job.queue), job.tenant)
 end
 
--- Return whether this worker should help `job` rather than `other`: by priority, then by their tenants' virtual time,
--- then by holders.
+-- Return whether this worker should help `job` instead of `other`: by priority, then by virtual time of their tenants,
+-- then by number of holders.
 local function is_before(request, job, other)
   local rank = request.rank
   if not other or rank[job.queue] ~= rank[other.queue] then return not other or rank[job.queue] < rank[other.queue] end
@@ -20,7 +20,7 @@ local function is_before(request, job, other)
   return job.holders < other.holders
 end
 
--- Return the tenants that have held jobs in a queue, by virtual time, and these times by name.
+-- Return the tenants that have held jobs in a queue, by virtual time, and a table of these times by name.
 local function list_holding_tenants(queue)
   local names, finish_of = call('SMEMBERS', PREFIX .. 'holding:' .. queue), {}
   if names[1] and Tenants.are_registered() then
@@ -36,7 +36,7 @@ local function can_help(request, job)
     and not Requests.is_exhausted(request, job)
 end
 
--- Return the tenant's held job with the fewest holders that this worker may help with.
+-- Return the tenant's held job with the fewest holders, among those that this worker can help with.
 local function find_least_held(request, queue, name)
   local key, from = PREFIX .. 'held:' .. queue .. ':' .. name, 0
   while true do
@@ -51,14 +51,14 @@ local function find_least_held(request, queue, name)
   end
 end
 
--- Return whether a job of a rank before `above` is held. Most often none is, and one call tells.
+-- Return whether a job of a rank before `above` is held. Usually none is, and one call suffices.
 local function has_held_jobs(request, above)
   local keys = Requests.held_keys_before(request, above)
   return keys[1] and call('EXISTS', unpack(keys)) > 0
 end
 
--- Return the running job that this worker should help with: of a rank before `above`, and of a tenant whose virtual
--- time is less than `most`.
+-- Return the running job that this worker should help with. Its rank is before `above`, and the virtual time of its
+-- tenant is less than `most`.
 function Help.find(request, above, most)
   if not has_held_jobs(request, above) then return nil end
   local best

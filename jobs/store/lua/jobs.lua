@@ -1,10 +1,10 @@
 -- Jobs: a job's hash, its state, and the indexes of jobs by state.
 
---- Events of one job that are kept while it runs, and progress events that are kept after its end.
+--- Maximum number of a running job's own events, and of progress events that are kept after its end.
 local JOB_EVENTS, ENDED_JOB_EVENTS = 1000, 32
---- Dead ranges after which a job fails, unless it is a program.
+--- Number of dead ranges after which a job fails, unless it is a program.
 local MAX_DEAD = 16
---- Upper bounds of histograms, in seconds.
+--- Histogram buckets in seconds.
 local BOUNDS, BOUND_NAMES = SETTINGS.bounds, SETTINGS.bound_names
 
 Jobs.STATES = { blocked = 1, queued = 1, running = 1, finishing = 1, done = 1, paused = 1, cancelling = 1,
@@ -15,13 +15,13 @@ Jobs.SCHEDULABLE = { queued = true, running = true, finishing = true }
 
 local NUMBERS = { 'total', 'cursor', 'done', 'seq', 'est_ms', 'load', 'ttl_ms', 'small', 'created', 'started',
   'timeout_ms', 'backlog' }
--- Numbers that not every function needs, read on first use: Redis scans small hashes from the start for each field.
+-- Numbers that few functions need, read on first use: Redis scans small hashes from the start for each field.
 local LAZY_NUMBERS = { 'grain', 'offset', 'holders', 'lanes', 'max_ms', 'max_running', 'deferred', 'prefer',
   'progress_at', 'rate', 'mark_at', 'mark_done', 'since' }
 Jobs.FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', 'relations' }
 for i = 1, #NUMBERS do Jobs.FIELDS[6 + i] = NUMBERS[i] end
 
--- Add the numbers of LAZY_NUMBERS to a job, from their stored values.
+-- Parse the stored LAZY_NUMBERS of a job.
 local function add_lazy_numbers(job, values)
   for i = 1, #LAZY_NUMBERS do
     local name, number = LAZY_NUMBERS[i], parse_number(values[i])
@@ -38,7 +38,7 @@ local LAZY = { __index = function(job, name)
   return rawget(job, name)
 end }
 
--- Return a job from the values of its FIELDS, or nil and the reason why it is broken.
+-- Return a job from the values of its FIELDS, or nil and the reason why they are invalid.
 function Jobs.parse(id, values)
   local job = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4],
     tenant = values[5], relations = values[6] or '', unsaved = false, is_unindexed = false,
@@ -72,7 +72,7 @@ function Jobs.new(id, fields)
   return job
 end
 
--- Return a job by its id, or nil; and the reason if it is broken.
+-- Return a job by its ID, or nil and the reason if it is broken.
 function Jobs.read(id)
   local values = redis.pcall('HMGET', job_key(id), unpack(Jobs.FIELDS))
   if values.err then return nil, values.err end
@@ -80,7 +80,7 @@ function Jobs.read(id)
   return Jobs.parse(id, values)
 end
 
--- Return a job by its id, or nil if it is missing or broken. A broken job is quarantined.
+-- Return a job by its ID, or nil if it is missing or broken. A broken job is quarantined.
 function Jobs.find(id)
   if State.broken[id] then return nil end
   local job, why = Jobs.read(id)
@@ -100,8 +100,8 @@ function Jobs.state_of(id)
   return type(state) == 'string' and Jobs.STATES[state] and state or nil
 end
 
--- Set fields of the job's hash on its next `save`, which writes them in one command: most of the cost of a command is
--- the call.
+-- Set fields of the job's hash on its next `save`, which writes all of them with one command, because calls are
+-- expensive.
 function Jobs.set(job, ...)
   local words, unsaved = { ... }, job.unsaved
   if not unsaved then
@@ -117,7 +117,7 @@ function Jobs.save(job)
   job.unsaved = false
 end
 
--- Set the job's share of ct:load in milliseconds. If the counter overflows, it keeps its value and the call goes on.
+-- Set the job's share of ct:load in milliseconds. If the counter overflows, its value does not change.
 function Jobs.set_load(job, load)
   if load == job.load then return end
   local reply = redis.pcall('HINCRBY', PREFIX .. 'load', job.queue, decimal(load - job.load))
@@ -126,8 +126,8 @@ function Jobs.set_load(job, load)
   job.load = load
 end
 
--- Update ct:load: milliseconds of one lane's work that is queued or running, by queue. Jobs that are deferred or in a
--- backlog do not count, since no worker may take them. The caller saves the job.
+-- Update ct:load, the milliseconds of queued and running work for one lane, by queue. Deferred jobs and jobs in a
+-- backlog do not count, because no worker can take them. The caller saves the job.
 function Jobs.update_load(job)
   local load, is_deferred = 0, Tenants.are_registered() and job.deferred == 1
   if (job.state == 'queued' or job.state == 'running') and job.backlog ~= 1 and not is_deferred then
@@ -136,7 +136,7 @@ function Jobs.update_load(job)
   Jobs.set_load(job, load)
 end
 
--- Reduce a job's own events to its last 200 state changes and at most `steps` progress events, evenly spread.
+-- Reduce a job's own events to the last 200 state changes and at most `steps` evenly spread progress events.
 local function thin_events(id, steps)
   local key, entries, states, progress = job_key(id, 'ev'), call('XRANGE', job_key(id, 'ev'), '-', '+'), 0, 0
   for _, entry in ipairs(entries) do
@@ -156,7 +156,7 @@ local function thin_events(id, steps)
   end
 end
 
--- Add an event to the cluster's stream, and to the job's own stream unless the job is small.
+-- Add an event to the cluster's stream and, unless the job is small, to the job's own stream.
 function Jobs.emit(job, what, ...)
   local done, total = decimal(job.done), decimal(job.total)
   local id = call('XADD', PREFIX .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'job', job.id, 'kind', job.kind,
@@ -169,17 +169,17 @@ function Jobs.emit(job, what, ...)
   if call('XLEN', events) > most then thin_events(job.id, math.floor(most / 2)) end
 end
 
--- Add a time to a histogram: a count for each label and upper bound, and a sum in milliseconds for each label.
+-- Add a time to a histogram: one count per label and upper bound, and a sum in milliseconds per label.
 function Jobs.observe(hash, label, ms)
-  ms = math.max(ms, 0) -- the clock may have stepped back in between
+  ms = math.max(ms, 0) -- the clock may have been set back
   local i = 1
   while BOUNDS[i] and ms > BOUNDS[i] * 1000 do i = i + 1 end
   call('HINCRBY', PREFIX .. hash, label .. '|' .. (BOUND_NAMES[i] or 'inf'), 1)
   call('HINCRBY', PREFIX .. hash, label .. '|sum', decimal(ms))
 end
 
--- Update ct:deadlines, the times at which running jobs with a timeout fail. The timeout stops while a job is paused
--- and starts over with the first lease after a retry.
+-- Update ct:deadlines, the times at which running jobs with a timeout fail. The timeout is suspended while a job is
+-- paused, and restarts with the first lease after a retry.
 local function update_deadline(job, state, now_ms)
   local at = call('ZSCORE', PREFIX .. 'deadlines', job.id)
   if state == 'running' then
@@ -195,8 +195,8 @@ local function update_deadline(job, state, now_ms)
   end
 end
 
--- Update ct:held:{queue}:{tenant}, held jobs by number of holders, and ct:holding:{queue}, tenants that may have some.
--- NEXT finds jobs to help with there: listing all slots would cost as much as there are workers.
+-- Update ct:held:{queue}:{tenant}, held jobs by number of holders, and ct:holding:{queue}, the tenants that can have
+-- some. NEXT finds jobs to help with there; a scan of all slots would take time proportional to the number of workers.
 function Jobs.update_held_index(job)
   local key = PREFIX .. 'held:' .. job.queue .. ':' .. job.tenant
   if job.holders <= 0 then return call('ZREM', key, job.id) end
@@ -254,7 +254,7 @@ function Jobs.set_state(job, state, now_ms, ...)
   end
 end
 
--- Return whether only dead ranges are left of a running job, or whether there are too many of them.
+-- Return whether a running job has only dead ranges left, or too many of them.
 local function is_unfinishable(job, leases)
   local dead = call('LLEN', job_key(job.id, 'dead'))
   if dead > MAX_DEAD and not Programs.is_program(job) then return true end
@@ -271,7 +271,7 @@ local function describe_failure(job)
   return text
 end
 
--- End a job that is cancelling and has no leases, is late, or cannot be finished.
+-- End a job that is cancelling without leases, has passed its timeout, or cannot be finished.
 function Jobs.settle(job, now_ms)
   local leases = call('ZCARD', job_key(job.id, 'leases'))
   if job.state == 'cancelling' and leases == 0 then

@@ -1,8 +1,8 @@
--- The leader among the coordinators, and which libraries are in use.
+-- Leadership among the coordinators, and use of function libraries.
 
 -- LEAD candidate ttl -> 1 | 0
--- Take or renew the leadership. Two leaders for a moment do no harm, since all actions of a leader are idempotent.
--- Every coordinator calls this every second, which also records in ct:libraries that its library is in use.
+-- Acquire or renew the leadership. Two leaders for a short time do no harm, because all actions of a leader are
+-- idempotent. Every coordinator calls this every second, which also records the use of its library in ct:libraries.
 local function lead(args)
   call('ZADD', PREFIX .. 'libraries', decimal(now()), LIBRARY)
   local leader = call('GET', PREFIX .. 'leader')
@@ -15,7 +15,7 @@ local function lead(args)
 end
 
 -- UNUSED_LIBRARIES ttl name ... -> libraries among these that were not used for `ttl` ms
--- A library that was never seen counts as used now: a process may have loaded it and be about to use it.
+-- An unknown library counts as used now, because a process may have just loaded it.
 local function unused_libraries(args)
   local libraries, now_ms, ttl, is_used, unused = PREFIX .. 'libraries', now(), tonumber(args[1]), {}, {}
   cap_scores(libraries, now_ms, 0)

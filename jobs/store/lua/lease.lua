@@ -1,12 +1,13 @@
 -- LEASE: grants a range of a job to a lane.
 
---- Milliseconds of virtual time by which a tenant may be ahead of a waiting tenant before its slots yield.
+--- Milliseconds of virtual time by which a tenant can be ahead of a waiting tenant before its slots yield.
 local LEAD_MS = 2000
 
 -- LEASE id token want least ttl worker lane rate higher(json) labels -> {ok, lo, hi, errors} | {wait} | {yield} |
 -- {finishing} | {gone}
--- want, least: units of a usual and of the smallest lease of this lane. rate: its units/s on this job, 0 if unknown.
--- higher: queues whose jobs go first. labels: of the worker's host, see labels_of.
+-- `want` and `least` are the units of a typical and of the smallest lease of this lane. `rate` is the lane's units/s on
+-- this job; 0 if unknown. `higher` are the queues with precedence. `labels` are the labels of the worker's host; see
+-- labels_of.
 local function lease(args)
   local id, token, want, least, ttl = args[1], args[2], tonumber(args[3]), tonumber(args[4]), tonumber(args[5])
   local worker, lane, rate, higher = args[6], args[7], tonumber(args[8]), cjson.decode(args[9])
@@ -44,10 +45,10 @@ local function lease(args)
   for _, queue in ipairs(higher) do
     if call('ZCARD', PREFIX .. 'pending:' .. queue) - Queues.count_capped(queue, labels) > 0 then return { 'yield' } end
   end
-  -- The worker listens to the queues of its device and of any device.
+  -- The worker reads the queues for its own device and for any device.
   local device = higher[1] and string.match(higher[1], '^(%a+)')
 
-  -- Return the tenant with the least virtual time in a queue that this worker may serve, and that time.
+  -- Return the tenant with the lowest virtual time in a queue, among those that this worker can serve, and that time.
   local function find_first_tenant(queue)
     local from = 0
     while true do
@@ -92,7 +93,8 @@ local function lease(args)
     return { 'wait' }
   end
 
-  -- Shrink leases near the end so that all lanes finish together: half of this lane's share of the remaining units.
+  -- Shrink leases near the end so that all lanes finish together: grant half of this lane's share of the remaining
+  -- units.
   if job.lanes > 1 then
     local left = hi - lo + (piece and job.total - job.cursor or 0)
     for _, text in ipairs(call('LRANGE', job_key(id, 'free'), 0, 15)) do

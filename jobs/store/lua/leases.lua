@@ -1,13 +1,13 @@
 -- Leases: ranges that lanes compute.
 
---- Longest wait in milliseconds of a program's unit that failed.
+--- Maximum wait in milliseconds of a failed program unit.
 local MAX_WAIT_MS = 3600000
 
--- Return the milliseconds after which a lease expires without a heartbeat.
+-- Return the milliseconds without a heartbeat after which a lease expires.
 function Leases.ttl(job) return Programs.is_program(job) and PROGRAM_TTL_MS or LEASE_TTL_MS end
 
--- Return a lease. It is stored as lo:hi:upto:expiries:errors:granted:lane; if tenants are billed, with the billed
--- milliseconds before the lane.
+-- Return a lease. It is stored as lo:hi:upto:expiries:errors:granted:lane. If tenants are billed, the billed
+-- milliseconds precede the lane.
 function Leases.read(id, token)
   local text = call('HGET', job_key(id, 'lease'), token)
   if not text then return nil end
@@ -24,11 +24,11 @@ function Leases.write(id, token, lease)
   call('HSET', job_key(id, 'lease'), token, text)
 end
 
--- Return the runner of a program's lease; its lane is named worker/lane. ct:leased:{worker} has job|token of these
--- leases.
+-- Return the runner of a program's lease, whose lane is named worker/lane. ct:leased:{worker} has these leases as
+-- job|token.
 function Leases.runner_of(lease) return string.match(lease.lane or '', '^(.*)/') or '' end
 
--- Remove a lease that was read before. only: the job has no other lease.
+-- Remove a lease that was read before. `only` is true if the job has no other lease.
 function Leases.drop(job, token, now_ms, lease, only)
   if lease and Programs.is_program(job) then
     call('SREM', PREFIX .. 'leased:' .. Leases.runner_of(lease), job.id .. '|' .. token)
@@ -45,8 +45,8 @@ function Leases.drop(job, token, now_ms, lease, only)
   end
 end
 
--- Ask the workers that have leases of a job to send heartbeats at once, whose answers say what to do with these
--- leases. Otherwise they learn it from their next heartbeats.
+-- Notify the workers that have leases of a job to send heartbeats at once; the replies say what to do with the leases.
+-- Without this, they learn it from their next heartbeats.
 function Leases.notify_holders(job)
   local notified = {}
   for _, token in ipairs(call('HKEYS', job_key(job.id, 'lease'))) do
@@ -64,8 +64,8 @@ function Leases.cap_expiries(job, now_ms)
 end
 
 -- Return the time until which expired leases of the job are kept; 0 if they are reclaimed at once. Leases of programs
--- are kept for a while after SWEEP did not run, since runners may have been unable to send heartbeats, too. ct:grace
--- has `swept`, the last run of SWEEP, and `until`.
+-- are kept for a while after SWEEP did not run, because runners could not send heartbeats during an outage, either.
+-- ct:grace has `swept`, the time of the last SWEEP, and `until`.
 function Leases.grace_until(job, now_ms)
   if not Programs.is_program(job) then return 0 end
   local known = call('HMGET', PREFIX .. 'grace', 'swept', 'until')
@@ -92,7 +92,7 @@ function Leases.next_due(job, now_ms)
   return math.min(expires, earliest_score(job_key(job.id, 'retry')))
 end
 
--- Return whether the job has max_running leases. Expired leases do not count, unless they are kept.
+-- Return whether the job has max_running leases. Expired leases count only if they are kept.
 function Leases.is_saturated(job, now_ms)
   if job.max_running == 0 then return false end
   local from = Leases.grace_until(job, now_ms) > 0 and '-inf' or '(' .. decimal(now_ms)
@@ -105,20 +105,20 @@ function Leases.is_leasable(job, now_ms)
   return has_ranges and not Leases.is_saturated(job, now_ms)
 end
 
--- Return when something can be leased that cannot be leased now.
+-- Return the time at which more ranges can be leased.
 function Leases.next_change(job, now_ms)
   if not Leases.is_saturated(job, now_ms) then return Leases.next_due(job, now_ms) end
   return math.max(earliest_score(job_key(job.id, 'leases')), Leases.grace_until(job, now_ms))
 end
 
--- Update a job after a lease ended without finishing it.
+-- Update a job after the end of a lease that did not finish it.
 function Leases.handle_end(job, now_ms)
   Jobs.settle(job, now_ms)
   if job.holders <= 0 then Queues.reschedule(job, now_ms) end
 end
 
--- Write a lease and return the milliseconds that the caller bills. ms: estimated time on one lane. more: the tenant
--- uses one more lane than before.
+-- Write a lease and return the milliseconds that the caller must bill. `ms` is the estimated time on one lane. `more`
+-- is true if the tenant uses an additional lane.
 function Leases.grant(job, token, lo, hi, expiries, errors, ttl, lane, now_ms, ms, more)
   local lease = { lo = lo, hi = hi, upto = lo, expiries = expiries, errors = errors, granted = now_ms, lane = lane }
   if Tenants.are_registered() then
@@ -143,8 +143,8 @@ function Leases.continue_from(job, token, lease, lo, now_ms)
   if Tenants.are_registered() then call('ZADD', PREFIX .. 'lanes:' .. job.tenant, decimal(now_ms + ttl), token) end
 end
 
--- End a lease. Return the job and the lease, or nil if the token is not valid or the lease does not begin at unit
--- `first` (if not nil).
+-- End a lease. Return the job and the lease, or nil if the token is invalid or the lease starts at another unit than
+-- `first` (if set).
 function Leases.revoke(id, token, now_ms, first)
   local job = Jobs.find(id)
   local lease = job and Leases.read(id, token)

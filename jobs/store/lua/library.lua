@@ -1,11 +1,11 @@
--- Base of the function library: constants, keys, calls to Redis, registration of functions.
--- jobs/store/server/library.py joins the files of this folder, this one first, behind LIBRARY (the library's name) and
--- SETTINGS. Each other file is a block: files share functions only through the tables declared here. Keys are built
--- here instead of being passed, since RQ does not support Redis Cluster. Times are milliseconds of Redis' clock.
--- Ranges are half open.
+-- Base of the function library: constants, keys, calls of Redis, and registration of functions.
+-- jobs/store/server/library.py joins the files of this folder, starting with this one, after LIBRARY (the library's
+-- name) and SETTINGS. Each other file is a block: files share functions only through the tables declared here. Keys are
+-- built here instead of being passed as arguments, because RQ does not support Redis Cluster. Times are milliseconds of
+-- Redis time. Ranges are half-open.
 
--- Globals of Lua and Redis. Most of them do not exist while the library is loaded, and each use of a global costs
--- several look-ups: the first call stores them in locals.
+-- Globals of Lua and Redis. Most of them do not exist while the library is loaded, and each access to a global needs
+-- several lookups. The first call stores them in locals.
 local function globals()
   return cjson, error, ipairs, math, next, pairs, pcall, rawget, redis, setmetatable, string, table, tonumber, tostring,
     type, unpack
@@ -22,35 +22,35 @@ local Webhooks, Workers, Workflows = {}, {}, {}
 
 local PREFIX = 'ct:'
 local DAY_MS = 86400000
---- Events of jobs and workers that are kept for the cluster.
+--- Maximum number of job and worker events in the cluster's stream.
 local FLEET_EVENTS = 100000
 --- One of this many requests of a worker is reserved for an aged job.
 local AGED_INTERVAL = 8
---- Tenants whose first job NEXT reads.
+--- Maximum number of tenants whose first job NEXT reads.
 local MAX_TENANTS_READ = 16
---- Milliseconds between two runs of SWEEP after which it counts as having been absent.
+--- Milliseconds between two SWEEPs after which the leader counts as having been absent.
 local SWEEP_OVERDUE_MS = 3000
---- Files of an artifact that one command reads or writes.
+--- Maximum number of an artifact's files that one command reads or writes.
 local FILES_PER_COMMAND = 1000
---- Milliseconds after which the bytes of a file without references are deleted.
+--- Milliseconds after which the bytes of an unreferenced file are deleted.
 local DELETION_DELAY_MS = 600000
 local ALL_QUEUES = SETTINGS.queues
 local LEASE_TTL_MS, PROGRAM_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS =
   SETTINGS.lease_ttl_ms, SETTINGS.program_ttl_ms, SETTINGS.slot_ttl_ms, SETTINGS.worker_ttl_ms
 
--- State of one call, by name. A library lives as long as its server, so each call begins with a new table:
---   refused: Redis refused a command, for example because memory is full
---   is_redis_full: the function was called because Redis is full; it must add nothing
---   job_id: the job that the call works on; broken: jobs that it cannot use, by id
---   taken: NEXT's answer so far, when it runs again without a broken job
+-- State of one call, by name. A library lives as long as its server, so each call starts with a new table:
+--   refused: Redis rejected a command, for example because its memory is full
+--   is_redis_full: the function was called because Redis is full, and must not add data
+--   job_id: the current job of the call; broken: jobs that the call cannot use, by ID
+--   taken: NEXT's reply so far, when it runs again without a broken job
 --   texts: decimal texts by number
 local State
 
---- Integers below this are converted once in the lifetime of the library.
+--- Upper limit of integers whose text is cached for the lifetime of the library.
 local SMALL_NUMBER = 1000
 local TEXT_OF, NUMBER_OF = {}, {}
 
--- Return a number as text. Formatting takes half as long as a command, and a call writes the same time several times.
+-- Return a number as text. Formatting takes half as long as a command, and one call writes the same time repeatedly.
 local function decimal(number)
   local texts = State.texts
   local text = TEXT_OF[number] or texts[number]
@@ -63,15 +63,15 @@ end
 
 local function job_key(id, part) return PREFIX .. 'job:' .. id .. (part and (':' .. part) or '') end
 
--- Call a command. If its key has contents that no function writes, quarantine the key and continue as if it were
--- empty.
+-- Call a command. If the key has contents that no function writes, quarantine the key and continue as if it were empty.
 local function call(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then return Repairs.recover(reply.err, ...) end
   return reply
 end
 
--- Return a stored number, 0 if there is none, nil if it is not a number. Infinity and NaN minus themselves are not 0.
+-- Return a stored number, 0 if it is missing, or nil if it is not a number. Infinity and NaN minus themselves are not
+-- 0.
 local function parse_number(value)
   if not value then return 0 end
   local number = NUMBER_OF[value]
@@ -89,14 +89,14 @@ local function earliest_score(zset)
   return first[2] and tonumber(first[2]) or math.huge
 end
 
--- Lower expiry times that are more than `ttl` from now: they were written before Redis' clock stepped back.
+-- Lower expiry times more than `ttl` in the future: they were written before Redis' clock was set back.
 local function cap_scores(zset, now_ms, ttl)
   for _, member in ipairs(call('ZRANGEBYSCORE', zset, '(' .. decimal(now_ms + ttl), '+inf', 'LIMIT', 0, 100)) do
     call('ZADD', zset, decimal(now_ms + ttl), member)
   end
 end
 
--- Do the same for the expiry of a key.
+-- Lower the expiry of a key to `ttl` if it is higher.
 local function cap_expiry(key, ttl)
   if call('PTTL', key) > tonumber(ttl) then call('PEXPIRE', key, ttl) end
 end
@@ -121,9 +121,9 @@ local function run(handler, args, is_read_only)
   return redis.error_reply('more than 100 jobs are broken. Call again.')
 end
 
--- Register functions by name and flag. no-writes: the function only reads. allow-oom: it keeps, ends, returns or frees
--- existing data and must work when Redis is full. Without a flag, it adds data, and a full Redis refuses it. Standard
--- functions such as ipairs do not exist while a library is loaded.
+-- Register functions by name and flag. no-writes: the function only reads. allow-oom: the function keeps, ends, returns
+-- or frees existing data and must work when Redis is full. Without a flag, it adds data, and a full Redis rejects it.
+-- Standard functions such as ipairs do not exist while a library is loaded.
 local function register(functions)
   for i = 1, #functions do
     local name, handler, flag = functions[i][1], functions[i][2], functions[i][3]

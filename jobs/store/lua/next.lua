@@ -1,6 +1,6 @@
--- NEXT: assigns a worker its next job.
+-- NEXT: assigns the next job to a worker.
 
---- Milliseconds of estimated work of small jobs that one lane takes at once.
+--- Milliseconds of estimated work in small jobs that one lane takes at once.
 local SMALL_JOBS_MS = 100
 
 local function finish_request(request, reply)
@@ -20,7 +20,7 @@ end
 
 local function is_untouched_small(job) return job and job.small == 1 and job.state == 'queued' and job.cursor == 0 end
 
--- Lease a small job whole and add it to the answer. Return the milliseconds to be billed.
+-- Lease all units of a small job and add it to the reply. Return the milliseconds to be billed.
 local function take_job(request, job, token, is_further_lane)
   Queues.dequeue(job.queue, job.tenant, job.id)
   local billed = Leases.grant(job, token, 0, job.total, 0, 0, request.ttl, request.worker, request.now_ms, job.est_ms,
@@ -38,8 +38,8 @@ local function take_job(request, job, token, is_further_lane)
   return billed
 end
 
--- Take several small jobs. The lanes of a worker compute them one after the other, so they count as at most as many
--- lanes as it has. If the tenant may use fewer lanes, take only as many jobs.
+-- Take several small jobs. A worker's lanes compute them one after the other, so they count as at most the number of
+-- its lanes. If the tenant can use fewer lanes, take only as many jobs.
 local function take_small_jobs(request, queue, job)
   local payer, name = job, Tenants.are_registered() and job.tenant or nil
   local free = name and Tenants.free_lanes(name, request.now_ms) or math.huge
@@ -64,8 +64,8 @@ local function assign(request, job, queue)
   return grant_slot(request, job)
 end
 
--- Return the pending job of this rank that has waited longest, and its queue. The worker's own device has no
--- precedence: jobs of a saturated device, which become pending again after each slot, would starve those for `any`.
+-- Return the longest-waiting pending job of this rank, and its queue. The worker's own device has no precedence.
+-- Otherwise, jobs of a saturated device, which become pending again after each slot, would starve jobs for `any`.
 local function find_oldest(request, rank)
   local best, earliest, best_queue
   for _, queue in ipairs(request.subscription.at_rank[rank]) do
@@ -75,20 +75,20 @@ local function find_oldest(request, rank)
   return best, best_queue
 end
 
--- Return whether anything waits. Without a wake-up most often nothing does, and one call for all queues tells.
+-- Return whether a job may be waiting. Without a wake-up, usually none is, and one call for all queues suffices.
 local function has_waiting_jobs(request)
   return request.popped ~= '' or call('EXISTS', unpack(request.subscription.pending)) > 0
 end
 
--- Return the first rank at which jobs may wait or be held. Most often there are none in the first half of the queues,
--- and one call for all of these tells.
+-- Return the first rank at which jobs can be waiting or held. Usually the first half of the queues has none, and one
+-- call for all of these suffices.
 local function first_rank(request)
   local upper = request.subscription.upper
   return (not upper[1] or call('EXISTS', unpack(upper)) == 0) and request.subscription.middle or 1
 end
 
--- Return the answer at one rank, or nil if nothing waits there. reserved_job: the job for which the runner is
--- reserved. is_first: no job of a higher rank is held.
+-- Return the reply at one rank, or nil if no job waits there. reserved_job is the job for which the runner is reserved.
+-- is_first is true if no job of a higher rank is held.
 local function answer_at_rank(request, rank, reserved_job, is_first)
   if reserved_job and request.rank[reserved_job.queue] == rank then
     local higher = not is_first and Help.find(request, rank)
@@ -113,14 +113,14 @@ end
 
 -- NEXT worker popped lanes ttl slot_ttl queues(json) token take kinds(json) offer(json) labels replicas -> {hold, id}
 -- | {take, id, token, kind, spec, total, est_ms, id, ...} | {none} | {draining}
--- popped: queue of the wake-up that was just popped from RQ, or ''. take: maximum number of small jobs; token: prefix
--- of the names of their leases. kinds: version of each kind's model that the worker supports; '' for all. Jobs that it
--- does not support are left to other workers. offer: a runner's free resources and the only tenant whose jobs it may
--- take, if any; '' for other workers. labels: of its host, see labels_of. replicas: 1 if the runner has no free slot
--- and can only start replicas of services.
+-- `popped` is the queue of the wake-up that was just popped from RQ, or ''. `take` is the maximum number of small jobs,
+-- and `token` is the prefix of their lease tokens. `kinds` has the supported version of each kind's model; '' means
+-- all. Unsupported jobs are left to other workers. `offer` has a runner's free resources, and optionally the only
+-- tenant whose jobs it accepts; '' for other workers. `labels` are the labels of its host; see labels_of. `replicas` is
+-- 1 if the runner has no free slot and can only start replicas of services.
 local function next_job(args)
   local request = Requests.new(args)
-  Queues.defer_wakeups() -- most often taking a job cancels the wake-up for the released one
+  Queues.defer_wakeups() -- taking a job usually cancels the wake-up for the released one
   State.had_slot = Slots.release(request.worker, request.now_ms) or State.had_slot
   if State.taken and #State.taken > 1 then return finish_request(request, State.taken) end
 

@@ -1,6 +1,6 @@
--- Offers: the free resources of a runner that calls NEXT, and the only tenant whose jobs it may take, if any.
+-- Offers: the free resources of a runner that calls NEXT, and optionally the only tenant whose jobs it accepts.
 
---- Waiting replicas of services that one call reads.
+--- Maximum number of waiting service replicas that one call reads.
 local MAX_REPLICAS_READ = 100
 
 local function fits(request, requirements)
@@ -15,8 +15,8 @@ local function allows_tenant(request, name)
   return not request.offer or (request.offer.tenant or '') == '' or request.offer.tenant == name
 end
 
--- Add the runner's offer and reservation to a request. offer: JSON, or ''. reserved: the job for which the runner is
--- reserved, if any.
+-- Add the runner's offer and reservation to a request. `offer` is JSON, or ''. `reserved` is the job for which the
+-- runner is reserved, or nil.
 function Offers.read(request, offer, reserved)
   request.offer, request.fits, request.can_start = offer ~= '' and cjson.decode(offer) or nil, {}, {}
   local reservation = reserved and Reservations.read(reserved, request.now_ms)
@@ -29,8 +29,7 @@ function Offers.has_capacity(request, job)
   return allows_tenant(request, job.tenant) and fits(request, Programs.requirements_of(job))
 end
 
--- Return whether a job may start although the runner is reserved for another, which must not wait longer because of
--- it.
+-- Return whether a job can start on a runner that is reserved for another job, without delaying that job.
 local function can_start(request, job)
   if not request.reservation then return true end
   if request.can_start[job.id] == nil then
@@ -46,8 +45,8 @@ local function can_requeue(request, id)
   return not request.reservation or (job and can_start(request, job))
 end
 
--- Make one job of these requirements pending, which this runner meets. One is enough, since the runner starts one job
--- at a time.
+-- Make one job with these requirements pending, which this runner meets. One is enough, because the runner starts one
+-- job at a time.
 local function requeue_one(request, name, queue)
   local key = PREFIX .. 'unsupported:' .. name
   local is_restricted = request.reservation or (request.offer and (request.offer.tenant or '') ~= '')
@@ -101,8 +100,8 @@ local function can_start_replica(request, job)
     and not Requests.is_tenant_unavailable(request, job.tenant) and not Requests.is_exhausted(request, job)
 end
 
--- Return the waiting replica that this runner starts next. If there are very many, only some are read. Jobs that need
--- a slot are left alone.
+-- Return the waiting replica that this runner starts next. If there are many, only some are read. Jobs that need a slot
+-- are not considered.
 function Offers.find_replica(request)
   local best
   for _, id in ipairs(call('SRANDMEMBER', PREFIX .. 'waiting_replicas', MAX_REPLICAS_READ)) do

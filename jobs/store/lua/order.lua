@@ -1,6 +1,6 @@
--- Order: the next pending job if several tenants wait or jobs have aged. See docs/lease-protocol.md, Order and Aging.
+-- Order: choice of the next pending job if several tenants wait or jobs are aged. See docs/lease-protocol.md.
 
--- Return a job of which only the result is missing. It needs no GPU seconds, which its tenant has used up.
+-- Return a job that only lacks its result. It needs no GPU seconds, which its tenant has used up.
 local function find_finishing(request, queue, name)
   for _, id in ipairs(call('ZRANGE', PREFIX .. 'in:finishing', 0, 31)) do
     local position = call('ZSCORE', PREFIX .. 'tenant_pending:' .. queue .. ':' .. name, id)
@@ -9,7 +9,7 @@ local function find_finishing(request, queue, name)
   end
 end
 
--- Count tenants that cannot be served. They must not hide others, so that many more tenants are read.
+-- Count tenants that cannot be served. As many additional tenants are read, so that these do not hide others.
 local function count_capped(request)
   if not request.capped_count then
     request.capped_count = call('SCARD', PREFIX .. 'capped')
@@ -35,8 +35,8 @@ local function visit_heads(request, queue, consider)
   end
 end
 
--- Return the pending job of this rank whose tenant has the least virtual time, its queue and that time. Among equals,
--- the job that has waited longest goes first.
+-- Return the pending job of this rank whose tenant has the lowest virtual time, its queue and that time. Among equals,
+-- the longest-waiting job is first.
 function Order.find_fairest(request, rank)
   local best, earliest, finish_time, best_queue
   for _, queue in ipairs(request.subscription.at_rank[rank]) do
@@ -50,8 +50,8 @@ function Order.find_fairest(request, rank)
   return best, best_queue, finish_time
 end
 
--- Advance the clock of a priority to the virtual time of the job that was taken. Tenants that could not be served
--- meanwhile gain no credit.
+-- Advance the clock of a priority to the virtual time of the taken job. Tenants that could not be served meanwhile gain
+-- no credit.
 function Order.advance_clock(request, class, finish_time)
   local clock = PREFIX .. 'virtual:' .. class
   if finish_time > read_number('GET', clock) then call('SET', clock, string.format('%.17g', finish_time)) end
@@ -63,8 +63,8 @@ function Order.advance_clock(request, class, finish_time)
   end
 end
 
--- Return the aged first job that has waited longest, of all priorities, and its queue. since: by queue, the time
--- before which jobs are aged.
+-- Return the longest-waiting aged first job of all priorities, and its queue. `since` has, by queue, the time before
+-- which jobs are aged.
 local function find_oldest_aged(request, since)
   local best, earliest, best_queue
   for _, queue in ipairs(request.queues) do
@@ -82,7 +82,7 @@ local function find_oldest_aged(request, since)
   return best, best_queue
 end
 
--- Return an aged job that this worker may take and its queue, on one of AGED_INTERVAL requests of each worker.
+-- Return an aged job that this worker can take, and its queue, on one of AGED_INTERVAL requests of each worker.
 function Order.find_aged(request)
   local since, has_some = {}, false
   for at, value in ipairs(call('HMGET', PREFIX .. 'aged', unpack(request.queues))) do

@@ -2,7 +2,7 @@
 
 -- ADD_OUTPUT id token unit attempt offset run data -> kept | stale: the unit has no such lease | alone: no reader
 -- it | dropped: the job writes too fast
--- Add live lines of a program for its followers: at most OUTPUT_BUDGET bytes of a job, for a minute.
+-- Add live output of a program for its followers: at most OUTPUT_BUDGET bytes per job, for a minute.
 local function add_output(args)
   local OUTPUT_BUDGET, OUTPUT_RATE, OUTPUT_ENTRY, OUTPUT_MS = 262144, 65536, 100, 60000
   local id, unit, data = args[1], tonumber(args[3]), args[7]
@@ -39,8 +39,8 @@ end
 
 -- FOLLOW id unit tenant ttl most -> until | 0: `most` units are followed, and no tenant follows two more than this one
 -- Follow a unit of a program until this time. If the limit is reached, a tenant that follows at least two units more
--- than this one loses one. ttl 0 ends it, unless another call has extended it since: `most` is then the time that was
--- returned before.
+-- than this one loses one. With ttl 0, stop following, unless another call has extended it since; `most` is then the
+-- returned time of the earlier call.
 local function follow(args)
   local tenant, now_ms, key = args[3], now(), PREFIX .. 'followed'
   local member, ttl, most = tenant .. '/' .. args[1] .. '|' .. args[2], tonumber(args[4]), args[5]
@@ -68,8 +68,8 @@ local function follow(args)
 end
 
 -- UNIT id unit look -> {} | {job's state, kind, total, tenant, state, artifact, failure}
--- Return the state and stored output of one unit of a program, '' if there is none. state: waiting, running, retrying,
--- dead or done; '' if look is 0 and the unit has an artifact. Read only.
+-- Return the state and stored output of one unit of a program; '' if there is none. The state is waiting, running,
+-- retrying, dead or done, or '' if `look` is 0 and the unit has an artifact. Read only.
 local function unit(args)
   local id, unit = args[1], tonumber(args[2])
   local row = call('HMGET', job_key(id), 'state', 'kind', 'total', 'tenant', 'cursor')
@@ -84,8 +84,8 @@ local function unit(args)
     end
   end
 
-  -- Return whether a range begins with this unit, as most retried and dead ranges do. This takes half as long as
-  -- parsing them.
+  -- Return whether a range starts with this unit, as most retried and dead ranges do. This takes half as long as
+  -- parsing the ranges.
   local function starts_range(texts)
     return string.find('\n' .. table.concat(texts, '\n'), '\n' .. stored .. ':', 1, true)
   end

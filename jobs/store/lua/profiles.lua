@@ -1,6 +1,6 @@
--- Profiles. See docs/profiles.md. ct:profiling has live profiles as state|hz|until|hosts, for workers.
+-- Profiles. See docs/profiles.md. ct:profiling has the active profiles as state|hz|until|hosts, for workers.
 
---- Bytes of a part of a recording.
+--- Size of a part of a recording in bytes.
 local PROFILE_PART = 8388608
 
 local function change_state(id, state)
@@ -28,7 +28,8 @@ end
 
 -- START_PROFILE id live mine most caller token field value ... -> {new, id} | {exists, name} | {full, most} | {live,
 -- most} | {own, mine} | {missing, tenant}
--- live, mine: limits of live profiles in the cluster and of the tenant. most: limit of the tenant's profiles.
+-- `live` and `mine` are the limits of active profiles in the cluster and per tenant; `most` is the limit of all
+-- profiles per tenant.
 local function start_profile(args)
   local id, fields = args[1], {}
   for i = 7, #args, 2 do fields[args[i]] = args[i + 1] end
@@ -54,8 +55,8 @@ local function start_profile(args)
 end
 
 -- COLLECT_PROFILE id from caller token action most -> 1 / 0: its state is not `from` / -1: it was done, and `most`
--- others are live
--- Start to collect the recordings.
+-- others are active
+-- Start collecting the recordings.
 local function collect_profile(args)
   local id, now_ms = args[1], now()
   local key = PREFIX .. 'profile:' .. id
@@ -69,8 +70,8 @@ local function collect_profile(args)
   return 1
 end
 
--- END_PROFILE id artifact -> 1 / 0: it is not being collected
--- artifact: id of the artifact with the recordings, or empty.
+-- END_PROFILE id artifact -> 1 / 0: it is not collecting
+-- `artifact` is the ID of the artifact with the recordings, or ''.
 local function end_profile(args)
   local id = args[1]
   if call('HGET', PREFIX .. 'profile:' .. id, 'state') ~= 'collecting' then return 0 end
@@ -94,9 +95,9 @@ end
 
 -- REPORT_PROFILE id worker ttl silent most devices device ... {recording row size sha256} ... -> {state, now, {device
 -- ...}, {{recording, next} ...}}
--- Claim devices for `ttl` ms while the profile records, and return those that this worker has. next, for each
--- recording: the number of the part to send | wait | kept | lost | other: another worker, which reported within
--- `silent` ms, has this recording | full: there are `most`.
+-- Claim devices for `ttl` ms while the profile is recording, and return the devices that this worker has. `next` is,
+-- for each recording, the number of the part to send, or wait, kept, lost, other (another worker reported this
+-- recording within `silent` ms) or full (there are `most` recordings).
 local function report_profile(args)
   local id, worker, ttl, silent, most = args[1], args[2], tonumber(args[3]), tonumber(args[4]), tonumber(args[5])
   local key, claims = PREFIX .. 'profile:' .. id, PREFIX .. 'profile_claims:' .. id
@@ -108,7 +109,7 @@ local function report_profile(args)
   if state == 'recording' then
     for i = 7, first - 1 do
       local by, until_ms = string.match(call('HGET', claims, args[i]) or '', '^(.*)|(%d+)$')
-      -- If the clock was set back, no claim lasts longer than `ttl`.
+      -- If the clock was set back, a claim must still not last longer than `ttl`.
       if not by or by == worker or tonumber(until_ms) <= now_ms or tonumber(until_ms) > now_ms + ttl then
         call('HSET', claims, args[i], worker .. '|' .. decimal(now_ms + ttl))
         claimed[#claimed + 1] = args[i]
@@ -155,7 +156,7 @@ local function report_profile(args)
 end
 
 -- ADD_PROFILE_PART id worker recording number most all bytes -> stored | gone | wait: `most` parts of the profile, or
--- `all` parts, are stored | size: its length contradicts the recording's size
+-- `all` parts, are stored | size: the part's length contradicts the recording's size
 local function add_profile_part(args)
   local id, worker, recording, number = args[1], args[2], args[3], tonumber(args[4])
   local recordings = PREFIX .. 'profile_recordings:' .. id
@@ -191,8 +192,8 @@ local function keep_profile_part(args)
 end
 
 -- SETTLE_RECORDING id recording how sha256 most -> kept | lost | again
--- kept: the file is complete. again: its bytes do not match its SHA-256, so it is sent again; after `most` attempts it
--- is lost.
+-- `kept` means that the file is complete. `again` means that its bytes do not match its SHA-256, so it must be sent
+-- again; after `most` attempts it is lost.
 local function settle_recording(args)
   local recordings, recording, how = PREFIX .. 'profile_recordings:' .. args[1], args[2], args[3]
   if call('HGET', recordings, recording .. '|sha') ~= args[4] then return 'again' end

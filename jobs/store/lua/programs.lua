@@ -1,17 +1,17 @@
--- Programs: what they require of runners, and what runners have.
+-- Programs: their requirements, and the resources of runners.
 
 --- Resources of a runner that a unit uses.
 Programs.AMOUNTS = { 'cpus', 'memory_mib', 'gpus', 'lanes' }
---- Milliseconds that a lease of several units lasts in addition to its current unit: then other runners get the units
---- behind it.
+--- Milliseconds that a lease of several units lasts in addition to its current unit. After this time, other runners get
+--- its remaining units.
 local LONG_LEASE_MS = 2000
 
--- Return whether a queue is for runners. Programs are only in these queues.
+-- Return whether a queue is for runners. Only these queues contain programs.
 function Programs.is_program_queue(queue) return string.sub(queue, 1, 7) == 'runner.' end
 
 function Programs.is_program(job) return Programs.is_program_queue(job.queue) end
 
--- Return whether a job is a replica of a service. It runs without end, uses no slot of its runner and is named
+-- Return whether a job is a replica of a service. Replicas have no end, use no slot of their runner and are named
 -- v-SERVICE-NUMBER.
 function Programs.is_replica(id) return string.sub(id, 1, 2) == 'v-' end
 
@@ -22,7 +22,7 @@ function Programs.requirements_of(job)
   return job.needed
 end
 
--- ct:shapes and ct:shapes:{tenant} count the unfinished jobs by requirements, of all tenants and of one.
+-- ct:shapes and ct:shapes:{tenant} count unfinished jobs by requirements, for all tenants and for one.
 function Programs.count_shape(name, requirements, change)
   if requirements == '' or change == 0 then return end
   for _, shapes in ipairs({ PREFIX .. 'shapes', PREFIX .. 'shapes:' .. name }) do
@@ -30,8 +30,8 @@ function Programs.count_shape(name, requirements, change)
   end
 end
 
--- Return a compute capability as a number that can be compared. jobs/hosts/requirements.py has the same rules as this
--- and the following functions.
+-- Return a compute capability as a comparable number. jobs/hosts/requirements.py has the same rules as this function
+-- and the next ones.
 local function parse_capability(text)
   local major, minor = string.match(text or '', '^(%d+)%.?(%d*)$')
   return major and major * 1000 + (tonumber(minor) or 0) or 0
@@ -86,9 +86,9 @@ function Programs.measure_unit(id, requirements, capacity)
   return taken, required
 end
 
--- Return the resources of a runner, and those used by each of its leases with the latest time at which it ends (nil if
--- its units have no timeout). Leases of replicas, which never end, are in `replicas`. Return nil if the runner's
--- record cannot be read.
+-- Return the resources of a runner, and the resources used by each of its leases with the latest end of the lease (nil
+-- if its units have no timeout). Leases of replicas, which have no end, are in `replicas`. Return nil if the runner's
+-- record is unreadable.
 function Programs.read_capacity(worker, now_ms)
   local row = call('HMGET', PREFIX .. 'worker:' .. worker, 'offer', 'lanes', 'isolation')
   local ok, offer = pcall(cjson.decode, row[1] or '')
@@ -127,14 +127,15 @@ function Programs.has_capacity(capacity, leases, needs, tenant, required)
   return true
 end
 
--- Return whether a runner has capacity for a job once all leases but those of replicas have ended.
+-- Return whether a runner has capacity for a job after all leases except those of replicas have ended.
 function Programs.could_fit(capacity, job)
   local needs, required = Programs.measure_unit(job.id, Programs.requirements_of(job), capacity)
   return Programs.has_capacity(capacity, {}, needs, job.tenant, required)
 end
 
--- Return when a runner has capacity for a job according to the timeouts of its leases, how many leases must end
--- before, and how many of those have no timeout. The latter count as last, but may end at any time.
+-- Return the time at which a runner has capacity for a job according to the timeouts of its leases, the number of
+-- leases that must end first, and the number of those without a timeout. Leases without a timeout count as last, but
+-- can end at any time.
 function Programs.estimate_start(capacity, job, now_ms)
   local needs, required = Programs.measure_unit(job.id, Programs.requirements_of(job), capacity)
   local left, start, unbounded = { unpack(capacity.leases) }, now_ms, 0

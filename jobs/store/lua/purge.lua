@@ -1,12 +1,12 @@
--- Purge: removal of jobs that are deleted or have expired.
+-- Purge: removal of deleted and expired jobs.
 
 -- Keys of a job in addition to its hash.
 local PARTS = { 'leases', 'lease', 'free', 'retry', 'dead', 'parts', 'acc', 'ev', 'result', 'failures', 'files', 'kept',
   'needs', 'children', 'skips' }
 
--- Release the artifacts that a program needed and those with its output.
+-- Release the artifacts that a program needed, and the artifacts with its output.
 local function release_program(id, owner, artifacts, requirements, state)
-  -- The job was quarantined and could not be read.
+  -- The job was quarantined as unreadable.
   if requirements and not Jobs.TERMINAL[state] then Programs.count_shape(owner, requirements, -1) end
   local artifact_ids, kept = {}, redis.pcall('HKEYS', job_key(id, 'kept'))
   local leases = redis.pcall('HGETALL', job_key(id, 'lease'))

@@ -1,11 +1,11 @@
--- Queues: jobs that wait for a worker, and the wake-ups in RQ's queues that tell workers to call NEXT.
+-- Queues: jobs that wait for a worker, and the wake-ups in RQ's queues that make workers call NEXT.
 
--- Priorities, the most urgent first.
+-- Priorities, most urgent first.
 Queues.CLASSES = { interactive = 1, high = 2, normal = 3, low = 4 }
---- Jobs of one kind that a worker makes pending again at once.
+--- Maximum number of jobs of one kind that a worker makes pending again at once.
 Queues.MAX_REQUEUED = 32
 
--- Priorities of the queues that were used so far.
+-- Cache of the priorities of queues.
 local CLASS_OF = {}
 
 -- Return the priority of a queue.
@@ -18,8 +18,8 @@ function Queues.class_of(queue)
   return CLASS_OF[queue]
 end
 
--- Add wake-ups to a queue. The length of RQ's queue is the number of jobs that wait for a worker. All wake-ups have
--- the id of one RQ job.
+-- Add wake-ups to a queue. The length of RQ's queue is the number of jobs that wait for a worker. All wake-ups have the
+-- ID of the same RQ job.
 function Queues.notify(queue, count)
   local ids = {}
   for i = 1, math.min(count, 1000) do ids[i] = 'wakeup' end
@@ -30,14 +30,14 @@ local function remove_wakeups(queue, count)
   if count > 0 then call('RPOP', 'rq:queue:' .. queue, decimal(math.min(count, 1000))) end
 end
 
--- Count jobs without wake-ups: those of tenants that use all their lanes, and those that hosts with these labels may
--- not compute. Without labels, those that any host may not compute.
+-- Count jobs without wake-ups: jobs of tenants that use all their lanes, and jobs that hosts with these labels may not
+-- compute. Without labels, count the jobs that any host may not compute.
 function Queues.count_capped(queue, labels)
   return Tenants.are_registered() and Tenants.count_capped(queue, labels) or 0
 end
 
--- Keep one wake-up for each waiting job. change: jobs that were added, if that is known and no tenant
--- has jobs without wake-ups. SWEEP counts the jobs every second.
+-- Keep one wake-up for each waiting job. `change` is the number of added jobs, if it is known and no tenant has jobs
+-- without wake-ups. SWEEP counts the jobs every second.
 function Queues.adjust_wakeups(queue, change)
   if State.wakeup_changes then
     State.wakeup_changes[queue] = (State.wakeup_changes[queue] or 0) + (change or math.huge)
@@ -51,14 +51,14 @@ function Queues.adjust_wakeups(queue, change)
   remove_wakeups(queue, -change)
 end
 
--- Adjust a queue whose wake-up was popped. If jobs were taken from the queue, the wake-up stood for one of them;
--- otherwise add it again for the job that this worker cannot take.
+-- Adjust a queue whose wake-up was popped. If jobs were taken from the queue, the wake-up belonged to one of them.
+-- Otherwise, add it again for the job that this worker cannot take.
 function Queues.adjust_after_pop(queue)
   local change = State.wakeup_changes[queue]
   Queues.adjust_wakeups(queue, change and change < 0 and 1 or nil)
 end
 
--- Collect changes of wake-ups until flush_wakeups. Most often the changes of one call cancel out.
+-- Collect changes of wake-ups until flush_wakeups. The changes of one call usually cancel out.
 function Queues.defer_wakeups() State.wakeup_changes = State.wakeup_changes or {} end
 
 function Queues.flush_wakeups()
@@ -69,7 +69,7 @@ function Queues.flush_wakeups()
   end
 end
 
--- ct:waiting_replicas has replicas of services that are pending or unsupported.
+-- ct:waiting_replicas has the pending and unsupported replicas of services.
 function Queues.enqueue(queue, name, id, position)
   if Programs.is_replica(id) then call('SADD', PREFIX .. 'waiting_replicas', id) end
   call('ZADD', PREFIX .. 'pending:' .. queue, position, id)
@@ -83,9 +83,9 @@ function Queues.dequeue(queue, name, id)
 end
 
 -- Return the name under which ct:unsupported:{name} has jobs that the last worker did not support: queue:kind|version,
--- and |requirements if a program has some. The jobs keep their positions. The set ct:unsupported has the names that
--- may have jobs; ct:unsupported_programs has those of programs. A finishing job needs no requirements.
--- State.has_no_unsupported: ct:unsupported is known to be empty.
+-- with |requirements appended if a program has some. The jobs keep their positions. The set ct:unsupported has the
+-- names that can have jobs; ct:unsupported_programs has the names for programs. A finishing job has no requirements.
+-- State.has_no_unsupported is true if ct:unsupported is known to be empty.
 function Queues.unsupported_member(job, requirements_text)
   local name = job.queue .. ':' .. tostring(job.kind) .. '|' .. tostring(job.version)
   requirements_text = requirements_text or (job.state == 'finishing' and '' or Programs.requirements_of(job))
@@ -102,7 +102,7 @@ local function is_unsupported(job)
   return call('ZSCORE', PREFIX .. 'unsupported:' .. Queues.unsupported_member(job), job.id)
 end
 
--- Remove a job from those that wait for the next day because of a cap on daily units.
+-- Remove a job from the jobs that wait for the next day because of a cap on daily units.
 function Queues.end_deferral(job)
   if job.deferred == 0 then return end
   call('ZREM', PREFIX .. 'deferred:' .. job.tenant .. ':' .. job.kind, job.id)
@@ -111,7 +111,7 @@ function Queues.end_deferral(job)
 end
 
 function Queues.make_pending(job)
-  if job.state == 'finishing' then Queues.end_deferral(job) end -- that needs no further units
+  if job.state == 'finishing' then Queues.end_deferral(job) end -- finishing needs no more units
   if job.deferred == 1 then
     call('SADD', PREFIX .. 'deferred', job.tenant .. ':' .. job.kind)
   elseif is_unsupported(job) then
@@ -134,7 +134,7 @@ function Queues.remove(job)
   Queues.end_deferral(job)
 end
 
--- Move a pending job to the unsupported ones, where it waits for another worker.
+-- Move a pending job to the unsupported jobs, where it waits for another worker.
 function Queues.mark_unsupported(job)
   State.has_no_unsupported = nil
   local position = call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id)
@@ -144,7 +144,7 @@ function Queues.mark_unsupported(job)
   note_unsupported(job)
 end
 
--- Make jobs pending again that a worker with these versions supports. Without versions, all of them.
+-- Make the jobs pending again that a worker with these versions supports. Without versions, all of them.
 function Queues.requeue_supported(kinds)
   if State.has_no_unsupported then return end
   for _, name in ipairs(call('SMEMBERS', PREFIX .. 'unsupported')) do
@@ -158,7 +158,7 @@ function Queues.requeue_supported(kinds)
   end
 end
 
--- Have SWEEP look at a job at this time. SWEEP treats times beyond LEASE_TTL as written before the clock stepped back.
+-- Make SWEEP check a job at this time. SWEEP treats times beyond LEASE_TTL as written before the clock was set back.
 function Queues.recheck_at(job, at)
   if Programs.is_program(job) then at = math.min(at, now() + LEASE_TTL_MS) end
   call('ZADD', PREFIX .. 'recheck', decimal(at), job.id)
@@ -183,8 +183,8 @@ function Queues.reschedule(job, now_ms)
   end
 end
 
--- Return how many slots the workers of a device have. If other devices have workers, count those with fewer workers.
--- any: all devices but runners, of which `runners` are live.
+-- Return the number of slots of a device's workers. If other devices have workers, count the smaller group. `any` means
+-- all devices except runners, of which `runners` are alive.
 local function count_slots(device, runners)
   local held, own, others, count = call('ZCARD', PREFIX .. 'slots'), PREFIX .. 'workers:' .. device, {}, 0
   if held == 0 or (device == 'any' and runners == 0) then return held end
@@ -198,8 +198,8 @@ local function count_slots(device, runners)
   return held
 end
 
--- Notify up to `most` idle workers that may help with a job. Waiting wake-ups are subtracted, so that a thousand jobs
--- do not notify a thousand workers each. Wake-ups for any device are not for runners.
+-- Notify up to `most` idle workers that can help with a job. Waiting wake-ups are subtracted, so that a thousand jobs
+-- do not notify a thousand workers each. Runners do not read wake-ups for any device.
 function Queues.notify_helpers(job, most)
   local device = string.match(job.queue, '^(%a+)')
   local runners = device == 'any' and call('ZCARD', PREFIX .. 'workers:runner') or 0

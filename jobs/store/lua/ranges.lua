@@ -1,5 +1,5 @@
--- Ranges of units that are not leased. The lists free and dead have lo:hi:expiries:errors. The zset retry has the same
--- with the time before which the range must not be leased.
+-- Ranges of units that are not leased. The lists `free` and `dead` have lo:hi:expiries:errors. The sorted set `retry`
+-- has the same, scored by the time before which the range must not be leased.
 
 function Ranges.format(lo, hi, expiries, errors)
   return decimal(lo) .. ':' .. decimal(hi) .. ':' .. decimal(expiries) .. ':' .. decimal(errors)
@@ -15,7 +15,7 @@ function Ranges.align(job, position)
   return position - math.fmod(math.fmod(position, job.grain) + job.offset, job.grain)
 end
 
--- Dead ranges of a job whose error is kept.
+-- Maximum number of a job's dead ranges whose error is kept.
 local MAX_DEAD_ERRORS = 1000
 
 -- Make a range dead and keep its error.
@@ -25,7 +25,7 @@ function Ranges.give_up(id, piece, text)
 end
 
 -- Return the range of a lease whose lane died. After max_expiries, halve it until only the unit that kills lanes is
--- left. Halves are leased first, so such a unit is found after log2(units) steps.
+-- left. Halves are leased first, so this unit is found after log2(units) steps.
 function Ranges.expire(job, lease)
   local expiries = lease.expiries + 1
   if expiries <= SETTINGS.max_expiries then
@@ -44,5 +44,5 @@ function Ranges.expire(job, lease)
   end
 end
 
--- Return the longest wait in milliseconds of a range whose kernel raised this many errors.
+-- Return the maximum wait in milliseconds of a range whose kernel raised this many errors.
 function Ranges.backoff(errors) return math.min(60000, 500 * 2 ^ errors) end

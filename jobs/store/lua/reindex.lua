@@ -1,9 +1,9 @@
 -- REINDEX: rebuilds the indexes from the jobs.
 
---- Largest submission number.
+--- Maximum submission number.
 local MAX_NUMBER = 2 ^ 53
 
--- Set the counter of submissions above every number that it has returned.
+-- Set the submission counter above all numbers that it has returned.
 local function renumber()
   local last = read_number('GET', PREFIX .. 'seq')
   if last < 0 or last > MAX_NUMBER then last = 0 end
@@ -16,7 +16,7 @@ local function renumber()
   call('SET', PREFIX .. 'seq', decimal(last))
 end
 
--- Return how many workers hold each job, and with how many lanes.
+-- Return the number of workers that hold each job, and the number of their lanes.
 local function count_slots(now_ms)
   local holders, lanes = {}, {}
   local slots = call('HGETALL', PREFIX .. 'slotjob')
@@ -54,7 +54,7 @@ local function recount(job, holders, lanes)
   Jobs.update_held_index(job)
 end
 
--- Add a job that has not ended to the indexes in which workers and SWEEP find it.
+-- Add an unfinished job to the indexes in which workers and SWEEP find it.
 local function index_for_work(job, now_ms)
   Programs.count_shape(job.tenant, Programs.requirements_of(job), 1)
   if job.state == 'running' and job.timeout_ms > 0 then
@@ -65,7 +65,7 @@ local function index_for_work(job, now_ms)
 end
 
 -- REINDEX id ... -> number of jobs that exist
--- Add these jobs to every index again. The caller has removed load and shapes, which are counted from zero.
+-- Add these jobs to all indexes again. The caller has removed load and shapes, which are counted from zero.
 local function reindex(args)
   local now_ms, count = now(), 0
   renumber()

@@ -1,8 +1,8 @@
--- Repairs: contents of Redis that no function has written.
--- A job with such contents is quarantined. Any other key with such contents is renamed and counts as empty, so that
--- the call completes all its changes to jobs. From then on SUBMIT is refused and names the key, until the operator
--- rebuilds the indexes from the jobs (REINDEX). Other errors are refusals by Redis, for example because memory is
--- full, and go to the caller.
+-- Repairs: data in Redis that no function has written.
+-- A job with invalid data is quarantined. Any other key with invalid data is renamed and counts as empty, so that the
+-- call completes all its changes to jobs. From then on, SUBMIT is rejected and names the key, until an operator
+-- rebuilds the indexes from the jobs (REINDEX). Other errors mean that Redis rejects commands, for example because its
+-- memory is full, and are returned to the caller.
 
 --- Milliseconds for which an unreadable quarantined job and the contents of a broken key are kept.
 local KEPT_MS = 604800000
@@ -43,7 +43,7 @@ local function quarantine_key(key)
   Repairs.report(key)
 end
 
--- Return the error of SUBMIT while a damaged key waits to be repaired, else nil.
+-- Return the error of SUBMIT while a damaged key waits for repair, otherwise nil.
 function Repairs.check()
   local key = call('GET', PREFIX .. 'damaged')
   return key and redis.error_reply('DAMAGED ' .. key)
@@ -73,7 +73,7 @@ local function remove_from_indexes(id)
   call('ZREM', PREFIX .. 'deadlines', id)
 end
 
--- Fail a job. Return whether that could be written.
+-- Fail a job. Return whether the failure could be written.
 local function fail_broken(job, why)
   local text = 'what is stored of this job is broken (' .. why .. '); submit it again'
   job.deferred = 0
@@ -83,8 +83,8 @@ local function fail_broken(job, why)
   end)
 end
 
--- Remove a broken job from all work, and fail it if that can be written, so that it does not stop other jobs. It is
--- purged after a week, or by DELETE.
+-- Remove a broken job from all work, and fail it if possible, so that it does not stop other jobs. It is purged after a
+-- week, or by DELETE.
 function Repairs.quarantine(id, why)
   State.broken[id] = true
   if State.is_read_only then return end
@@ -105,7 +105,7 @@ local function quarantine_job(args)
 end
 
 -- READ commands(json) -> their replies
--- Read atomically, like MULTI, which a full Redis refuses even for reads.
+-- Execute read commands atomically, like MULTI, which a full Redis rejects even for reads.
 local function read_at_once(args)
   local replies = {}
   for i, command in ipairs(cjson.decode(args[1])) do replies[i] = redis.pcall(unpack(command)) end

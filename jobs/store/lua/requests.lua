@@ -1,9 +1,9 @@
--- Requests: the state of one NEXT, and the jobs that its worker may take.
+-- Requests: the state of one NEXT, and the jobs that its worker can take.
 
---- First jobs of queues that one NEXT reads.
+--- Maximum number of first jobs of queues that one NEXT reads.
 local MAX_READS = 100
 
---- Parsed arguments that are kept: workers name the same queues and kinds each time.
+--- Maximum number of parsed arguments in the cache: workers send the same queues and kinds each time.
 local MAX_MEMOIZED = 100
 
 -- Return a function that parses like `read` and caches its results, which must not be changed.
@@ -18,8 +18,8 @@ local function memoize(read)
   end
 end
 
--- Return a worker's queues by rank (the first index of a queue with their priority), and the keys that tell at once
--- whether jobs wait or are held there.
+-- Return a worker's queues by rank (the first index of a queue with the same priority), and the keys that show at once
+-- whether jobs are waiting or held there.
 local read_queues = memoize(function(text)
   local subscription = { queues = cjson.decode(text), rank = {}, ranks = {}, at_rank = {}, pending = {}, upper = {},
     held_before = {}, runs_programs = string.find(text, '"runner.', 1, true) ~= nil }
@@ -45,7 +45,7 @@ local read_queues = memoize(function(text)
   return subscription
 end)
 
--- Return the version of each kind's model, as text.
+-- Return the version of each kind's model as text.
 local read_kinds = memoize(function(text)
   local kinds = cjson.decode(text)
   for kind, version in pairs(kinds) do kinds[kind] = decimal(version) end
@@ -72,7 +72,7 @@ function Requests.new(args)
     slot_ttl = tonumber(args[5]), subscription = subscription, queues = subscription.queues, rank = subscription.rank,
     token = args[7], take = tonumber(args[8]), kinds = args[9] ~= '' and read_kinds(args[9]) or nil, now_ms = now(),
     reads_left = MAX_READS, runs_programs = subscription.runs_programs }
-  -- Most often no tenants are registered and no jobs are aged or unsupported. One call tells.
+  -- Usually, no tenants are registered and no jobs are aged or unsupported. One call checks all of this.
   request.is_simple = call('EXISTS', PREFIX .. 'shares', PREFIX .. 'aged', PREFIX .. 'unsupported') == 0
     and not (request.runs_programs and call('EXISTS', PREFIX .. 'unsupported_programs') == 1)
   if request.is_simple then State.tenants_exist, State.has_no_unsupported = false, true end
@@ -107,12 +107,12 @@ function Requests.supports(request, job)
   return not request.kinds or request.kinds[job.kind] == job.version
 end
 
--- Return whether this worker has what a job needs.
+-- Return whether this worker has the resources that a job needs.
 function Requests.can_compute(request, job)
   return Requests.supports(request, job) and (not request.runs_programs or Offers.can_take(request, job))
 end
 
--- Return the first job in a queue, or of one tenant in it, that this worker can compute, and its position.
+-- Return the first job in a queue, or of one tenant in the queue, that this worker can compute, and its position.
 function Requests.find_first(request, queue, name)
   local index = name and PREFIX .. 'tenant_pending:' .. queue .. ':' .. name or PREFIX .. 'pending:' .. queue
   while request.reads_left > 0 do

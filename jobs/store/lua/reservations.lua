@@ -1,12 +1,12 @@
 -- Reservations of runners for programs that wait for capacity.
--- ct:unschedulable has programs that a runner could not take for lack of capacity, and since when. ct:reserved maps a
--- job to runner|until|leases|all|looked: the runner that is reserved for it, when that has capacity according to the
--- timeouts of its leases, the number of leases that end before, 1 if jobs of higher priorities wait, too, and the last
--- run of SWEEP. The runner's hash names the job.
+-- ct:unschedulable has programs for which a runner lacked capacity, scored by the time since then. ct:reserved maps a
+-- job to runner|until|leases|all|looked: the reserved runner, the time at which it has capacity according to the
+-- timeouts of its leases, the number of leases that must end first, 1 if jobs of higher priorities are also waiting,
+-- and the time of the last SWEEP. The runner's hash names the job.
 
 --- Milliseconds for which a reservation is valid after SWEEP has renewed it.
 local RESERVED_TTL_MS = 5000
---- Jobs waiting for capacity that one call reads.
+--- Maximum number of jobs waiting for capacity that one call reads.
 local MAX_WAITING_READ = 64
 
 -- Return the reservation of a job, or nil.
@@ -28,12 +28,12 @@ function Reservations.finish(id)
   return runner
 end
 
--- Note that a program no longer waits for capacity.
+-- Record that a program no longer waits for capacity.
 function Reservations.stop_waiting(id)
   if call('ZREM', PREFIX .. 'unschedulable', id) == 1 then return Reservations.finish(id) end
 end
 
--- Return the leases of a runner that may still run when a job starts there.
+-- Return the leases of a runner that can still be running when a job starts there.
 local function find_compatible_leases(capacity, needs, tenant, required)
   local compatible = {}
   for _, each in ipairs(capacity.leases) do
@@ -42,7 +42,7 @@ local function find_compatible_leases(capacity, needs, tenant, required)
   return compatible
 end
 
--- Return how many units of another job a runner with a valid reservation may lease now.
+-- Return the number of another job's units that a runner with a valid reservation can lease now.
 function Reservations.count_allowed_units(reservation, job, now_ms)
   if job.id == reservation.id or job.state == 'finishing' then return math.huge end
   local head = call('HMGET', job_key(reservation.id), 'queue', 'requirements', 'tenant')
@@ -52,7 +52,7 @@ function Reservations.count_allowed_units(reservation, job, now_ms)
   local unit = tonumber(call('HGET', job_key(job.id), 'unit_ms') or nil)
   local most = unit and math.floor((reservation.until_ms - now_ms) / math.max(unit, 1)) or 0
   if most >= 1 then return most end
-  -- Otherwise it must leave what the reserved job needs.
+  -- Otherwise, it must leave the resources of the reserved job free.
   local capacity, tenant = Programs.read_capacity(reservation.runner, now_ms), head[3]
   if not capacity or (capacity.shared and tenant ~= job.tenant) then return 0 end
   local additional = Programs.measure_unit(job.id, Programs.requirements_of(job), capacity)
@@ -65,7 +65,7 @@ function Reservations.count_allowed_units(reservation, job, now_ms)
   return Programs.has_capacity(capacity, { additional, unpack(compatible) }, needs, nil, required) and math.huge or 0
 end
 
--- Return live runners by name that may be reserved.
+-- Return the live runners that can be reserved, by name.
 local function list_runners(now_ms, reserve)
   local runners = {}
   for _, name in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'workers:runner', '(' .. decimal(now_ms), '+inf')) do
@@ -123,8 +123,8 @@ local function is_less(left, right)
   return left[at] < right[at]
 end
 
--- Return the runner that has capacity first among those that may be reserved for the job, and whether any runner could
--- take it.
+-- Return the runner that has capacity first among the runners that can be reserved for the job, and whether any runner
+-- could run it.
 local function find_best_runner(round, job)
   local best, best_order, has_suitable
   for name, runner in pairs(round.runners) do
@@ -140,7 +140,7 @@ local function find_best_runner(round, job)
   return best, has_suitable
 end
 
--- Return jobs that have waited for capacity long enough and have no reservation, in the order in which they get one.
+-- Return jobs that have waited for capacity long enough and have no reservation, in order of precedence.
 local function list_waiting_jobs(round)
   local waiting, most = {}, round.reserve > 0 and MAX_WAITING_READ or 0
   local until_ms = decimal(round.now_ms - round.reserve)
@@ -160,7 +160,8 @@ local function list_waiting_jobs(round)
   return waiting
 end
 
--- Reserve a runner for each program that has waited for capacity for `reserve` ms. A runner is reserved for one job.
+-- Reserve a runner for each program that has waited for capacity for `reserve` ms. A runner is reserved for only one
+-- job.
 function Reservations.renew(now_ms, age, reserve)
   if call('EXISTS', PREFIX .. 'unschedulable', PREFIX .. 'reserved') == 0 then return end
   cap_scores(PREFIX .. 'unschedulable', now_ms, 0)

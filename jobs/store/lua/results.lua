@@ -1,4 +1,4 @@
--- Results: folding of partials, and the end of a job.
+-- Results: merging of partials, and the end of a job.
 
 -- Return a digest of the accumulator and the first `parts` partials, like GatheredPartials.digest. A counter is not
 -- enough: after lost writes, it would count the same numbers for other partials.
@@ -12,15 +12,15 @@ function Results.digest(id, parts)
   return redis.sha1hex(table.concat(sums))
 end
 
--- Store the marks (proven facts) of a finished job: a JSON list of {mark, range, payload}. A range has integers of any
--- size and is not parsed.
+-- Store the marks (proven facts) of a finished job: a JSON list of {mark, range, payload}. The integers of a range can
+-- have any size and are not parsed.
 function Results.keep_marks(text)
   for _, mark in ipairs(cjson.decode(text)) do call('HSET', PREFIX .. 'mark:' .. mark[1], mark[2], mark[3]) end
 end
 
 -- GATHER id start limit bytes -> {done, spec, accumulator, more, part ...}
--- Return the accumulator if start is 0, and parts from `start` on: at most `limit`, and as many as fit into `bytes`
--- but at least one. more: 1 if parts within `limit` were left out.
+-- Return partials from `start` on, and the accumulator if `start` is 0: at most `limit` partials, and at least one, but
+-- no more than fit into `bytes`. `more` is 1 if partials within `limit` were omitted.
 local function gather(args)
   local id, start, limit, left = args[1], tonumber(args[2]), tonumber(args[3]), tonumber(args[4])
   local known = call('HMGET', job_key(id), 'done', 'spec')
@@ -41,10 +41,10 @@ local function gather(args)
 end
 
 -- FOLD id digest parts accumulator -> 1 | 0
--- Replace the accumulator and these first parts, at least one, with the accumulator into which they were folded.
+-- Replace the accumulator and its first `parts` partials, at least one, by the accumulator into which they were merged.
 local function fold(args)
   local id, seen, parts, accumulator = args[1], args[2], tonumber(args[3]), args[4]
-  -- A caller that names more parts than exist has read none; the digest of no parts is public.
+  -- A caller that names more partials than exist has read none; the digest of no partials is public.
   if parts < 1 or call('LLEN', job_key(id, 'parts')) < parts or Results.digest(id, parts) ~= seen then return 0 end
   call('LTRIM', job_key(id, 'parts'), decimal(parts), -1)
   call('SET', job_key(id, 'acc'), accumulator)
@@ -52,7 +52,7 @@ local function fold(args)
 end
 
 -- FINISH id digest result marks -> 1 | 0
--- Finish a job in `finishing` that has this accumulator and no parts.
+-- Finish a job in `finishing` that has this accumulator and no other partials.
 local function finish(args)
   local id, seen, result, marks = args[1], args[2], args[3], args[4]
   local now_ms = now()
@@ -81,7 +81,7 @@ local function abort(args)
 end
 
 -- COUNT_DERIVE_CRASH id token error -> 1 failed | 0
--- Count a lane that died while it derived the result. The job fails after too many of them.
+-- Count a lane that died while it derived the result. The job fails after too many deaths.
 local function count_derive_crash(args)
   local id, token, text = args[1], args[2], args[3]
   local now_ms = now()

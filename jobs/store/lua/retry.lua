@@ -39,14 +39,14 @@ local function drop_errors(id, pieces)
   end
 end
 
--- Remove and return the first ranges of a list, at most as many as one call moves.
+-- Remove and return the first ranges of a list, up to the limit of one call.
 local function take_batch(list)
   local batch = call('LRANGE', list, 0, SETTINGS.retried_ranges - 1)
   call('LTRIM', list, #batch, -1)
   return batch
 end
 
--- Move ranges of a program to `retry` with their first unit as score. Times are larger than any unit.
+-- Move ranges of a program to `retry`, scored by their first unit. Times are larger than any unit.
 local function collect_batch(job, stage)
   local id = job.id
   local retry, pieces = job_key(id, 'retry'), take_batch(job_key(id, 'dead'))
@@ -63,7 +63,7 @@ local function collect_batch(job, stage)
   return #pieces
 end
 
--- Move ranges back from there in order, with adjacent ones merged.
+-- Move ranges back from `retry` in order, with adjacent ones merged.
 local function merge_batch(id)
   local pieces = call('ZRANGE', job_key(id, 'retry'), 0, SETTINGS.retried_ranges - 1)
   if #pieces == 0 then return 0 end
@@ -74,8 +74,8 @@ local function merge_batch(id)
   return #pieces
 end
 
--- Move a batch of ranges, since moving all could take one call too long. Any caller may make the next call. Return nil
--- if there are few ranges, else whether there are more.
+-- Move a batch of ranges, because moving all could take too long for one call. Any caller can make the next call.
+-- Return nil if there are few ranges, otherwise whether more are left.
 local function requeue_batch(job)
   local id = job.id
   local stage = call('HGET', job_key(id), 'retry_stage')
@@ -101,7 +101,7 @@ local function requeue_all(job)
 end
 
 -- Continue after a unit was retried between two calls of RETRY: the job is active, and the other ranges follow like
--- that unit. Return whether there are more.
+-- that unit. Return whether more are left.
 local function continue_retry(job, version, now_ms)
   local id = job.id
   if call('HEXISTS', job_key(id), 'retry_stage') == 0 or job.version ~= version then return false end
@@ -119,8 +119,9 @@ end
 
 -- RETRY id version tenant token hold [workflow attempt] -> {ok|conflict, state} | {version, stored} | {missing} |
 -- {stale} | {over, cap, value, seconds} | {more} | {skipped, job, its state | gone}
--- Retry the ranges that are not done. more: call again; until then only the ranges were moved. skipped: that job must
--- be retried first. hold: as in SUBMIT. stale: the workflow is no longer running this attempt.
+-- Retry the unfinished ranges. `more` means that ranges were moved and the caller must call again. `skipped` names a
+-- job that must be retried first. `hold` is the same as in SUBMIT. `stale` means that the workflow is no longer running
+-- this attempt.
 local function retry(args)
   local id, version, actor, token, hold, workflow, attempt = unpack(args)
   local now_ms = now()
@@ -161,7 +162,7 @@ end
 
 -- RETRY_DEAD id first version tenant token hold -> {ok|conflict, state} | {version, stored} | {missing} | {none} |
 -- {over, cap, value, seconds}
--- Retry the dead range that begins at unit `first`. hold: as in SUBMIT.
+-- Retry the dead range that starts at unit `first`. `hold` is the same as in SUBMIT.
 local function retry_dead(args)
   local id, first, version = args[1], args[2], args[3]
   local now_ms = now()

@@ -45,7 +45,7 @@ local function end_schedule(args)
 end
 
 -- ADVANCE_SCHEDULE tenant name next caller token -> 1 / 0: it does not exist
--- Pause a schedule if next is 0, else resume it at that time.
+-- Pause a schedule if `next` is 0, otherwise resume it at that time.
 local function advance_schedule(args)
   local tenant, name, next_run, now_ms = args[1], args[2], args[3], now()
   local id = call('HGET', PREFIX .. 'schedules:' .. tenant, name)
@@ -65,7 +65,7 @@ local function advance_schedule(args)
 end
 
 -- DUE_SCHEDULES most without -> {now in seconds, {id, field, value ...} ...}
--- Return due schedules, the longest due first, without the first `without`.
+-- Return due schedules, most overdue first, without the first `without`.
 local function due_schedules(args)
   local now_ms = now()
   local found = { decimal(math.floor(now_ms / 1000)) }
@@ -82,8 +82,8 @@ local function due_schedules(args)
 end
 
 -- CLAIM_RUN id next firing following missed -> 1 / 0: it was paused, deleted or advanced by another caller
--- firing: the run to claim, 0 for none. The schedule stays due until NOTE_RUN. following: time of the next run, 0 if
--- there is none.
+-- `firing` is the run to claim, 0 for none. The schedule stays due until NOTE_RUN. `following` is the time of the next
+-- run, 0 for none.
 local function claim_run(args)
   local id, firing, next_run = args[1], args[3], args[4]
   local key = PREFIX .. 'schedule:' .. id
@@ -119,8 +119,8 @@ local function note_run(args)
   return 1
 end
 
--- CLAIM_BY_HAND id run lease -> ok | same: that run was made | busy: another run is being made
--- Claim a run that a user requested for `lease` ms, until NOTE_BY_HAND.
+-- CLAIM_BY_HAND id run lease -> ok | same: that run was already submitted | busy: another run is being submitted
+-- Claim a manual run for `lease` ms, until NOTE_BY_HAND.
 local function claim_by_hand(args)
   local id, run, now_ms = args[1], args[2], now()
   local key = PREFIX .. 'schedule:' .. id
@@ -132,8 +132,8 @@ local function claim_by_hand(args)
   return 'ok'
 end
 
--- NOTE_BY_HAND id run job -> 1 / 0: it is recorded already, or was not claimed
--- job: the job that the run submitted, or empty.
+-- NOTE_BY_HAND id run job -> 1 / 0: it was already recorded, or was not claimed
+-- `job` is the job that the run submitted, or ''.
 local function note_by_hand(args)
   local id, run, job = args[1], args[2], args[3]
   local key = PREFIX .. 'schedule:' .. id

@@ -29,8 +29,8 @@ local function add_service(args)
 end
 
 -- CHANGE_SERVICE tenant name what value caller token -> 1 / 0: it does not exist
--- what: scale to a number of replicas, which also starts a stopped service; restart all replicas one after the other;
--- stop; delete, after which the name is free.
+-- `what` is one of: scale (to a number of replicas, which also starts a stopped service), restart (all replicas, one
+-- after the other), stop, or delete (which also frees the name).
 local function change_service(args)
   local tenant, name, what, value, now_ms = args[1], args[2], args[3], args[4], now()
   local id = call('HGET', PREFIX .. 'services:' .. tenant, name)
@@ -54,7 +54,7 @@ local function change_service(args)
 end
 
 -- RESCALE_SERVICE id from to needed_at -> 1 / 0: another caller scaled it meanwhile
--- Called by the leader to scale by load.
+-- The leader calls this to scale by load.
 local function rescale_service(args)
   local key = PREFIX .. 'service:' .. args[1]
   local stored = call('HMGET', key, 'replicas', 'deleted')
@@ -85,7 +85,7 @@ local function forget_service(args)
 end
 
 -- PLACE_REPLICA id number generation -> 1 / 0: it is not the next number, or the service is stopped
--- Add a replica, whose job the leader then submits.
+-- Add a replica. The leader then submits its job.
 local function place_replica(args)
   local id, number, generation = args[1], args[2], args[3]
   local key, now_ms = PREFIX .. 'service:' .. id, now()
@@ -97,7 +97,7 @@ local function place_replica(args)
 end
 
 -- RETIRE_REPLICA id number -> 1 / 0: it does not exist
--- Send no more requests to a replica.
+-- Stop sending requests to a replica.
 local function retire_replica(args)
   local key, now_ms = PREFIX .. 'servicereplicas:' .. args[1], now()
   local generation, since, stopping = string.match(call('HGET', key, args[2]) or '', '^(%d+)|(%d+)|(%d+)$')
@@ -108,8 +108,8 @@ local function retire_replica(args)
 end
 
 -- END_REPLICA id number job failures retry_at said -> 1 / 0: it was recorded before
--- Remove a replica whose job has ended. failures: deaths in a row, or empty. retry_at: time in milliseconds before
--- which no other replica starts.
+-- Remove a replica whose job has ended. `failures` is the number of consecutive failures, or ''. `retry_at` is the time
+-- in milliseconds before which no other replica starts.
 local function end_replica(args)
   local id, number, failures = args[1], args[2], args[4]
   if call('HEXISTS', PREFIX .. 'servicereplicas:' .. id, number) == 0 then return 0 end
@@ -121,7 +121,7 @@ local function end_replica(args)
 end
 
 -- REPORT_REPLICA job token ttl field value ... -> 1 / 0: the lease has this token no longer
--- The holder of the lease reports the replica's state and address.
+-- Store the state and address that the holder of the lease reports for its replica.
 local function report_replica(args)
   local id, token, ttl, now_ms = args[1], args[2], args[3], now()
   if not call('HGET', job_key(id, 'lease'), token) then return 0 end
@@ -159,8 +159,8 @@ local function lead_replica(args)
 end
 
 -- ASK_SERVICES coordinator seconds (id requests new) ... -> number of services that exist
--- Record how many requests a coordinator has for services, including waiting ones, and whether there are new ones.
--- Only new requests wake a service that was scaled to zero.
+-- Record the number of requests that a coordinator has for services, including waiting ones, and whether there are new
+-- ones. Only new requests wake a service that was scaled to zero.
 local function ask_services(args)
   local coordinator, seconds, now_ms, found = args[1], args[2], now(), 0
   for i = 3, #args, 3 do

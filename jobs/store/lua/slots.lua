@@ -1,8 +1,8 @@
--- Slots: which worker works on which job.
+-- Slots: the current job of each worker.
 
 function Slots.remove(worker) call('ZREM', PREFIX .. 'slots', worker) end
 
--- Remove the job from a worker's slot, which the caller ends or gives to another job, and reschedule the job. Return
+-- Remove the job from a worker's slot, which the caller ends or assigns to another job, and reschedule the job. Return
 -- whether the worker had a slot.
 function Slots.release(worker, now_ms)
   local text = call('HGET', PREFIX .. 'slotjob', worker)

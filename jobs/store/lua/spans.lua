@@ -1,7 +1,7 @@
--- Spans: what a lane computed, for display. Consecutive leases on one job, or on small jobs of one kind, form one
+-- Spans: the past work of lanes, for display. Consecutive leases on one job, or on small jobs of one kind, form one
 -- span. ct:span has the latest span of each lane, ct:spans the earlier ones.
 
---- Milliseconds between two leases, and of a whole span, above which a new span begins.
+--- Maximum milliseconds between two leases of a span, and maximum length of a span.
 local SPAN_GAP_MS, SPAN_MS = 1500, 30000
 --- Milliseconds for which spans are kept.
 local SPANS_KEPT_MS = 3660000
@@ -10,8 +10,8 @@ local function store_span(lane, text)
   call('XADD', PREFIX .. 'spans', 'MAXLEN', '~', SETTINGS.spans_kept, '*', 'lane', lane, 'span', text)
 end
 
--- Add a lease to the lane's latest span, or begin a new one. A span is job:kind:device:from:to:busy
--- ms:units:leases:jobs:small; job is empty for several small jobs.
+-- Add a lease to the lane's latest span, or start a new span. A span is job:kind:device:from:to:busy
+-- ms:units:leases:jobs:small; the job is empty for several small jobs.
 function Spans.extend(job, lease, device, units, ms, now_ms)
   local id, from, leases, jobs, latest = job.id, lease.granted, 1, 1, call('HGET', PREFIX .. 'span', lease.lane)
   if latest then
@@ -32,7 +32,7 @@ function Spans.extend(job, lease, device, units, ms, now_ms)
 end
 
 -- SPANS -> number of spans moved
--- Called by the leader. Move finished spans to ct:spans and delete old ones.
+-- The leader calls this. Move finished spans to ct:spans and delete old ones.
 local function spans()
   local now_ms = now()
   local latest = call('HGETALL', PREFIX .. 'span')

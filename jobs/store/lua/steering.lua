@@ -1,8 +1,8 @@
--- Steering of jobs by users and workflows.
+-- Control of jobs by users and workflows.
 
 -- CANCEL id tenant token [workflow attempt] -> {ok|conflict, state} | {missing} | {stale}
--- Cancel a job. Committed units are kept, and RETRY continues after them. stale: the workflow is not being cancelled
--- in this attempt.
+-- Cancel a job. Committed units are kept, and RETRY continues after them. `stale` means that this attempt of the
+-- workflow is not being cancelled.
 local function cancel(args)
   local id, tenant, token, workflow, attempt = unpack(args)
   local now_ms = now()
@@ -40,7 +40,7 @@ local function pause(args)
 end
 
 -- RESUME id tenant token hold -> {ok|conflict, state} | {missing} | {over, cap, value, seconds}
--- hold: as in SUBMIT.
+-- `hold` is the same as in SUBMIT.
 local function resume(args)
   local now_ms = now()
   local job = Jobs.find(args[1])

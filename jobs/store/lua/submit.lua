@@ -1,6 +1,6 @@
--- SUBMIT: writes a job.
+-- SUBMIT: stores a job.
 
---- Different requirements that unfinished jobs may have.
+--- Maximum number of different requirements among unfinished jobs.
 local MAX_SHAPES = 256
 local IDEMPOTENCY_SECONDS = 86400
 
@@ -10,17 +10,17 @@ local function find_by_key(idem, digest)
   if known and call('EXISTS', job_key(known)) == 1 then return { body == digest and 'same' or 'conflict', known } end
 end
 
--- Return nil if the workflow takes the job, else {workflow, state}.
+-- Return nil if the workflow accepts the job, otherwise {workflow, state}.
 local function check_workflow(id, fields)
   local known = call('HMGET', PREFIX .. 'workflow:' .. fields.workflow, 'state', 'attempt')
   local is_running = known[1] == 'running' or known[1] == 'waiting'
   if not is_running or fields.attempt ~= known[2] then return { 'workflow', known[1] or '' } end
   local other = call('HGET', PREFIX .. 'workflowjobs:' .. fields.workflow, fields.action)
-  -- A deleted job of the workflow is not submitted again, however late the call comes.
+  -- A deleted job of the workflow is not submitted again, even if the call arrives late.
   if other and (other ~= id or call('EXISTS', job_key(id)) == 0) then return { 'workflow', known[1] } end
 end
 
--- Return the answer for an existing id: {same, id}, or {taken, id} if the job is a different one.
+-- Return the reply for an existing ID: {same, id}, or {taken, id} if it belongs to a different job.
 local function find_by_id(id, tenant, fields)
   local known = call('HMGET', job_key(id), 'tenant', 'workflow', 'action')
   local is_own = (known[2] or nil) == fields.workflow and (known[3] or nil) == fields.action
@@ -29,8 +29,8 @@ local function find_by_id(id, tenant, fields)
   return { 'same', id }
 end
 
--- Return whether a tenant has less than an equal share of a limit of the cluster. Other tenants cannot keep it out
--- then.
+-- Return whether a tenant uses less than an equal share of a limit of the cluster. Then, other tenants cannot exclude
+-- it.
 local function is_below_fair_share(tenant, all, count)
   if not Tenants.are_registered() or not call('ZSCORE', PREFIX .. 'tenants', tenant) then return false end
   return count < all / call('ZCARD', PREFIX .. 'tenants')
@@ -41,7 +41,7 @@ local function count_jobs(tenant, plan)
   return own + (plan and call('ZCARD', PREFIX .. 'blocked:' .. tenant) or 0)
 end
 
--- Return nil if the cluster takes another job, else {over, limit, its value, seconds}.
+-- Return nil if the cluster accepts another job, otherwise {over, limit, its value, seconds}.
 local function check_cluster(tenant, fields, plan, most)
   if most > 0 then
     local waiting = call('ZCARD', PREFIX .. 'in:queued') + (plan and call('ZCARD', PREFIX .. 'in:blocked') or 0)
@@ -62,7 +62,7 @@ local function new_job(id, idem, fields, args, now_ms)
   fields.seq, fields.created = seq, now_ms
   local job, why = Jobs.new(id, fields)
   if not job then return nil, why end
-  -- Fields that every function reads come first: Redis scans small hashes from the start.
+  -- Frequently read fields come first, because Redis scans small hashes from the start.
   job.unsaved = { 'state', job.state, 'queue', job.queue, 'tenant', job.tenant, 'seq', decimal(seq), 'created',
     decimal(now_ms), 'cursor', '0', 'done', '0', 'load', '0', 'idem', idem, 'holders', '0', 'lanes', '0',
     unpack(args, 8) }
@@ -86,9 +86,9 @@ end
 
 -- SUBMIT id idem digest queue tenant hold most name value ... -> {new|same|conflict, id} | {over, cap, value, seconds,
 -- used} | {artifact, id} | {after | after_any, id} | {workflow, state} | {taken, id}
--- hold: 1 puts the job into its tenant's backlog if a cap refuses it. most: limit of queued jobs in the cluster, 0 for
--- none. artifact, after, after_any: the job refers to one that does not exist. workflow: the workflow is not running
--- this attempt, or its action has a job. taken: another job has this id.
+-- `hold` = 1 puts the job into its tenant's backlog if a cap rejects it. `most` is the limit of queued jobs in the
+-- cluster, 0 for none. artifact, after and after_any name a missing object. `workflow` means that the workflow is not
+-- running this attempt, or that its action has a job. `taken` means that another job has this ID.
 local function submit(args)
   local id, idem, digest, queue, tenant, hold = unpack(args, 1, 6)
   local most = tonumber(args[7])
@@ -97,7 +97,7 @@ local function submit(args)
   for i = 8, #args, 2 do fields[args[i]] = args[i + 1] end
   local answer = idem ~= '' and find_by_key(idem, digest) or fields.workflow and check_workflow(id, fields)
   if answer then return answer end
-  -- Most often none of these keys exists, and one call tells.
+  -- Usually, none of these keys exists, and one call checks all of them.
   if call('EXISTS', job_key(id), PREFIX .. 'damaged', PREFIX .. 'shares') > 0 then
     if call('EXISTS', job_key(id)) == 1 then return find_by_id(id, tenant, fields) end
     local refused = Repairs.check()

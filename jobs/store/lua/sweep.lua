@@ -1,10 +1,10 @@
 -- SWEEP: periodic work of the leader, every second. It never reads all jobs.
 
---- Limits of one call. The leader calls again at once if one of them was reached.
+--- Limits of one call. If one of them was reached, the leader calls again at once.
 local SLOTS_AT_ONCE, JOBS_AT_ONCE, PURGES_AT_ONCE = 100, 100, 50
---- Deferred jobs of all tenants that one call resumes: at midnight each tenant may have some.
+--- Maximum number of deferred jobs that one call resumes, for all tenants: at midnight, each tenant can have some.
 local MAX_RESUMED = 1000
---- Shortest and longest time in milliseconds until SWEEP looks again at an expired job that is still needed.
+--- Minimum and maximum milliseconds until SWEEP checks an expired job again that is still needed.
 local PINNED_MS, KEPT_MS = 60000, 3600000
 local WORKER_INDEXES = { 'workers', 'workers:cpu', 'workers:gpu', 'workers:runner' }
 
@@ -17,7 +17,7 @@ local function note_sweep(now_ms)
   call('HSET', grace, 'swept', decimal(now_ms), 'until', decimal(till))
 end
 
--- End expired slots and return how many.
+-- End expired slots and return their number.
 local function end_slots(now_ms)
   cap_scores(PREFIX .. 'slots', now_ms, SLOT_TTL_MS)
   local slots = call('ZRANGEBYSCORE', PREFIX .. 'slots', '-inf', decimal(now_ms), 'LIMIT', 0, SLOTS_AT_ONCE)
@@ -37,11 +37,11 @@ local function recheck(job, now_ms)
   Queues.reschedule(job, now_ms)
 end
 
--- Recheck due jobs in ct:recheck and return how many.
+-- Recheck due jobs in ct:recheck and return their number.
 local function recheck_due_jobs(now_ms)
   local later = PREFIX .. 'recheck'
   local due = call('ZRANGEBYSCORE', later, '-inf', decimal(now_ms), 'LIMIT', 0, JOBS_AT_ONCE)
-  -- Times after more than a lease's time to live are rare, unless the clock stepped back.
+  -- Times beyond a lease's time to live are rare, unless the clock was set back.
   local far = call('ZREVRANGEBYSCORE', later, '+inf', '(' .. decimal(now_ms + LEASE_TTL_MS), 'LIMIT', 0, JOBS_AT_ONCE)
   for _, list in ipairs({ due, far }) do
     for _, id in ipairs(list) do
@@ -53,7 +53,7 @@ local function recheck_due_jobs(now_ms)
   return #due
 end
 
--- Fail jobs whose timeout has passed.
+-- Fail jobs that have passed their timeout.
 local function fail_late_jobs(now_ms)
   local deadlines = PREFIX .. 'deadlines'
   for _, id in ipairs(call('ZRANGEBYSCORE', deadlines, '-inf', decimal(now_ms), 'LIMIT', 0, JOBS_AT_ONCE)) do
@@ -69,7 +69,7 @@ local function read_cursor(key)
   return #cursor < 20 and cursor or '0'
 end
 
--- Lower expiry times from before the clock stepped back, and recheck a job that is in no index.
+-- Lower expiry times from before the clock was set back, and recheck a job that is in no index.
 local function check_active_job(job, now_ms)
   Leases.cap_expiries(job, now_ms)
   local latest = now_ms + job.timeout_ms
@@ -81,7 +81,7 @@ local function check_active_job(job, now_ms)
   if not call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id) then recheck(job, now_ms) end
 end
 
--- Check about 32 jobs of each active state: if the append-only file lost its last lines, some may be in no index.
+-- Check about 32 jobs of each active state: if the append-only file lost its last lines, some can be in no index.
 local function check_active_jobs(now_ms)
   for state in pairs(Jobs.ACTIVE) do
     local key, jobs = PREFIX .. 'sweep:' .. state, PREFIX .. 'in:' .. state
@@ -126,7 +126,7 @@ local function move_job(job, queue)
 end
 
 -- Move jobs that prefer a GPU to the `any` queue if no GPU may compute them. Each call reads 32 jobs from where the
--- last call ended.
+-- last call stopped.
 local function move_batch(queue, hosts)
   local key = PREFIX .. 'sweep:' .. queue
   local from = string.match(call('GET', key) or '', '^%d+$')
@@ -158,7 +158,7 @@ local function sweep_tenant(name, now_ms)
   Admission.admit_backlog(name, now_ms, 100)
 end
 
--- Return whether deferred jobs can continue because the day has changed or their tenant's cap was raised.
+-- Return whether deferred jobs can continue because a new day has started or their tenant's cap was raised.
 local function can_resume(member, now_ms)
   local name, kind = string.match(member, '^(.-):(.*)$')
   if not name or not Tenants.are_registered() or not Tenants.has_caps(name) then return true end
@@ -177,7 +177,7 @@ local function resume_batch(member, most, now_ms)
       Jobs.save(job)
       Queues.enqueue(job.queue, job.tenant, job.id, back[i + 1])
     end
-    call('ZREM', waiting, back[i]) -- also if the job is gone
+    call('ZREM', waiting, back[i]) -- even if the job is gone
   end
   if #back < 2 * most then call('SREM', PREFIX .. 'deferred', member) end
 end
@@ -196,7 +196,7 @@ local function waiting_since(id, now_ms)
   return math.max(tonumber(values[1] or now_ms) or now_ms, tonumber(values[2] or 0) or 0)
 end
 
--- Return the indexes with the first jobs of a queue: one of each tenant if tenants are registered.
+-- Return the indexes with the first jobs of a queue: one per tenant if tenants are registered.
 local function indexes_of(queue)
   if not Tenants.are_registered() then return { PREFIX .. 'pending:' .. queue } end
   local indexes = {}
@@ -213,8 +213,8 @@ local function has_aged(queue, now_ms, age)
   end
 end
 
--- Update ct:aged: the queues whose first job has waited so long that it gets requests reserved for aged jobs, with the
--- latest time since which such a job has waited.
+-- Update ct:aged: the queues whose first job has waited so long that it gets requests reserved for aged jobs, each with
+-- the latest time since which such a job has waited.
 local function note_aged(queues, now_ms, age)
   for _, queue in ipairs(queues) do
     local class = Queues.class_of(queue)
@@ -227,8 +227,8 @@ local function note_aged(queues, now_ms, age)
   if call('EXISTS', PREFIX .. 'aged') == 0 then call('DEL', PREFIX .. 'aging') end
 end
 
--- Return when to look again at a job that is kept for its workflow, or nil. A workflow may refer to results of its
--- jobs, even after a retry, so they are purged after the workflow.
+-- Return the time of the next check of a job that is kept for its workflow, or nil. A workflow can refer to results of
+-- its jobs, even after a retry, so they are purged after the workflow.
 local function kept_until(id, now_ms)
   local workflow = redis.pcall('HGET', job_key(id), 'workflow')
   if type(workflow) ~= 'string' or call('EXISTS', PREFIX .. 'workflow:' .. workflow) == 0 then return nil end
@@ -236,7 +236,7 @@ local function kept_until(id, now_ms)
   return math.max(now_ms + PINNED_MS, math.min(expires, now_ms + KEPT_MS))
 end
 
--- Purge expired jobs. Return how many were read.
+-- Purge expired jobs. Return the number of jobs that were read.
 local function purge_batch(now_ms)
   local old = call('ZRANGEBYSCORE', PREFIX .. 'expiry', '-inf', decimal(now_ms), 'LIMIT', 0, PURGES_AT_ONCE)
   for _, id in ipairs(old) do
@@ -257,8 +257,8 @@ local function report_lost_workers(now_ms)
 end
 
 -- SWEEP queues(json) age reserve -> {slots ended, jobs rechecked, jobs purged, 1: call again}
--- age: milliseconds after which a waiting job is aged. reserve: milliseconds after which a runner is reserved for a
--- program that waits for capacity, 0 for never.
+-- `age` is the milliseconds after which a waiting job is aged. `reserve` is the milliseconds after which a runner is
+-- reserved for a program that waits for capacity, 0 for never.
 local function sweep(args)
   local queues, age, reserve = cjson.decode(args[1]), tonumber(args[2]), tonumber(args[3]) or 0
   local now_ms = now()

@@ -1,14 +1,14 @@
 -- Tenants: weights, caps and required labels, and the order in which tenants are served.
 
--- Return whether tenants are registered. Otherwise there is only `default`, without caps: no key is kept for it and
--- jobs are served in the order of their positions. Registering the first tenant also registers `default`.
+-- Return whether tenants are registered. Otherwise there is only `default`, without caps or tenant keys, and jobs are
+-- served in the order of their positions. Registering the first tenant also registers `default`.
 function Tenants.are_registered()
   if State.tenants_exist == nil then State.tenants_exist = call('EXISTS', PREFIX .. 'shares') == 1 end
   return State.tenants_exist
 end
 
--- Return a tenant's weight and caps. max_lanes and max_jobs: 0 for no cap. caps: nil, or limits by name: units|kind
--- and device_ms per day, named as in ct:usage, and stored_bytes.
+-- Return a tenant's weight and caps. max_lanes and max_jobs are 0 without a cap. `caps` is nil, or has limits by name:
+-- units|kind and device_ms per day, named as in ct:usage, and stored_bytes.
 function Tenants.share_of(name)
   if not State.shares[name] then
     local stored, caps = call('HMGET', PREFIX .. 'shares', name, name .. '|caps'), nil
@@ -35,8 +35,8 @@ function Tenants.required_labels()
   return State.required_labels
 end
 
--- Return whether a host with these labels (comma-separated) may not compute for a tenant. Without labels, whether any
--- host may not.
+-- Return whether a host with these labels (comma-separated) may not compute for a tenant. Without labels, return
+-- whether any host may not.
 function Tenants.excludes(name, labels)
   local wanted = Tenants.required_labels()[name]
   if not wanted or not labels then return wanted ~= nil end
@@ -46,8 +46,8 @@ function Tenants.excludes(name, labels)
   return false
 end
 
--- Return the value of |requires in ct:shares after a tenant's labels (joined by +, '' for none) were changed; nil if
--- it stays the same.
+-- Return the value of |requires in ct:shares after a change of a tenant's labels (joined by +, '' for none); nil if it
+-- stays the same.
 function Tenants.format_required_labels(name, labels)
   local wanted, rows = Tenants.required_labels(), {}
   if (wanted[name] or '') == labels then return nil end
@@ -57,8 +57,8 @@ function Tenants.format_required_labels(name, labels)
   return table.concat(rows, ',')
 end
 
--- Notify idle workers once of a job that not every worker may take: a worker that may not take it does not notify
--- others.
+-- Notify idle workers once about a job that not every worker may compute. A worker that may not compute it does not
+-- notify others.
 function Tenants.notify_idle_workers(queue)
   local idle = call('ZCARD', PREFIX .. 'workers') - call('LLEN', 'rq:queue:' .. queue)
   Queues.notify(queue, math.min(idle, MAX_TENANTS_READ))
@@ -68,7 +68,7 @@ end
 local function format_double(number) return string.format('%.17g', number) end
 
 -- Add a tenant to ct:order:{queue}. ct:finish has the virtual time at which the tenant's last work ends and its next
--- work starts. A tenant that returns starts at the clock of the priority, ct:virtual.
+-- work starts. A returning tenant starts at the clock of the priority, ct:virtual.
 local function add_to_order(queue, name)
   local class = Queues.class_of(queue)
   local finish = read_number('HGET', PREFIX .. 'finish:' .. class, name)
@@ -89,8 +89,8 @@ function Tenants.bill(job, ms)
   for _, device in ipairs({ 'gpu', 'any', 'cpu' }) do call('ZADD', order_key(device), 'XX', finish, job.tenant) end
 end
 
--- Copy ct:finish to ct:order of a queue of runners. Work on other devices is not recorded there, which would cost that
--- work a call.
+-- Copy ct:finish to ct:order of a runner queue. Work on other devices does not update this ct:order, which would cost
+-- an additional call.
 function Tenants.refresh_order(queue)
   local names = call('ZRANGE', PREFIX .. 'order:' .. queue, 0, -1)
   if #names < 2 then return end
@@ -112,8 +112,8 @@ function Tenants.dequeue(queue, name, id)
   call('ZREM', PREFIX .. 'order:' .. queue, name)
 end
 
--- Count jobs in a queue that have no wake-ups because their tenants use all their lanes or hosts with these labels may
--- not compute for them. Without labels, because any host may not.
+-- Count jobs in a queue without wake-ups, because their tenants use all their lanes or because hosts with these labels
+-- may not compute for them. Without labels: because any host may not.
 function Tenants.count_capped(queue, labels)
   local count, counted = 0, {}
   local function count_tenant(name)
@@ -134,7 +134,7 @@ end
 -- Return whether a tenant has caps on daily usage or stored bytes.
 function Tenants.has_caps(name) return Tenants.share_of(name).caps ~= nil end
 
--- Return how many lanes work for a tenant: its live leases.
+-- Return the number of lanes that work for a tenant: its active leases.
 function Tenants.count_lanes(name, now_ms)
   return call('ZCOUNT', PREFIX .. 'lanes:' .. name, '(' .. decimal(now_ms), '+inf')
 end
@@ -146,7 +146,7 @@ function Tenants.is_capped(name)
   return Tenants.are_registered() and call('SISMEMBER', PREFIX .. 'capped', name) == 1
 end
 
--- Return how many more lanes a tenant may use.
+-- Return the number of additional lanes that a tenant may use.
 function Tenants.free_lanes(name, now_ms)
   return Tenants.is_limited(name) and Tenants.share_of(name).max_lanes - Tenants.count_lanes(name, now_ms) or math.huge
 end
@@ -169,7 +169,7 @@ function Tenants.update_capped(name, now_ms)
   end
 end
 
--- Correct the bill of a lease to the time that it took. Leases granted before tenants were registered are not billed.
+-- Correct the bill of a lease to its actual time. Leases granted before tenants were registered are not billed.
 function Tenants.adjust_bill(job, lease, ms)
   if not lease.billed then return end
   Tenants.bill(job, ms - lease.billed)
@@ -181,7 +181,7 @@ function Tenants.advance(class, name, behind)
   Tenants.bill({ queue = 'any.' .. class, tenant = name }, behind * Tenants.share_of(name).weight)
 end
 
--- Advance a tenant that no worker could serve to the clocks, so that it saves up no credit.
+-- Advance a tenant that no worker could serve to the clocks, so that it accumulates no credit.
 function Tenants.reset_credit(name)
   for class in pairs(Queues.CLASSES) do
     local clock = read_number('GET', PREFIX .. 'virtual:' .. class)
@@ -190,7 +190,7 @@ function Tenants.reset_credit(name)
   end
 end
 
--- Drop the cached weight and caps of a tenant.
+-- Remove the cached weight and caps of a tenant.
 function Tenants.invalidate(name) State.shares[name] = nil end
 
 -- Assign all jobs to `default` when the first tenant is registered.
@@ -207,8 +207,9 @@ local function split_default()
 end
 
 -- TENANT name weight max_lanes max_jobs caps text tenant token labels -> new | changed
--- Register a tenant or change it. max_lanes, max_jobs: 0 for no cap. caps: further caps as name=most,name=most. text:
--- those caps for the audit log. labels: required of hosts, joined by +; '*' keeps them.
+-- Register a tenant or change it. max_lanes and max_jobs are 0 without a cap. `caps` has further caps as
+-- name=most,name=most; `text` describes them for the audit log. `labels` are required of hosts, joined by +; '*' keeps
+-- the current labels.
 local function tenant(args)
   local name, weight, lanes, jobs, caps, text = args[1], args[2], args[3], args[4], args[5], args[6]
   local now_ms = now()
@@ -246,7 +247,7 @@ local function tenant(args)
 end
 
 -- TENANT_REMOVE name tenant token -> ok | missing | default | busy | workflows | tokens | artifacts
--- Remove a tenant that has no unfinished jobs, workflows, tokens or artifacts. Its tokens would otherwise be used
+-- Remove a tenant that has no unfinished jobs, workflows, tokens or artifacts. Otherwise, its tokens could be used
 -- without caps.
 local function tenant_remove(args)
   local name, now_ms = args[1], now()
@@ -255,14 +256,14 @@ local function tenant_remove(args)
   if call('EXISTS', PREFIX .. 'admitted:' .. name, PREFIX .. 'backlog:' .. name, PREFIX .. 'blocked:' .. name) > 0 then
     return 'busy'
   end
-  -- A later tenant of this name must not get its data.
+  -- A later tenant with this name must not get its data.
   if call('EXISTS', PREFIX .. 'workflows:' .. name) == 1 then return 'workflows' end
   for _, id in ipairs(call('ZRANGE', PREFIX .. 'tokens', 0, -1)) do
     local token = call('HMGET', PREFIX .. 'token:' .. id, 'tenant', 'expires')
     local ends = tonumber(token[2] or 0) or 0
     if token[1] == name and (ends == 0 or ends > now_ms) then return 'tokens' end
   end
-  -- Nor its files by their hashes. Those of deleted artifacts are released soon.
+  -- This includes its files by their hashes. Files of deleted artifacts are released soon.
   local files = call('HGETALL', PREFIX .. 'files:' .. name)
   for i = 2, #files, 2 do
     local _, references = Files.parse(files[i])
@@ -282,7 +283,7 @@ local function tenant_remove(args)
   call('SREM', PREFIX .. 'capped', name, 'gpu:' .. name)
   call('DEL', PREFIX .. 'stored:' .. name)
   call('HDEL', PREFIX .. 'stored', name)
-  -- Nor its secrets.
+  -- This includes its secrets.
   call('DEL', PREFIX .. 'secrets:' .. name, PREFIX .. 'secret:' .. name)
   for _, id in ipairs(call('HVALS', PREFIX .. 'schedules:' .. name)) do
     call('ZREM', PREFIX .. 'schedules', id)

@@ -2,7 +2,7 @@
 
 -- CREATE_TOKEN id tenant token ttl most of name value ... -> {new} | {full} | {exists} | {missing}: the tenant `of` is
 -- not registered
--- ttl: milliseconds, 0 for no expiry.
+-- `ttl` is in milliseconds, 0 for no expiry.
 local function create_token(args)
   local id, tenant, token, ttl, most, owner = args[1], args[2], args[3], tonumber(args[4]), tonumber(args[5]), args[6]
   local now_ms = now()
@@ -49,7 +49,7 @@ end
 
 -- END_TOKEN tokens|sessions id tenant token keep -> 1 / 0 / -1: keep is 1 and it is the last valid token with the
 -- scope admin
--- Sessions end with their token, which is read with them.
+-- Sessions end with their token, which is read together with them.
 local function end_token(args)
   local index, id, tenant, token, keep = args[1], args[2], args[3], args[4], args[5]
   local now_ms = now()
@@ -79,8 +79,8 @@ local function touch_token(args)
 end
 
 -- LOG_IN id tenant token ttl most most_of_token name value ... -> 1
--- Start a browser session. Beyond most_of_token, the oldest session of the token ends; beyond `most`, the oldest of
--- all.
+-- Start a browser session. Beyond most_of_token, the oldest session of the token ends; beyond `most`, the oldest of all
+-- sessions.
 local function log_in(args)
   local id, tenant, token = args[1], args[2], args[3]
   local ttl, most, of_token = tonumber(args[4]), tonumber(args[5]), tonumber(args[6])
@@ -108,7 +108,7 @@ local function log_in(args)
 end
 
 -- ADD_CODE digest token ttl most stands_for -> 1
--- Add a one-time login code of a token for ttl seconds. Beyond `most`, the token's oldest code ends.
+-- Add a one-time login code of a token for `ttl` seconds. Beyond `most`, the token's oldest code becomes invalid.
 local function add_code(args)
   local digest, ttl, most, stands_for = args[1], args[3], tonumber(args[4]), args[5]
   local codes = PREFIX .. 'codes:' .. args[2]

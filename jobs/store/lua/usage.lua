@@ -1,7 +1,6 @@
--- Usage: what tenants used, by day.
+-- Usage of tenants by day.
 
--- Add to ct:usage:{tenant}, which has usage by day|name. If a counter overflows, it keeps its value and the call goes
--- on.
+-- Add to ct:usage:{tenant}, which has usage by day|name. If a counter overflows, its value does not change.
 function Usage.add(job, now_ms, what, amount)
   State.day = State.day or decimal(math.floor(now_ms / DAY_MS)) .. '|'
   local field = State.day .. what
@@ -9,7 +8,7 @@ function Usage.add(job, now_ms, what, amount)
   if sum == amount then call('SADD', PREFIX .. 'usages', job.tenant) end -- first use of the day
 end
 
--- Count what a lease used. is_whole_job: the lease covered the job, for which nothing was counted before.
+-- Count the usage of a lease. is_whole_job means that the lease covered the job, for which nothing was counted before.
 function Usage.count_lease(job, lease, worker, device, units, ms, now_ms, is_whole_job)
   Usage.add(job, now_ms, 'ms|' .. device, ms)
   Usage.add(job, now_ms, 'units|' .. job.kind, units)
@@ -28,7 +27,7 @@ function Usage.count_lease(job, lease, worker, device, units, ms, now_ms, is_who
 end
 
 -- USAGE_PRUNE tenant day -> number of fields removed
--- Called by the leader. Add up usage of days before `day` under `before`.
+-- The leader calls this. Add up usage of days before `day` under `before`.
 local function usage_prune(args)
   local key, removed = PREFIX .. 'usage:' .. args[1], 0
   local stored = call('HGETALL', key)
@@ -43,9 +42,9 @@ local function usage_prune(args)
   return removed
 end
 
--- COUNT_INFERENCE coordinator number (tenant model requests prompt answer service metrics) ... -> 1 / 0: this batch
--- was counted before
--- metrics: JSON, counts by name to add to the service's last minute.
+-- COUNT_INFERENCE coordinator number (tenant model requests prompt answer service metrics) ... -> 1 / 0: this batch was
+-- counted before
+-- `metrics` is JSON with counts by name, which are added to the service's last minute.
 local function count_inference(args)
   local key, number, now_ms = PREFIX .. 'inferencecounted:' .. args[1], args[2], now()
   if call('GET', key) == number then return 0 end

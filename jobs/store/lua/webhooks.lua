@@ -1,18 +1,18 @@
 -- Webhooks: deliveries to URLs that are notified when jobs and workflows end.
--- A destination is tenant|origin of the URL. ct:outbox:{destination} has its deliveries by due time, ct:deliveries the
--- destinations by their first due time. ct:deliveries:{tenant}:{state} has the listed deliveries by the time at which
--- they entered the state.
+-- A destination is tenant|origin of the URL. ct:outbox:{destination} has its deliveries by due time; ct:deliveries has
+-- the destinations by their first due time. ct:deliveries:{tenant}:{state} has the listed deliveries by the time of
+-- their last change of state.
 
---- Pending deliveries of a tenant from which on SUBMIT refuses jobs with a webhook, and from which on new deliveries
---- are dropped.
+--- Number of a tenant's pending deliveries at which SUBMIT rejects jobs with a webhook, and number at which new
+--- deliveries are dropped.
 local SUBMIT_PENDING, MAX_PENDING = 10000, 100000
---- Ended deliveries of a tenant that are listed, and for how many milliseconds.
+--- Maximum number of a tenant's listed ended deliveries, and milliseconds for which they are listed.
 local MAX_LISTED, KEPT_MS = 1000, { delivered = 86400000, dead = 604800000 }
---- Destinations that one call reads; milliseconds for which a destination at its limit is skipped; longest wait of a
---- delivery.
+--- Maximum number of destinations read per call; milliseconds for which a destination at its limit is skipped; maximum
+--- wait of a delivery in milliseconds.
 local MAX_DESTINATIONS, BACKOFF_MS, MAX_WAIT_MS = 200, 250, 7200000
 
--- Return nil if the tenant may submit another job with a webhook, else the refusal as SUBMIT returns it.
+-- Return nil if the tenant may submit another job with a webhook, otherwise the rejection as SUBMIT returns it.
 function Webhooks.check(tenant)
   if call('ZCARD', PREFIX .. 'deliveries:' .. tenant .. ':pending') < SUBMIT_PENDING then return nil end
   return { 'over', 'notify', decimal(SUBMIT_PENDING), '60' }
@@ -45,7 +45,7 @@ function Webhooks.add(id, tenant, url, now_ms, ...)
   schedule(id, tenant, url, now_ms)
 end
 
--- End a delivery with its outcome. It stays listed for a while.
+-- End a delivery with its outcome. It remains listed for a while.
 local function end_listed(id, tenant, url, state, now_ms, text)
   local kept, destination = KEPT_MS[state], destination_of(tenant, url)
   local listed = PREFIX .. 'deliveries:' .. tenant .. ':' .. state
@@ -62,7 +62,7 @@ local function end_listed(id, tenant, url, state, now_ms, text)
   call('HINCRBY', PREFIX .. 'webhooks', state, 1)
 end
 
--- Return the id of a delivery. A repeated call gets the same id.
+-- Return the ID of a delivery. A repeated call gets the same ID.
 function Webhooks.id_of(...) return 'msg_' .. string.sub(redis.sha1hex(table.concat({ ... }, '|')), 1, 27) end
 
 -- Add the delivery of a job that ended.
@@ -76,8 +76,8 @@ end
 
 -- TAKE_DELIVERIES want lease attempts per_destination per_host per_tenant busy(json) -> {now, {id, field, value ...}
 -- ...}
--- Return due deliveries for one sender, leased for `lease` ms: if the sender dies, they become due again. busy:
--- deliveries in progress by destination, tenant||host and tenant. Each of these has a limit, so that a slow receiver
+-- Return due deliveries for one sender, claimed for `lease` ms: if the sender dies, they become due again. `busy` has
+-- the active deliveries by destination, tenant||host and tenant. Each of these has a limit, so that a slow receiver
 -- does not delay others.
 local function take_deliveries(args)
   local want, lease, attempts = tonumber(args[1]), args[2], tonumber(args[3])
@@ -99,14 +99,14 @@ local function take_deliveries(args)
     else
       call('HSET', key, 'attempts', decimal(tried + 1))
       call('ZADD', PREFIX .. 'outbox:' .. destination, decimal(now_ms + lease), id)
-      -- Number of removed tenants of this name, which had other signing keys.
+      -- Number of removed tenants with this name. They had different signing keys.
       local generation = call('HGET', PREFIX .. 'generations', known[1]) or '0'
       taken[#taken + 1] = { id, 'generation', generation, unpack(call('HGETALL', key)) }
       return true
     end
   end
 
-  -- If Redis' clock stepped back, due times further off than any wait become due now.
+  -- If Redis' clock was set back, due times beyond the maximum wait become due now.
   local function cap_due_times(destination)
     local outbox = PREFIX .. 'outbox:' .. destination
     local far = '(' .. decimal(now_ms + MAX_WAIT_MS)
@@ -127,7 +127,7 @@ local function take_deliveries(args)
   for _, destination in ipairs(due) do
     if #taken >= want then break end
     local tenant, rest = string.match(destination, '^([^|]*)|%a*:?/?/?(.*)$')
-    -- Two bars, so that it is not a destination.
+    -- Two bars distinguish it from a destination.
     local host = (tenant or '') .. '||' .. string.gsub(rest or destination, ':%d+$', '')
     tenant = tenant or destination
     local capacity = math.min(per_place - (busy[destination] or 0), per_host - (busy[host] or 0),
@@ -150,12 +150,12 @@ local function take_deliveries(args)
 end
 
 -- END_DELIVERY id attempt outcome wait text -> ended | again | stale | missing
--- outcome: delivered, dead, or again in `wait` ms.
+-- The outcome is delivered, dead, or again in `wait` ms.
 local function end_delivery(args)
   local id, outcome, now_ms = args[1], args[3], now()
   local known = call('HMGET', PREFIX .. 'delivery:' .. id, 'tenant', 'url', 'attempts', 'state')
   if not (known[1] and known[2]) or known[4] ~= 'pending' then return 'missing' end
-  -- Another sender has it. A successful delivery counts nevertheless.
+  -- Another sender has the delivery. A successful delivery counts nevertheless.
   if known[3] ~= args[2] and outcome ~= 'delivered' then return 'stale' end
   call('HINCRBY', PREFIX .. 'webhooks', outcome == 'delivered' and 'succeeded' or 'failed', 1)
   if outcome ~= 'again' then
@@ -168,12 +168,12 @@ local function end_delivery(args)
 end
 
 -- RETRY_DELIVERY id tenant caller token -> ok | pending | missing | full
--- Retry a delivery that has ended, or try a pending one at once.
+-- Retry an ended delivery, or attempt a pending one at once.
 local function retry_delivery(args)
   local id, tenant, now_ms = args[1], args[2], now()
   local known = call('HMGET', PREFIX .. 'delivery:' .. id, 'tenant', 'url', 'state')
   if known[1] ~= tenant or not known[2] then return 'missing' end
-  -- It belonged to a removed tenant of this name.
+  -- The delivery belonged to a removed tenant with this name.
   if not call('ZSCORE', PREFIX .. 'deliveries:' .. tenant .. ':' .. known[3], id) then return 'missing' end
   local pending = PREFIX .. 'deliveries:' .. tenant .. ':pending'
   if known[3] ~= 'pending' then

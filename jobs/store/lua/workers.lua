@@ -1,7 +1,7 @@
 -- Workers: heartbeats and drains.
 
 -- Return the comma-separated labels of a worker's host. Workers that use the API pass '=' and the labels that the
--- operator gave them; others report labels in their record.
+-- operator assigned to them; other workers report labels in their record.
 function Workers.labels_of(api_labels, own_labels)
   return string.match(api_labels or '', '^=(.*)$') or own_labels or ''
 end
@@ -32,14 +32,14 @@ local function expire_all(worker, now_ms)
 end
 
 -- WORKER worker born ttl name value ... -> ok | drain | taken: a process that was started later is alive
--- Record a heartbeat. ttl 0: the worker stops.
+-- Record a heartbeat. ttl 0 means that the worker stops.
 local function worker(args)
   local worker, born, ttl = args[1], args[2], tonumber(args[3])
   local now_ms = now()
   local key = PREFIX .. 'worker:' .. worker
   local known, lives_until = call('HGET', key, 'born'), call('ZSCORE', PREFIX .. 'workers', worker)
   if known and known > born and lives_until and tonumber(lives_until) > now_ms then return 'taken' end
-  -- This heartbeat was delayed by a coordinator until after the process stopped.
+  -- A coordinator delayed this heartbeat until after the process stopped.
   if ttl > 0 and known == born and not lives_until and call('HGET', key, 'state') == 'stopped' then return 'ok' end
 
   local is_runner = call('HGET', key, 'device') == 'runner'

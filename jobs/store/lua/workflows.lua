@@ -1,6 +1,6 @@
 -- Workflows. See docs/workflows.md.
 
--- Return the state of a workflow if this is its attempt, else nil: the caller's plan is outdated.
+-- Return the state of a workflow if this is its attempt, otherwise nil: the caller's plan is outdated.
 function Workflows.state_in_attempt(id, attempt)
   local known = call('HMGET', PREFIX .. 'workflow:' .. id, 'state', 'attempt')
   return known[2] == attempt and known[1] or nil
@@ -36,8 +36,8 @@ end
 
 -- ADD_WORKFLOW id idem digest tenant token most_live most_bytes document name value ... -> {new|same|conflict, id} |
 -- {taken|missing|live|full, number} | {over, cap, value, seconds, used}
--- Add a workflow. If the workflow of the idempotency key `idem` exists, nothing is added. digest: of the request.
--- taken: the id belongs to another tenant or workflow.
+-- Add a workflow. If the workflow of the idempotency key `idem` exists, nothing is added. `digest` is the digest of the
+-- request. `taken` means that the ID belongs to another tenant or workflow.
 local function add_workflow(args)
   local id, idem, digest, tenant, token = unpack(args, 1, 5)
   local most_live, most_bytes, document = tonumber(args[6]), tonumber(args[7]), args[8]
@@ -99,7 +99,7 @@ local function cancel_workflow(args)
 end
 
 -- APPROVE_WORKFLOW id attempt action record tenant token -> {ok|conflict, state} | {missing}
--- A repeated call changes nothing.
+-- Approve an action. A repeated call changes nothing.
 local function approve_workflow(args)
   local id, attempt, action = args[1], args[2], args[3]
   local known = call('HMGET', PREFIX .. 'workflow:' .. id, 'state', 'attempt', 'tenant')
@@ -116,8 +116,8 @@ local function approve_workflow(args)
 end
 
 -- RETRY_WORKFLOW id attempt tenant token retried forgotten key ... -> {ok|conflict, state} | {missing}
--- The first `retried` keys are actions whose jobs are retried, the next `forgotten` are actions that are submitted
--- again.
+-- The first `retried` keys name actions whose jobs are retried. The next `forgotten` keys name actions that are
+-- submitted again.
 local function retry_workflow(args)
   local id, attempt, tenant, token = args[1], args[2], args[3], args[4]
   local retried, forgotten = tonumber(args[5]), tonumber(args[6])
@@ -142,7 +142,7 @@ local function retry_workflow(args)
 end
 
 -- DELETE_WORKFLOW id tenant token -> {ok|conflict, state} | {missing}
--- Its jobs stay until they expire. token: '*' if the workflow has expired.
+-- Delete a workflow. Its jobs remain until they expire. `token` is '*' if the workflow has expired.
 local function delete_workflow(args)
   local id, tenant, token = args[1], args[2], args[3]
   local known = call('HMGET', PREFIX .. 'workflow:' .. id, 'state', 'tenant', 'bytes', 'idem')
@@ -171,8 +171,8 @@ local function delete_workflow(args)
 end
 
 -- TAKE_WORKFLOWS most -> ids
--- Return workflows that the leader processes next. Until it has, they are in ct:workflowstaken, where the next leader
--- finds them if this one dies.
+-- Return workflows that the leader processes next. Until they are processed, they are in ct:workflowstaken, where the
+-- next leader finds them if this one dies.
 local function take_workflows(args)
   local some = call('SPOP', PREFIX .. 'workflowsdue', args[1])
   if #some > 0 then call('SADD', PREFIX .. 'workflowstaken', unpack(some)) end
@@ -180,7 +180,7 @@ local function take_workflows(args)
 end
 
 -- RECORD_ACTION id attempt key record -> 1 / 0: the workflow is not running this attempt
--- Record the outcome of an action that is not a job.
+-- Record the outcome of an action without a job.
 local function record_action(args)
   local id, attempt, name = args[1], args[2], args[3]
   local known = call('HMGET', PREFIX .. 'workflow:' .. id, 'state', 'attempt', 'tenant')
@@ -193,8 +193,8 @@ local function record_action(args)
 end
 
 -- FORGET_ACTIONS id attempt key ... -> 1 / 0: the workflow is not running this attempt
--- Remove the outcomes of actions, which then start again. Their jobs that cannot continue remain as separate jobs. If
--- the workflow is being cancelled, they start again when it is retried.
+-- Remove the outcomes of actions, which then start again. Jobs of these actions that cannot continue remain as separate
+-- jobs. If the workflow is being cancelled, the actions start again when it is retried.
 local function forget_some(args)
   local id, attempt = args[1], args[2]
   local state = Workflows.state_in_attempt(id, attempt)
@@ -215,8 +215,8 @@ end
 
 -- SETTLE_WORKFLOW id state attempt new ttl count job state ... name value ... -> 1 / 0: the state of the workflow, or
 -- of one of these `count` jobs, has changed
--- Store the leader's evaluation. ttl: milliseconds for which an ended workflow is kept. Add the delivery of its
--- webhook when it ends.
+-- Store the leader's evaluation. `ttl` is the milliseconds for which an ended workflow is kept. When the workflow ends,
+-- add the delivery of its webhook.
 local function settle_workflow(args)
   local id, was, attempt, state, ttl = args[1], args[2], args[3], args[4], tonumber(args[5])
   local key = PREFIX .. 'workflow:' .. id
