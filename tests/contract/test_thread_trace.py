@@ -170,5 +170,5 @@ def test_futile_attempts_are_passed_over() -> None:
 
 def test_a_trace_of_another_run_is_never_answered() -> None:
     plan = planned(**shaped(trace={"replica": 1}))
-    with pytest.raises(RuntimeError, match="another run"):
+    with pytest.raises(RuntimeError, match="digest of the trace is wrong"):
         trace_recorder.trace(plan.spec, 12345)

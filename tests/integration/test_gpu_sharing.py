@@ -119,7 +119,7 @@ def test_a_gpu_goes_from_the_worker_to_a_program_and_back(live: Live) -> None:
     ready(live)
     computed_once(live, job)
     assert process.poll() is None, "it is the same process, by its number"
-    assert "commits what it has, and starts anew" in live.log("gpu-0")
+    assert "committing finished work, then restarting" in live.log("gpu-0")
 
 
 def test_a_program_of_a_lower_priority_waits_for_the_kernels(live: Live) -> None:

@@ -95,7 +95,7 @@ def test_two_workers_of_a_host_claim_two_gpus_and_a_third_finds_none(tmp_path: P
         assert sorted(claimed) == sorted(UUIDS)
         start_gpu_worker(live, 2)
         assert live.processes["gpu-2"].wait(120) == 1
-        assert "every GPU of this host is another worker's" in live.log("gpu-2")
+        assert "other workers use every GPU of this host" in live.log("gpu-2")
         live.kill("gpu-0", signal.SIGTERM)
         start_gpu_worker(live, 3)
         until(lambda: node(live, "gpu-3").get("state") == "idle", 120)
