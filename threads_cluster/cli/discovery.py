@@ -40,7 +40,7 @@ def discover(
     seconds: float = typer.Option(3.0, min=0.1, max=60.0, metavar="TIME", help="Seconds to listen for announcements."),
     as_json: AsJson = False,
 ) -> None:
-    """List clusters that announce themselves on this network. Only clusters that accept other machines do."""
+    """List clusters that announce themselves on this network. A cluster does so only if its port is open."""
     found = clusters(seconds)
     none = f"No cluster announced itself within {seconds:g} s. A cluster does so only if BIND is open: docs/hosts.md"
     show.listing(found, _COLUMNS, as_json=as_json, none=none)
@@ -87,7 +87,7 @@ def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]
 
 
 class Listener:
-    """Names that were announced and not withdrawn."""
+    """Collects the names of announced clusters."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()

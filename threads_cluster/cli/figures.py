@@ -52,7 +52,7 @@ def format_age(seconds: float) -> str:
 
 
 def percent(ratio: float | None) -> str:
-    """Format a ratio as a percentage. Only 0 is 0 %, and only 1 is 100 %."""
+    """Format a ratio as a percentage. Other ratios than 0 and 1 are never rounded to 0 % or 100 %."""
     if ratio is None:
         return ""
     if 0 < ratio < 1:

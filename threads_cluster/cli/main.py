@@ -1,4 +1,4 @@
-"""Entry point of the `cluster` command. Data goes to stdout, messages go to stderr, and exit codes suit scripts."""
+"""Entry point of the `cluster` command. Data goes to stdout, and messages go to stderr."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ Hold: TypeAlias = Annotated[
 
 
 def _command_for_jobs(what: str, done: str, *, holds: bool) -> Callable[..., None]:
-    """Build a command that applies one API call to several jobs. Its exit code is the first error's."""
+    """Build a command that applies one API call to several jobs. The command exits with the code of the first error."""
 
     def act(ctx: typer.Context, job_ids: JobIds, as_json: AsJson = False) -> None:
         _act_on(ctx.obj, job_ids, getattr(ctx.obj.cluster, what), done, as_json)

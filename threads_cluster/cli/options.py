@@ -158,7 +158,7 @@ def _describe(option: Schema) -> str:
 
 
 def _is_digits(option: Schema) -> bool:
-    """Return True for the decimal string that an integer parameter accepts for values beyond 2^53."""
+    """Return True if a schema describes an integer as a decimal string, which allows values beyond 2^53."""
     return option.get("type") == "string" and str(option.get("pattern")).startswith(("^[0-9]", "^-?[0-9]"))
 
 

@@ -83,7 +83,7 @@ def wait_for_start(cluster: Cluster, job_id: str) -> Json:
 
 
 class Unit:
-    """One unit of a job, with its output on this terminal."""
+    """Prints the output of one unit of a job."""
 
     def __init__(self, session: Session, job_id: str, number: int, shown: Shown) -> None:
         self._cluster = session.cluster
@@ -120,7 +120,7 @@ class Unit:
             self._said_wait = True
 
     def _report_wait(self, *, first: bool = False) -> None:
-        """Print from time to time why the program has not started. Raise _Over if its job has ended."""
+        """Print from time to time why the program has not started. Raise _JobEnded if its job has ended."""
         check_reader()
         now = time.monotonic()
         if not first and (self._shown.place or now - self._looked < _POLL_SECONDS):
@@ -144,7 +144,7 @@ class Unit:
         return bool(self._programs.unit(self._job_id, self._number)["state"] == "running")
 
     def _wait_for_end(self) -> None:
-        """Wait a few seconds for the job to end. Raise _Over if the unit will not run again."""
+        """Wait a few seconds for the job to end. Raise _JobEnded if the unit will not run again."""
         check_reader()
         job = next(self._cluster.follow(self._job_id, first=_END_SECONDS))
         if job["state"] in TERMINAL or self._programs.unit(self._job_id, self._number)["state"] in ("done", "dead"):
@@ -172,7 +172,7 @@ class Unit:
 def run(session: Session, job_id: str) -> tuple[Json, int]:
     """Print the output of a job's only unit until it ends. Return the unit and the exit code.
 
-    Ctrl-C, SIGTERM and SIGHUP cancel the job. A second Ctrl-C raises Left.
+    Ctrl-C, SIGTERM and SIGHUP cancel the job. A second Ctrl-C raises StoppedWaiting.
     """
     # A terminal skips output that arrives too fast. A file or pipe receives every byte in order.
     unit = Unit(session, job_id, 0, Shown(write, skips=sys.stdout.isatty()))

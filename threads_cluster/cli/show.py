@@ -200,7 +200,7 @@ TENANTS: Columns = {
 
 
 def _models(usage: Mapping[str, Any]) -> str:
-    """Format the requests and response tokens by model."""
+    """Format a tenant's requests and response tokens by model."""
     tokens, requests = usage.get("answer_tokens") or {}, usage.get("requests") or {}
     return " ".join(f"{name}={count} ({tokens.get(name, 0)} tokens)" for name, count in requests.items())
 
@@ -615,7 +615,7 @@ def _clock(row: Mapping[str, Any]) -> str:
 
 
 def workers(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print workers as a table, then the kinds and workers that accept no work."""
+    """Print a table of workers, then the workers that reject all work or some kinds of jobs."""
     table(several, _WORKERS)
     _refusals(several)
 

@@ -57,7 +57,7 @@ def exit_code(job: Mapping[str, Any]) -> int:
 
 
 def _ignore(job: Mapping[str, Any]) -> None:
-    """Report nothing."""
+    """Ignore the job's state."""
 
 
 class Lines:

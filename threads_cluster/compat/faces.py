@@ -153,7 +153,7 @@ _SCRIPT = {
 
 
 def translate(rows: Sequence[Row], words: Sequence[str], known: Callable[[Sequence[str]], bool]) -> list[str]:
-    """Translate a command line into arguments of `cluster`. Raise Refused with the alternatives if that is impossible.
+    """Translate a command line into arguments of `cluster`. Raise NotTranslatable with the alternatives if that fails.
 
     `known` returns True if `cluster` has a command.
     """

@@ -94,7 +94,7 @@ class Remote:
         return await self._pieces.get()
 
     async def code(self) -> int:
-        """Return the exit code, or 128+n after signal n. Raise Passing if the connection was lost before."""
+        """Return the exit code, or 128+n after signal n. Raise TransientTrouble if the connection was lost before."""
         with contextlib.suppress(Exception):
             await self._process.wait_closed()
         status = self._process.exit_status

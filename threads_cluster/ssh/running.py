@@ -156,7 +156,7 @@ class _Run:
             write(*piece)
 
     def _end(self, remote: Remote, node: Node) -> None:
-        """Stop the program on the host, and print its remaining output. A second Ctrl-C raises Left."""
+        """Stop the program on the host, and print its remaining output. A second Ctrl-C raises StoppedWaiting."""
         show.say(f"cluster: stopping the program on {node.name}; press Ctrl-C again to stop waiting")
         deadline = time.monotonic() + _END_SECONDS
         try:

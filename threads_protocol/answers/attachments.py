@@ -10,7 +10,7 @@ ShellState: TypeAlias = Annotated[str, one_of(Literal["asked", "running", "ended
 
 
 class Attachment(Answer):
-    """A shell was requested. The runner starts it while the unit is running."""
+    """A requested shell. The runner starts it while the unit is running."""
 
     attachment_id: str
     job_id: str

@@ -11,7 +11,7 @@ from threads_protocol.answers.telemetry import Alert
 
 
 class Snapshot(Jobs):
-    """The fleet at one time, with the newest 100 jobs."""
+    """Snapshot of the fleet, with the newest 100 jobs."""
 
     stream: Annotated[str, describe("Last-Event-ID with which /api/events continues without a gap.")]
     time: Annotated[

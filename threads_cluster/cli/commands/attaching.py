@@ -79,7 +79,7 @@ def _size() -> Terminal:
 
 
 class _Attached:
-    """The local end of a requested shell."""
+    """Client side of a remote shell."""
 
     def __init__(self, attachment: Attachment, unit: int, unit_state: str, *, with_terminal: bool) -> None:
         self._attachment, self._unit, self._with_terminal = attachment, unit, with_terminal
@@ -153,7 +153,7 @@ class _InputThread(threading.Thread):
         self.left = False
 
     def run(self) -> None:
-        """Forward stdin until it or the shell ends."""
+        """Forward stdin until stdin or the shell ends."""
         try:
             self._type()
         except errors.ApiError as error:

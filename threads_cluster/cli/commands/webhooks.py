@@ -27,7 +27,7 @@ def list_deliveries(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """List deliveries, newest first: all pending, delivered in the last day, and dead in the last week."""
+    """List webhook deliveries, newest first. Delivered ones are kept for a day, and failed ones for a week."""
     _listing(ctx.obj, state, limit, tenant, as_json=as_json)
 
 
