@@ -110,7 +110,7 @@ class Settings(BaseSettings):
     #: replace one. Empty: secrets cannot be stored (docs/secrets.md).
     secrets_key: str = Field(default="", repr=False)
     #: Private networks, separated by commas, that webhooks may reach in addition to public addresses
-    #: (docs/webhooks.md#where-they-may-go).
+    #: (docs/webhooks.md#allowed-destinations).
     webhook_allow: str = ""
     #: Addresses and networks, separated by commas, of proxies whose `X-Forwarded-For` header is trusted; empty: none
     #: (docs/access.md#behind-a-proxy).
