@@ -1,7 +1,7 @@
 """numba functions for the next event of each core. The events form a tree of minima.
 
-A node of the tree is the minimum of its children. An event is packed as time * 64 + core, so events at the same time are
-ordered by core. Node 1 is the earliest event, and the leaves are the cores.
+A node of the tree is the minimum of its children. An event is packed as time * 64 + core, so events at the same time
+are ordered by core. Node 1 is the earliest event, and the leaves are the cores.
 """
 
 from __future__ import annotations
