@@ -327,7 +327,7 @@ def test_a_cancelled_workflow_leaves_a_service_that_others_use_and_says_so(pool:
     assert service
     pool.store.client.hset(keys.service(service.service_id), "asked_at", service.created + 1)
     said = cancel(pool, workflow)["error"]
-    assert said.startswith("service tiny stays, which was asked") and said.endswith("cluster service delete tiny")
+    assert said.startswith("service tiny remains, which was asked") and said.endswith("cluster service delete tiny")
     pool.store.services.delete("default", "tiny")
     first, second = pool.submit(served), pool.submit(served)
     pool.look(first)
