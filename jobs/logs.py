@@ -63,7 +63,7 @@ def configure(level: str, component: str, *, host: str, **always: str) -> None:
 
 
 def bind(**always: str) -> None:
-    """Add these fields to every later log line, or replace their values."""
+    """Add fields to every later log line, or replace their values."""
     _always.update(always)
     structlog.contextvars.bind_contextvars(**always)
 

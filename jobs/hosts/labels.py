@@ -26,7 +26,7 @@ def as_argument(labels: Iterable[str] | None) -> str:
 
 
 def split_labels(text: str) -> tuple[str, ...]:
-    """Split a text from `joined` into labels."""
+    """Split a text from `join_labels` into labels."""
     return tuple(label for label in text.split(",") if label)
 
 

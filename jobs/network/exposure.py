@@ -39,7 +39,7 @@ def allowed_hosts(settings: Settings) -> frozenset[str]:
 
 
 def needs_token(settings: Settings) -> bool:
-    """Return True if the API requires a token: by AUTH, by CLUSTER_TOKEN, or because it is public."""
+    """Return True if the API requires a token: by AUTH, by CLUSTER_TOKEN, or because the API is public."""
     return settings.auth == "required" or bool(settings.cluster_tokens()) or not _published_on_loopback(settings)
 
 

@@ -37,7 +37,7 @@ class Kind(IntEnum):
     #: Open a stream to a port; the content is the port number.
     OPEN = 1
     DATA = 2
-    #: The receiver read this many bytes; the sender may send as many more.
+    #: Number of bytes that the receiver has read; the sender can send as many more.
     CREDIT = 3
     #: This end sends no more data.
     END = 4

@@ -53,11 +53,11 @@ class Read:
     reason: str
     #: Rows and columns of the terminal; empty if unchanged.
     size: str
-    #: True if no bytes follow.
+    #: True if no more bytes follow.
     closed: bool
     #: Name of the runner; empty if no runner has started the attachment.
     worker: str
-    #: Offset after the last of these bytes.
+    #: Offset after the last byte.
     upto: int
     chunks: tuple[Chunk, ...]
 
@@ -75,7 +75,7 @@ class Attachments(Part):
         return reply.decode()
 
     def asked(self, jobs: Set[str]) -> list[Asked]:
-        """Return the attachments to units of these jobs."""
+        """Return the attachments to units of the given jobs."""
         [members] = skipped.replies(self._pipe().zrange(keys.ATTACHMENTS, 0, -1))
         found = skipped.readable("attachment", ((member, None) for member in members or ()), _asked)
         return [one for one in found if one.job in jobs]

@@ -142,7 +142,7 @@ class Files(Part):
         return [(tenant, name) for tenant, _, name in (member.partition("/") for member in reply)]
 
     def forget(self, objects: Sequence[tuple[str, str]]) -> None:
-        """Record that the bytes of these objects were deleted."""
+        """Record that the bytes of the given objects were deleted."""
         if objects:
             self._client.srem(keys.DOOMED, *(f"{tenant}/{name}" for tenant, name in objects))
 

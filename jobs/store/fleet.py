@@ -67,7 +67,7 @@ class Fleet(Part):
         return self._functions.run_acknowledged_texts("drain", worker, int(on), *actor) == ["ok"]
 
     def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed:
-        """Claim or renew all of these GPUs (UUIDs), or none.
+        """Claim or renew all of the given GPUs (UUIDs), or none.
 
         A claim lasts GPU_TTL_MS, and PROGRAM_GPU_TTL_MS for runners. `priority` is the priority of the work
         that runs on these GPUs or waits for them; empty for none. If programs wait for a GPU, GPU workers get it only

@@ -98,7 +98,7 @@ class FleetReads(Part):
         return [fields or {} for fields in skipped.replies(pipe)] if names else []
 
     def last_heard(self, names: Iterable[str]) -> dict[str, LastHeard]:
-        """Return the last heartbeat of each of these workers whose record is readable."""
+        """Return the last heartbeat of each given worker that has a readable record."""
         asked = sorted(set(names))
         pipe = self._pipe()
         for name in asked:

@@ -64,7 +64,7 @@ class Schedules(Part):
     """Stores and advances schedules."""
 
     def add(self, schedule: Schedule, artifacts: tuple[str, ...] = (), actor: Actor = ANONYMOUS) -> tuple[str, str]:
-        """Store a schedule whose job needs these artifacts.
+        """Store a schedule whose job needs the given artifacts.
 
         Return (new, ID); otherwise store nothing and return (exists, name), (full, most), (missing, tenant) or
         (artifact, ID).
@@ -113,7 +113,7 @@ class Schedules(Part):
         return [one.decode(errors="replace") for one in self._client.zrevrange(keys.SCHEDULES, 0, -1)]
 
     def times(self, ids: Sequence[str]) -> list[Schedule]:
-        """Return the fields that determine the run times of these schedules. Omit schedules that do not exist."""
+        """Return the fields that determine the run times of the given schedules. Omit missing schedules."""
         pipe = self._pipe()
         for each in ids:
             pipe.hmget(keys.schedule(each), _TIMES)

@@ -269,14 +269,14 @@ class Services(Part):
         return None if found < 0 else found
 
     def note_tunnel(self, worker: str, at: TunnelEnd) -> None:
-        """Record for some seconds the coordinator that a runner's tunnel connects to. The last report counts."""
+        """Record the coordinator that a runner's tunnel connects to, for _TUNNEL_SECONDS. The last report counts."""
         pipe = self._pipe()
         pipe.hset(keys.tunnel(worker), mapping={"url": at.url, "key": at.key, "host": at.host})
         pipe.expire(keys.tunnel(worker), _TUNNEL_SECONDS)
         pipe.execute()
 
     def tunnels(self, workers: Sequence[str]) -> dict[str, TunnelEnd]:
-        """Return the known coordinators at the tunnels of these runners, by runner."""
+        """Return the coordinators to which the given runners have tunnels, as far as known, by runner."""
         rows = self._functions.read(*(("HGETALL", keys.tunnel(one)) for one in workers))
         found = {worker: texts(row) for worker, row in zip(workers, rows, strict=True)}
         return {worker: TunnelEnd(**row) for worker, row in found.items() if row.keys() == {"url", "key", "host"}}
@@ -290,7 +290,7 @@ class Services(Part):
         pipe.execute()
 
     def ask(self, coordinator: str, requests: Mapping[str, int], new: Collection[str]) -> int:
-        """Record the number of requests that this coordinator has, by service. Return how many of these services exist.
+        """Record the number of a coordinator's requests for each service. Return the number of existing services.
 
         A service in `new` has new requests, which wake it if it was scaled to zero.
         """
@@ -336,7 +336,7 @@ class Services(Part):
         return next(iter(self.by_ids([known.decode(errors="replace")])), None) if known else None
 
     def by_ids(self, ids: Sequence[str]) -> list[Service]:
-        """Return the services with these IDs that exist, in this order, including services that are being deleted."""
+        """Return the existing services among the given IDs, in order, including services that are being deleted."""
         commands = [
             each for one in ids for each in (("HGETALL", keys.service(one)), ("HVALS", keys.service_asked(one)))
         ]

@@ -122,7 +122,7 @@ class Webhooks(Part):
         return dict(zip(STATES, map(int, sizes), strict=True))
 
     def pending(self, tenants: Sequence[str]) -> tuple[int, int]:
-        """Return the number of pending deliveries of these tenants, and the age of the oldest in milliseconds."""
+        """Return the number of pending deliveries of the given tenants, and the age of the oldest in milliseconds."""
         asked = [keys.deliveries_of(tenant, "pending") for tenant in tenants]
         replies = self._functions.read(
             *(("ZCARD", key) for key in asked),
@@ -135,7 +135,7 @@ class Webhooks(Part):
         return sum(map(int, replies[: len(asked)])), max(0, int(now - min(oldest, default=now)))
 
     def dead(self, tenants: Sequence[str]) -> int:
-        """Return the number of dead deliveries of these tenants."""
+        """Return the number of dead deliveries of the given tenants."""
         return sum(map(int, self._functions.read(*(("ZCARD", keys.deliveries_of(each, "dead")) for each in tenants))))
 
     def generation(self, tenant: str) -> int:

@@ -246,7 +246,7 @@ class Workflows(Part):
         return json.loads(text), len(text)
 
     def job_fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
-        """Return these fields of each job, with None for jobs that do not exist."""
+        """Return the named fields of each job, with None for missing jobs."""
         rows: list[list[bytes | None]] = []
         for first in range(0, len(ids), _AT_ONCE):
             pipe = self._pipe()
@@ -256,7 +256,7 @@ class Workflows(Part):
         return rows
 
     def done_heads(self, ids: Sequence[str]) -> list[OutputSizes | None]:
-        """Return the output sizes of these jobs, with None for missing or broken jobs, in one round trip."""
+        """Return the output sizes of jobs, with None for missing or broken jobs, in one round trip."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hget(keys.job(job_id), "total")
@@ -266,7 +266,7 @@ class Workflows(Part):
         return [None if None in row or not row[0].isdigit() else OutputSizes(*map(int, row)) for row in rows]
 
     def done_jobs(self, wanted: Sequence[tuple[str, int]]) -> list[JobOutput]:
-        """Return the output of these jobs, each with the given number of its first units, in one round trip."""
+        """Return the output of jobs, each with the given number of its first units, in one round trip."""
         pipe = self._pipe()
         for job_id, units in wanted:
             pipe.hget(keys.job(job_id), "state").get(keys.job_result(job_id))
@@ -335,13 +335,13 @@ class Workflows(Part):
         return bool(self._functions.run_acknowledged("settle_workflow", *arguments))
 
     def forget(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
-        """Remove the jobs and records of these keys, so that they start again. Return False if another attempt is
+        """Remove the jobs and records of actions, so that the actions start again. Return False if another attempt is
         running.
         """
         return bool(self._functions.run_acknowledged("forget_actions", workflow, attempt, *names))
 
     def retried(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
-        """Record that the jobs of these actions were retried. Return False if another attempt is running."""
+        """Record that the jobs of the given actions were retried. Return False if another attempt is running."""
         return bool(self._functions.run("retried_actions", workflow, attempt, *names))
 
     def purge(self, most: int) -> int:

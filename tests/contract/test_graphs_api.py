@@ -91,7 +91,7 @@ def test_what_a_failure_skipped_is_told_by_the_root(api: Api) -> None:
     while api.app.state.coordinator.cluster.store.fleet.wake().notified:
         pass
     assert api.job(last)["root"] == root and api.job(last)["state"] == "skipped"
-    assert api.job(last)["error"] == f"job {root}, after which it comes, was cancelled"
+    assert api.job(last)["error"] == f"job {root}, on which it depends, was cancelled"
     assert related(api.relations(root)["skipped"]) == {child: "skipped", last: "skipped"}
     refused = api.ask("POST", f"/api/jobs/{last}/retry")
     assert refused.status_code == 409 and f"cluster retry {root}" in refused.json()["detail"]

@@ -1,4 +1,4 @@
-"""Jobs after jobs: what is blocked, what goes on, what is skipped and comes back. docs/lease-protocol.md, Ties."""
+"""Jobs after jobs: what is blocked, what goes on, what is skipped and comes back. docs/lease-protocol.md."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_chain_is_skipped_to_its_end_and_comes_back_whole(bench: Bench) -> Non
     bench.wake()
     assert states(bench, *chain[1:]) == ["skipped"] * 20
     assert {bench.job(job).fields["root"] for job in chain[1:]} == {root}
-    assert bench.job(chain[-1]).fields["error"] == f"job {root}, after which it comes, failed"
+    assert bench.job(chain[-1]).fields["error"] == f"job {root}, on which it depends, failed"
     assert bench.store.jobs.retry(chain[7], 1) == ["skipped", root, "failed"]
     bench.store.jobs.retry(root, 1)
     bench.wake()

@@ -56,7 +56,7 @@ def test_the_command_line_names_what_waits_and_what_helps(cluster: Live) -> None
     code, _, err = run(cluster, "retry", child)
     assert code == 2 and f"cluster retry {root}" in err
     code, _, err = run(cluster, "watch", child)
-    assert code == 1 and f"skipped: job {root}, after which it comes, was cancelled" in err
+    assert code == 1 and f"skipped: job {root}, on which it depends, was cancelled" in err
     code, out, err = run(cluster, "submit", "faulty", "--units", "3", "--after", child, "--after-any", root)
     assert code == 0 and "skipped" in err and out.strip() in run(cluster, "relations", root)[1]
     assert run(cluster, "retry", root)[0] == 0

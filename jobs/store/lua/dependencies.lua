@@ -123,7 +123,7 @@ end
 
 local function describe_skip(root)
   local why = not root.state and 'is gone' or root.state == 'cancelled' and 'was cancelled' or 'failed'
-  return 'job ' .. root.id .. ', after which it comes, ' .. why
+  return 'job ' .. root.id .. ', on which it depends, ' .. why
 end
 
 -- ct:job:{root}:skips has the jobs that were skipped because of this one, directly or through others.

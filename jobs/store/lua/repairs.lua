@@ -75,7 +75,7 @@ end
 
 -- Fail a job. Return whether the failure could be written.
 local function fail_broken(job, why)
-  local text = 'what is stored of this job is broken (' .. why .. '); submit it again'
+  local text = 'the stored job is invalid (' .. why .. '); submit it again'
   job.deferred = 0
   return pcall(function()
     call('HSET', job_key(job.id), 'error', text)

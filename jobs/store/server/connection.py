@@ -223,7 +223,7 @@ class ReplyParser(DefaultParser):  # type: ignore[misc,valid-type]
 
 
 class SentinelServers(SentinelClient):
-    """Asks several Sentinels for the master, starting with the one that last answered.
+    """Asks several Sentinels for the master, starting with the Sentinel that last answered.
 
     The list of Sentinels is replaced, never modified, because threads read it concurrently.
     """

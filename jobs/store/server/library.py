@@ -37,7 +37,7 @@ class Library:
 
 
 def make_library(settings: Mapping[str, Setting], clock: str | None = None) -> Library:
-    """Return the library with these SETTINGS. `clock` is Lua text that defines now(), in place of clock.lua."""
+    """Return the library with the given SETTINGS. `clock` is Lua text that defines now() instead of clock.lua."""
     constants = ", ".join(f"{name} = {_literal(value)}" for name, value in settings.items())
     return _library(f"local SETTINGS = {{ {constants} }}", clock)
 

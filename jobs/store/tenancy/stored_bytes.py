@@ -22,7 +22,7 @@ class StoredBytes(Part):
     """Recounts the stored bytes of tenants."""
 
     def recount(self) -> list[str]:
-        """Count all jobs of tenants with the cap, and return these tenants. If there are any, this scans all jobs.
+        """Count all jobs of tenants with the cap, and return the tenants. If there are any, scan all jobs.
 
         The recount can run at any time and can be interrupted: each call leaves sizes and sum consistent.
         """

@@ -117,7 +117,7 @@ class SlotCalls(Protocol):
     def facts(self, jobs: Sequence[str], device: str) -> list[JobFacts | None]: ...
 
     def waiting(self, listened: bounds.QueueNames) -> list[int]:
-        """Return the number of pending jobs in each of these queues."""
+        """Return the number of pending jobs in each given queue."""
 
 
 class LeaseCalls(Protocol):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 
-#: Maximum number of units followed at once. With 256 KiB per job, these are 64 MiB of live output.
+#: Maximum number of units followed at once. With 256 KiB per job, the live output needs 64 MiB.
 MOST_FOLLOWED = 256
 #: Milliseconds for which FOLLOW is valid.
 FOLLOW_MS = 15_000

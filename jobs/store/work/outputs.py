@@ -81,7 +81,7 @@ class Outputs(Part):
             return None
 
     def keep(self, lease: LeasedUnits, units: Sequence[tuple[int, int]], new: NewArtifact) -> list[str]:
-        """Commit an artifact, held by the job, as the output of these ranges of units, or change nothing.
+        """Commit an artifact, held by the job, as the output of the given ranges of units, or change nothing.
 
         Return [new] or [there]; otherwise [stale], [units] if some are not in the lease, or missing, over or gone like
         `Artifacts.commit`. Releases artifacts that no unit of the job refers to any more.

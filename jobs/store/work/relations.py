@@ -55,7 +55,7 @@ class Relations(Part):
         }
 
     def of(self, job_id: str, parents: Sequence[str]) -> JobRelations:
-        """Return the relations of a job with these parents."""
+        """Return the dependencies and dependents of a job with the given parents."""
         pipe = self._pipe().hkeys(keys.job_needs(job_id))
         pipe.zrange(keys.job_children(job_id), 0, MOST - 1).zcard(keys.job_children(job_id))
         pipe.srandmember(keys.job_skips(job_id), MOST).scard(keys.job_skips(job_id))

@@ -54,7 +54,7 @@ class Results(Part):
         return self.fold_seen(job, gathered.digest, len(gathered.parts), accumulator)
 
     def fold_seen(self, job: str, digest: str, parts: int, accumulator: bytes) -> bool:
-        """Replace the partials with this digest and number by `accumulator`. Return False if they have changed."""
+        """Replace the first `parts` partials by `accumulator`. Return False if the stored digest differs."""
         return bool(self._functions.run("fold", job, digest, parts, accumulator))
 
     def finish(self, job: str, gathered: GatheredPartials, result: bytes, marks: str = "[]") -> bool:
