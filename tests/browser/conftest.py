@@ -1,4 +1,6 @@
-"""Pages in a real browser against a real cluster: one a session, whose coordinator serves what `npm run build` made."""
+"""Runs the pages in a real browser against a real cluster. Each session starts one cluster, whose coordinator serves
+the pages built by `npm run build`.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,15 @@ DIST = TOP / "web" / "dist"
 SCREENSHOTS = Path(__file__).parent / "screenshots"
 AXE = TOP / "web" / "node_modules" / "axe-core" / "axe.min.js"
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-#: Milliseconds in which a page draws what is there or asked for, on a machine that is busy with other things.
+#: Timeout in milliseconds for a page to draw or load, also on a busy machine.
 PATIENCE_MS = 60_000
 expect.set_options(timeout=PATIENCE_MS)
-#: Only what is wrong comes back: the rest is megabytes.
+#: Runs axe and returns only violations, because a complete report has megabytes.
 SCAN = """async tags => {
   const options = {runOnly: {type: "tag", values: tags}, resultTypes: ["violations"]};
   return (await axe.run(document, options)).violations;
 }"""
-#: Two frames, and the ends of what moves for a time.
+#: Waits for two frames and for the end of all finite animations.
 DRAWN = """async () => {
   const drawn = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())));
   await drawn();
@@ -47,11 +49,11 @@ DRAWN = """async () => {
   await Promise.allSettled(moving.map(each => each.finished));
   await drawn();
 }"""
-#: The page's own timers that run by now are over: those that write its address with a delay.
+#: Waits until the page's delayed timers have run, such as the timer that writes the URL.
 RESTED = "() => new Promise(done => setTimeout(() => requestAnimationFrame(() => setTimeout(done)), 600))"
 PHONE: ViewportSize = {"width": 390, "height": 844}
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
-#: A browser says these of an answer that is not 2xx and of a connection that ends; the pages say them in words.
+#: Console messages of the browser about failed responses and connections, which the pages report in words.
 NETWORK = re.compile(r"Failed to load resource|net::ERR_")
 FLAGS = [
     "--no-sandbox",
@@ -64,17 +66,17 @@ FLAGS = [
     "--enable-unsafe-swiftshader",
     "--disable-gpu-watchdog",
 ]
-#: GL is software here, and a page is put together without it for half the work.
+#: Disables GPU compositing: OpenGL runs in software here, and pages without WebGL need half the CPU time without it.
 WITHOUT_GL = "--disable-gpu-compositing"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark every test of this folder, so that it is run apart from those that need no browser."""
+    """Mark every test in this folder, so that it runs separately from tests without a browser."""
     item.add_marker("browser")
 
 
 def require(found: bool, reason: str) -> None:
-    """A skip on a laptop, a failure where it is promised."""
+    """Skip the test if a requirement is missing, or fail it in CI."""
     if found:
         return
     if os.environ.get("CI") == "true":
@@ -104,22 +106,21 @@ def _launched(playwright: Playwright, binary: str | None, *more: str) -> Iterato
 
 @pytest.fixture(scope="session")
 def browser(playwright: Playwright) -> Iterator[Browser]:
-    """Use the headless shell if it is installed: without windows and tabs it needs a third of the CPU time."""
+    """Start the headless shell if it is installed, which needs a third of the browser's CPU time."""
     yield from _launched(playwright, find_program("chromium-headless-shell") or chromium(), WITHOUT_GL)
 
 
 @pytest.fixture(scope="session")
 def gl_browser(playwright: Playwright) -> Iterator[Browser]:
-    """For pages that draw with WebGL: a browser that does not use GL itself reads their every frame back.
-
-    The headless shell needs five times the CPU time of the whole browser to draw them in software.
-    """
+    """Start a browser for pages that draw with WebGL. The headless shell needs five times its CPU time for them."""
     yield from _launched(playwright, chromium())
 
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A cluster with one worker of two lanes that give way to the browser; its coordinator serves the pages."""
+    """Start a cluster whose coordinator serves the pages. Its worker has two lanes with a lower CPU priority than the
+    browser.
+    """
     require((DIST / "cluster.html").exists(), "there is no web/dist: cd web && npm ci && npm run build")
     cluster = Live(tmp_path_factory.mktemp("pages"), nice=10, PAGES_DIR=str(DIST))
     try:
@@ -133,7 +134,7 @@ Open = Callable[..., Page]
 
 @pytest.fixture
 def open_address(browser: Browser) -> Iterator[Open]:
-    """Opens an address; the test fails on anything in the console that no test expects."""
+    """Return a function that opens a URL. The test fails if the console has an unexpected message."""
     contexts: list[BrowserContext] = []
     complaints: list[str] = []
 
@@ -160,7 +161,7 @@ def open_address(browser: Browser) -> Iterator[Open]:
 
 @pytest.fixture
 def open_page(open_address: Open, pages: Live) -> Open:
-    """Opens a page of the cluster."""
+    """Return a function that opens a page of the cluster."""
 
     def opened(path: str = "/cluster.html", *, url: str | None = None, **options: Any) -> Page:
         return open_address((url or pages.url()) + path, **options)
@@ -170,12 +171,12 @@ def open_page(open_address: Open, pages: Live) -> Open:
 
 @pytest.fixture
 def page(open_page: Open) -> Page:
-    """The cluster page on a desktop, in light."""
+    """Open the Cluster page with desktop size and the light theme."""
     return open_page()
 
 
 def shot(page: Page, name: str) -> Path:
-    """A picture of the page for people to look at, in tests/browser/screenshots."""
+    """Save a screenshot for people in tests/browser/screenshots."""
     SCREENSHOTS.mkdir(exist_ok=True)
     path = SCREENSHOTS / f"{name}.png"
     page.screenshot(path=path)
@@ -183,7 +184,7 @@ def shot(page: Page, name: str) -> Path:
 
 
 def violations(page: Page) -> list[str]:
-    """Return axe's findings against WCAG 2.2 AA, one line each: rule, how many, the first place."""
+    """Return axe's violations of WCAG 2.2 AA, one line each: rule, number of elements, and the first element."""
     require(AXE.exists(), "there is no axe-core: cd web && npm ci")
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text() + "; undefined")
@@ -194,20 +195,22 @@ def violations(page: Page) -> list[str]:
 
 
 def in_both_themes(page: Page) -> Iterator[str]:
-    """Puts the page into light, then into dark, as a change of the system's setting does."""
+    """Switch the page to the light theme, then to the dark theme, as a change of the system setting does."""
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
         yield theme
 
 
 def settled(page: Page) -> None:
-    """Returns when nothing is loading any more and the last change is drawn."""
+    """Wait until all data is loaded and the last change is drawn."""
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
     page.evaluate(DRAWN)
 
 
 def by_keys(page: Page, keys: str, shown: Locator) -> None:
-    """Press these keys, again until this is shown: those of a sequence count where they come within 1.2 s."""
+    """Press keys until an element is visible. Keys of a sequence only count within 1.2 s, so slow machines need
+    retries.
+    """
     for _ in range(8):
         for key in keys:
             page.keyboard.press(key)
@@ -218,11 +221,11 @@ def by_keys(page: Page, keys: str, shown: Locator) -> None:
 
 
 def focused_row(page: Page, name: str) -> None:
-    """Returns when the focus is in the row of this name."""
+    """Wait until the focus is in the row with this name."""
     page.wait_for_function("name => document.activeElement.closest('tr')?.dataset.row === name", arg=name)
 
 
-#: Of each element in sight: in how many lines its text stands, and the text.
+#: Returns the number of text lines and the text of each visible element.
 LINES = """selector => [...document.querySelectorAll(selector)].filter(each => each.offsetParent).map(each => {
   const texts = document.createTreeWalker(each, NodeFilter.SHOW_TEXT), boxes = [];
   while (texts.nextNode()) {
@@ -238,13 +241,13 @@ LINES = """selector => [...document.querySelectorAll(selector)].filter(each => e
 
 
 def wrapped(page: Page, selector: str) -> list[str]:
-    """Return the texts of those elements that stand in more than one line; AssertionError where there is no such."""
+    """Return the texts of matching elements with several lines. Raises AssertionError if no element matches."""
     found = page.evaluate(LINES, selector)
     assert found, f"nothing is {selector}"
     return [text for lines, text in found if lines > 1]
 
 
 def overflow(page: Page) -> int:
-    """Pixels by which the page is wider than its window."""
+    """Return by how many pixels the page is wider than its window."""
     wide: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     return wide

@@ -1,4 +1,4 @@
-"""A coordinator in memory for the Cluster page: workers, jobs, queues and spans of work, which tests move."""
+"""Fake in-memory coordinator for the Cluster page, with workers, jobs, queues and spans that tests change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.browser.programs import Programs
 
-#: Where a kind's units/s lie in what follows: some tell millions, others thousands.
+#: Units/s of each kind. The magnitudes differ, so that charts need separate axes.
 SPEEDS = {"collatz": 81.2e6, "thread": 5.2e3}
 TITLES = {
     "collatz": "Collatz 10¹³ numbers from 10¹⁵, statistics",
@@ -21,7 +21,7 @@ EXAMPLES = {"collatz": {}, "thread": {}, "command": {"command": ["echo", "unit {
 
 
 def kind_row(name: str, example: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of GET /api/job-types."""
+    """Return a kind's record as in GET /api/job-types."""
     return {
         "type": name,
         "summary": f"All that {name} does.",
@@ -35,12 +35,12 @@ def kind_row(name: str, example: dict[str, Any]) -> dict[str, Any]:
 
 
 def moment(seconds: float) -> str:
-    """Return a time in seconds since 1970 as the API writes it."""
+    """Format a time in seconds since 1970 like the API."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def job(name: str, state: str = "running", kind: str = "collatz", age: float = 60, **more: Any) -> dict[str, Any]:
-    """Return a row of a job that was submitted `age` seconds ago, as GET /api/jobs has it."""
+    """Return the record of a job submitted `age` seconds ago, as in GET /api/jobs."""
     runs, now = state == "running", time.time()
     waits = state in ("queued", "blocked")
     over = state in ("done", "failed", "cancelled")
@@ -72,7 +72,7 @@ def job(name: str, state: str = "running", kind: str = "collatz", age: float = 6
 
 
 def worker(name: str, state: str = "busy", device: str = "cpu", **more: Any) -> dict[str, Any]:
-    """Return a row of a worker with four lanes, as the snapshot has it."""
+    """Return the record of a worker with four lanes, as in the snapshot."""
     live = state not in ("lost", "stopped")
     return {
         "id": name,
@@ -96,7 +96,7 @@ def worker(name: str, state: str = "busy", device: str = "cpu", **more: Any) -> 
 
 
 def host(name: str, workers: list[str], **more: Any) -> dict[str, Any]:
-    """Return a row of GET /api/hosts."""
+    """Return a host's record as in GET /api/hosts."""
     return {
         "host": name,
         "live": True,
@@ -126,7 +126,9 @@ def host(name: str, workers: list[str], **more: Any) -> dict[str, Any]:
 
 
 def span(lane: int, name: str | None, start: float, end: float | None = None, **more: Any) -> dict[str, Any]:
-    """Return a span of work from `start` to `end` seconds ago, or to now; of several small jobs for no name."""
+    """Return a span of work from `start` to `end` seconds ago, or until now. Without a name, the span stands for
+    several small jobs.
+    """
     now = time.time()
     return {
         "lane": lane,
@@ -144,7 +146,7 @@ def span(lane: int, name: str | None, start: float, end: float | None = None, **
 
 
 class Fleet(Programs):
-    """What the coordinator knows; `move` tells the page what a test has changed."""
+    """State of the fake coordinator. `move` sends a test's changes to the page."""
 
     def __init__(self, jobs: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
         super().__init__(1, {})
@@ -155,14 +157,14 @@ class Fleet(Programs):
         self.spans: list[dict[str, Any]] = []
         self.silent: dict[str, float] = {}
         self.series: dict[str, list[float]] = {}
-        #: A job of which /events tells the state of the moment, as of one that keeps no events.
+        #: ID of a job whose /events stream contains only its current state, as for jobs without stored events.
         self.present = ""
         self._frames: list[dict[str, Any]] = []
-        #: How many frames the last snapshot had in it: a stream begins after these.
+        #: Number of events contained in the last snapshot. Streams start after these events.
         self._begins = 0
 
     def move(self, *frames: dict[str, Any]) -> None:
-        """Send these events, such as of a job, or with `type` fleet, queue or alert the row of that name."""
+        """Send these events of jobs. The types fleet, queue and alert send the record of that name."""
         with self.changed:
             self._frames += frames
             self.number += 1
@@ -272,7 +274,7 @@ class Fleet(Programs):
         return super().answer(path, query)
 
     def state_of(self, name: str) -> bytes:
-        """Return the frames of a job's own stream."""
+        """Return the frames of a job's own event stream."""
         if name != self.present:
             return b": nothing\n\n"
         row = self.jobs[name]
@@ -289,7 +291,7 @@ class Fleet(Programs):
 
 
 def busy() -> Fleet:
-    """Return a cluster at work: two kinds, four jobs that take turns, a worker that was lost and one that drains."""
+    """Return a busy cluster: two kinds, four jobs that take turns, a lost worker and a draining worker."""
     jobs = [
         job("5c7b3fb0a1d24e6f", age=240, progress=0.62),
         job("81d2c3b4a5968778", kind="thread", age=90),

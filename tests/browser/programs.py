@@ -1,4 +1,4 @@
-"""A coordinator in memory for the pages' parts about programs: one job with units, logs and outputs, and a runner."""
+"""Fake in-memory coordinator for jobs with programs: one job with units, logs and outputs, and a runner."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ STATES = ("waiting", "running", "done", "retrying", "dead")
 
 
 class Programs:
-    """What the coordinator knows; tests change it while the page looks on."""
+    """State of the fake coordinator, which tests change while the page is open."""
 
     def __init__(self, total: int, schema: dict[str, Any]) -> None:
         self.states = ["waiting"] * total
         self.logs: dict[int, bytes] = {}
-        #: Pieces that a program which runs has written, as (stream, bytes).
+        #: Output of running units as pieces of (stream, bytes), keyed by unit.
         self.live: dict[int, list[tuple[str, bytes]]] = {}
         self.outputs: dict[str, bytes] = {}
         self.artifacts: list[dict[str, Any]] = []
@@ -34,7 +34,7 @@ class Programs:
         self.asked: list[str] = []
         self.number = 0
         self.changed = threading.Condition()
-        #: While true, every call is answered 503 and streams end, as while Redis is away.
+        #: If True, all requests are answered with 503 and all streams end, as without Redis.
         self.away = False
 
     def set(self, state: str, *units: int) -> None:
@@ -136,20 +136,20 @@ class Programs:
         return ("\n".join(lines) + "\n").encode()
 
     def begin(self) -> int:
-        """Return the place at which a stream of events begins."""
+        """Return the position at which an event stream starts."""
         return 0
 
     def events(self, place: int) -> tuple[list[dict[str, Any]], int]:
-        """Return what a stream at a place tells after a change or a second without one, and where it goes on."""
+        """Return the events after a position, and the next position. Waits up to a second for a change."""
         return [self.event()], place + 1
 
     def event(self) -> dict[str, Any]:
-        """Return what the stream of events says of a change."""
+        """Return the event that reports a change."""
         job = self.job()
         return {"type": "progress", "job": JOB, "state": job["state"], "done": job["done"], "total": job["total"]}
 
     def post(self, path: str, body: Any) -> tuple[int, Any]:
-        """Return the status and the answer of a POST: a job for what is right, else the parameter that is wrong."""
+        """Return status and response of a POST request: a job, or the invalid parameter."""
         self.submitted.append(body)
         if body["parameters"].get("count") == 0:
             detail = "parameters.count: is 1 to 100000; got 0"
@@ -157,7 +157,7 @@ class Programs:
         return 200, {"job_id": JOB, "status": "queued", "estimated_wait_seconds": 0.0, "notes": []}
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
-        """Return the answer to a GET, JSON or bytes, with its headers. KeyError for what there is not."""
+        """Return the response to a GET request (JSON or bytes) and its headers. Raises KeyError for unknown paths."""
         if path.startswith(f"/api/jobs/{JOB}/logs/"):
             log = self.logs[int(path.rsplit("/", 1)[1])]
             start = int(query["from"])
@@ -256,12 +256,12 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers the pages' requests from the server's `programs`, and their files from its `dist`."""
+    """Answers API requests from the server's `programs`, and requests for pages from its `dist`."""
 
     server: Server
 
     def log_message(self, *_: object) -> None:
-        """Nothing: the test's own output is enough."""
+        """Disable the request log."""
 
     def do_GET(self) -> None:
         split = urlsplit(self.path)
@@ -285,7 +285,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(json.dumps(answer).encode(), "application/json", status)
 
     def _parsed(self, body: bytes) -> Any:
-        """Return what was sent: JSON, or a text as it is."""
+        """Return the request body as parsed JSON, or else as text."""
         text = body.decode()
         return json.loads(text or "{}") if "json" in self.headers.get("Content-Type", "json") else text
 
@@ -322,7 +322,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(frame.encode())
                 self.wfile.flush()
         except OSError:
-            pass  # the page has gone
+            pass  # the page has disconnected
 
     def _events(self) -> Iterator[str]:
         told, at = 0, self.server.programs.begin()
@@ -358,7 +358,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def served(programs: Programs, dist: Path) -> Iterator[str]:
-    """Serve the pages and the API on a free port; give their address."""
+    """Serve the pages and the fake API on a free port, and return their URL."""
     server = Server(programs, dist)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

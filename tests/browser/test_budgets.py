@@ -1,4 +1,4 @@
-"""Costs of a visit: requests before the first paint, bytes of the stream a second, how often the page is redrawn."""
+"""Checks the costs of a visit: requests before the first paint, bytes of the event stream per second, and redraws."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.live import Live
 
 PAGES = ("/", "/collatz.html", "/kinds.html", "/cluster.html")
 SECONDS = 8
-#: When it painted first, what was asked for by then, and files of more than a packet that came as they are.
+#: Returns the time of the first paint, the URLs requested before it, and uncompressed files larger than a packet.
 FIRST_VISIT = """() => {
   const painted = performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? performance.now();
   const all = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")];
@@ -25,14 +25,14 @@ FIRST_VISIT = """() => {
   return [painted, asked.map(each => each.name), plain.map(each => each.name)];
 }"""
 ONCE = ("/api/job-types", "/api/session", "/api/kinds/collatz/marks/verified")
-#: Bytes of the stream as they come over the wire, and when the page's content changed.
+#: Records the times at which the page's content changes.
 WATCH = """() => {
   window.changes = [];
   new MutationObserver(() => window.changes.push(performance.now()))
     .observe(document.querySelector("main"), {subtree: true, childList: true, characterData: true, attributes: true});
   window.since = performance.now();
 }"""
-#: How often it changed within so many seconds of the page's own clock: a busy machine asks late.
+#: Counts the changes within some seconds of the page's own clock, because a busy machine runs this script late.
 CHANGED = "seconds => window.changes.filter(at => at < window.since + seconds * 1000).length"
 
 
@@ -43,7 +43,7 @@ def browser(gl_browser: Browser) -> Browser:
 
 @pytest.fixture
 def busy(pages: Live) -> Iterator[str]:
-    """A job that runs for hours if it is let."""
+    """Run a job for hours, unless the test cancels it."""
     job = pages.submit("collatz", {"start_number": "1", "number_count": 10**14, "columns": 512})
     yield job
     pages.post(f"/api/jobs/{job}/cancel")
@@ -60,13 +60,13 @@ def test_a_first_visit_takes_six_requests_of_one_origin(browser: Browser, pages:
         page.locator(".connection:not([data-state=connecting])").wait_for()
         painted, asked, plain = page.evaluate(FIRST_VISIT)
         page.wait_for_load_state("load")
-    # Neither the icon nor a web worker holds the paint up.
+    # Ignore API requests and web workers, which do not delay the first paint.
     static = [url for url in asked if not re.search(r"/api/|/worker-", url)]
     print(f"{path}: first contentful paint after {painted:.0f} ms, {len(static)} files, {len(asked)} requests")
     assert {urlsplit(url).netloc for url in asked} == {urlsplit(pages.url()).netloc}
     assert len(static) <= 6, static
     assert plain == [], "a coordinator sends what a build has packed as it is packed"
-    # What several parts of a page need is asked for once.
+    # Data that several parts of a page need is requested once.
     assert {one: questions.count(one) for one in ONCE if questions.count(one) > 1} == {}, questions
 
 
@@ -92,7 +92,7 @@ def test_the_stream_is_small_and_redraws_are_few(open_page: Open, busy: str, pat
     print(f"{path}: {rate:.2f} KB/s of events, {changes / SECONDS:.1f} redraws/s")
     assert streams, "the page follows the stream"
     assert 0 < rate <= 10
-    # Four a second for what comes from the cluster, one for the clock.
+    # Four redraws per second for data from the cluster, and one for the clock.
     assert changes / SECONDS <= 5.5
 
 

@@ -1,4 +1,4 @@
-"""The cluster page as people use it: submit to result, live, through a dead coordinator, by keys, on a phone."""
+"""Tests the Cluster page: from submission to result, live updates, a killed coordinator, the keyboard, and phones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.browser.conftest import (
 from tests.integration.live import Live, until
 
 TABS = ("overview", "gpus", "hosts", "workers", "jobs", "monitoring")
-#: Hours of work, and next to none.
+#: Parameters of a job that runs for hours, and of a job that finishes immediately.
 LONG = {"start_number": 10**15, "number_count": 10**13}
 SHORT = {"start_number": 1, "number_count": 1000}
 
@@ -45,7 +45,7 @@ def row(page: Page, job: str) -> Locator:
 
 @pytest.fixture
 def long_job(pages: Live) -> Iterator[str]:
-    """A job that runs for hours if it is let."""
+    """Run a job for hours, unless the test cancels it."""
     job = pages.submit("collatz", LONG)
     yield job
     pages.post(f"/api/jobs/{job}/cancel")
@@ -64,7 +64,7 @@ def test_a_job_from_the_form_to_its_result(page: Page, pages: Live) -> None:
     form.get_by_role("button", name="Submit").click()
     drawer = page.get_by_role("complementary")
     expect(drawer.get_by_text("done", exact=True).first).to_be_visible()
-    # n = 871 has the longest way of all numbers up to 1000: 178 steps.
+    # Of all numbers up to 1000, n = 871 has the longest trajectory: 178 steps.
     expect(drawer.locator(".tree").first).to_contain_text("871")
     expect(drawer.locator(".tree").first).to_contain_text("178")
     expect(drawer.get_by_role("heading").first).to_contain_text("Collatz")
@@ -87,7 +87,7 @@ def test_what_the_api_refuses_stands_at_its_field(page: Page) -> None:
     expect(form.get_by_label("cores")).to_be_focused()
     shot(page, "new-job-refused-light")
     form.get_by_label("cores").fill("8")
-    # The form is kept while it is closed.
+    # A closed form keeps its values.
     page.keyboard.press("Escape")
     expect(form).to_be_hidden()
     page.keyboard.press("n")
@@ -157,7 +157,7 @@ def test_the_page_lives_on_when_its_coordinator_dies_and_comes_back(page: Page, 
 
 
 def test_the_page_comes_back_through_502(page: Page, pages: Live) -> None:
-    """nginx answers 502 while no coordinator lives: an EventSource would give up for good."""
+    """nginx answers 502 while no coordinator is running, after which EventSource would never reconnect."""
     asked: list[str] = []
 
     def bad_gateway(route: Route) -> None:
@@ -167,7 +167,7 @@ def test_the_page_comes_back_through_502(page: Page, pages: Live) -> None:
     page.route("**/api/**", bad_gateway)
     pages.kill("coordinator-0")
     expect(page.locator(".banner")).to_contain_text("502: no coordinator answers")
-    page.wait_for_timeout(6000)  # in which calls are answered
+    page.wait_for_timeout(6000)  # time in which the page repeats its requests
     assert 1 <= len(asked) <= 12, f"a dead server is hammered: {len(asked)} calls in some seconds"
     pages.start_coordinator()
     page.unroute("**/api/**")
@@ -333,7 +333,7 @@ def test_the_history_has_one_clock_and_a_table(page: Page) -> None:
 
 @pytest.fixture
 def gpus(pages: Live) -> Iterator[None]:
-    """Two GPU workers, as far as their heartbeats go: one computes, one holds a job and does nothing."""
+    """Report two GPU workers by heartbeats. One GPU is computing, the other one is held by a job without being used."""
     store = Store(connection.connect(f"redis://127.0.0.1:{pages.redis_port}/0"))
     ended = threading.Event()
 
@@ -427,7 +427,7 @@ def test_every_tab_is_whole_and_accessible(open_page: Open, pages: Live, long_jo
 
 
 def whole(page: Page, part: str, width: str) -> None:
-    """Nothing sticks out of the window and axe finds nothing, in light and dark."""
+    """Check that the page does not overflow and that axe finds no violation in both themes."""
     for theme in in_both_themes(page):
         settled(page)
         shot(page, f"{part}-{theme}-{width}")

@@ -1,4 +1,4 @@
-"""The Collatz page as people use it, with every number it shows computed again here."""
+"""Tests the Collatz page. All displayed numbers are computed again in Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABS = ("graph", "histogram", "residues", "tree", "coral", "log")
 MILLION = 10**6
 #: Thin space between groups of digits.
 THIN = "\u202f"
-#: Runs for minutes if it is let.
+#: End of a range whose job runs for minutes unless it is cancelled.
 LONG = "10^11"
 
 
@@ -41,7 +41,7 @@ def trajectory(n: int) -> list[int]:
 
 @cache
 def delays(count: int) -> np.ndarray[Any, Any]:
-    """Steps to 1 of 1..count."""
+    """Return the number of steps to 1 for 1..count."""
     found = np.zeros(count, np.int64)
     values, places = np.arange(1, count + 1), np.arange(count)
     while len(values):
@@ -56,7 +56,7 @@ def picture(page: Page) -> Any:
 
 
 def drawn(page: Page, source: str) -> Any:
-    """The picture once it is drawn from a source."""
+    """Return the picture after it was drawn from a source."""
     found = picture(page)
     expect(found).to_have_attribute("data-source", source)
     return found
@@ -69,14 +69,14 @@ def whole(page: Page, numbers: int) -> Any:
 
 
 def saved(page: Page, act: Any) -> tuple[str, bytes]:
-    """Name and content of the file that an act saves."""
+    """Return the name and the content of the file that an action saves."""
     with page.expect_download() as waiting:
         act()
     download = waiting.value
     return download.suggested_filename, Path(download.path()).read_bytes()
 
 
-#: Keeps the points of the dashed line of the expected means with the canvas on which it is seen.
+#: Stores the points of each canvas's last dashed line, which shows the expected means.
 NOTE_LINES = """() => {
   const to = CanvasRenderingContext2D.prototype, {beginPath, lineTo, stroke, clearRect} = to;
   to.beginPath = function () { this.points = []; return beginPath.call(this); };
@@ -87,7 +87,7 @@ NOTE_LINES = """() => {
     return stroke.apply(this, path);
   };
 }"""
-#: Steps at the left edge, the middle and the right edge of that line by the axis of the picture; null: there is none.
+#: Returns the steps at the left end, the middle and the right end of the dashed line, or null without a line.
 MEANS = """() => {
   const [data, over] = ["canvas.data", "canvas[role=img]"].map(each => document.querySelector(`.picture ${each}`));
   const [low, high] = [data.dataset.low, data.dataset.high].map(Number);
@@ -98,7 +98,7 @@ MEANS = """() => {
 
 
 def means(page: Page, *expected: float) -> None:
-    """Returns when the line of the expected means goes through these steps."""
+    """Wait until the line of expected means passes through these steps."""
     close = pytest.approx(expected, abs=1.5)
     until(lambda: (seen := page.evaluate(MEANS)) is not None and seen == close)
 
@@ -110,7 +110,7 @@ def browser(gl_browser: Browser) -> Browser:
 
 @pytest.fixture
 def quiet(pages: Live) -> Iterator[None]:
-    """Cancels what a test left running."""
+    """Cancel the jobs that a test left running."""
     yield
     for job in pages.get("/api/jobs?limit=200")["jobs"]:
         if job["state"] in ("queued", "running", "paused"):
@@ -153,7 +153,7 @@ def test_progress_pause_and_cancel(open_page: Open, pages: Live, quiet: None) ->
     page.evaluate("document.activeElement.blur()")
     expect(page).to_have_title(re.compile("%"))
     shot(page, "collatz-live-light")
-    # While nobody hears the cluster, nobody knows whether the job still runs.
+    # While the page is offline, the running time of the job is unknown and must not grow.
     page.context.set_offline(True)
     expect(page.locator(".connection")).to_have_attribute("data-state", "offline")
     runtime = page.get_by_text(re.compile("^runtime "))
@@ -168,7 +168,7 @@ def test_progress_pause_and_cancel(open_page: Open, pages: Live, quiet: None) ->
     assert job
     assert pages.wait_for(job[1], "paused")
     page.get_by_role("button", name="Resume").click()
-    share = "each => parseFloat(each.style.width)"  # a whole percent may take a minute
+    share = "each => parseFloat(each.style.width)"  # a full percent can take a minute
     before = bar.locator("i").evaluate(share)
     until(lambda: bar.locator("i").evaluate(share) > before)
     page.get_by_role("button", name="Cancel").click()
@@ -236,7 +236,7 @@ def test_a_range_that_cannot_be_is_told(open_page: Open) -> None:
 
 
 def pixels(page: Page, found: Any) -> np.ndarray[Any, Any]:
-    """Which pixels of the data's canvas differ from the ground, the lowest row first."""
+    """Return which pixels of the data canvas differ from the background, lowest row first."""
     page.evaluate("document.querySelectorAll('.picture canvas.fill').forEach((each) => each.style.opacity = 0)")
     shown = base64.b64encode(found.screenshot(animations="disabled")).decode()
     page.evaluate("document.querySelectorAll('.picture canvas.fill').forEach((each) => each.style.opacity = 1)")
@@ -265,7 +265,7 @@ def pixels(page: Page, found: Any) -> np.ndarray[Any, Any]:
 
 
 def expected(found: Any, count: int) -> np.ndarray[Any, Any]:
-    """The pixels that 1..count should light, by the axes that the picture has."""
+    """Return the pixels that the numbers 1..count should light, given the axes of the picture."""
     size = found.evaluate("canvas => [canvas.width, canvas.height]")
     width, height = size
     low, high = (float(found.get_attribute(f"data-{name}") or 0) for name in ("low", "high"))
@@ -297,7 +297,7 @@ def test_a_million_numbers_light_the_pixels_that_numpy_says(open_page: Open, kin
     thick[1:, 1:] |= exact[:-1, :-1]
     shown = pixels(page, found)
     assert shown.shape == thick.shape
-    # the corner whose colour is the ground is never lit, and neither are a few whose colour is near it
+    # Ignore a few pixels whose color is close to the background.
     different = int((shown != thick).sum())
     print(f"{kind}: {int(exact.sum())} cells, {int(thick.sum())} pixels, {different} differ")
     assert different <= thick.sum() // 1000
@@ -365,13 +365,13 @@ def test_a_wider_range_is_seen_at_once(open_page: Open, pages: Live) -> None:
     page.evaluate(NOTE_LINES)
     whole(page, MILLION)
     expect(page.locator(".coverage")).to_contain_text("Verified here: 1 to ")
-    page.get_by_label("colour").select_option("peak")  # drawn anew
+    page.get_by_label("colour").select_option("peak")  # draws the picture again
     slope = 3 / math.log(4 / 3)
     means(page, 0, slope * math.log(MILLION / 2), slope * math.log(MILLION))
     page.get_by_label("colour").select_option("count")
     field = page.get_by_label("to", exact=True)
     field.fill("10^11")
-    # what comes from the cluster meanwhile takes nothing out of the field
+    # Messages from the cluster do not clear the field.
     pages.result(pages.submit("collatz", {"start_number": 1, "number_count": 1000, "columns": 10}))
     page.wait_for_timeout(1500)
     expect(field).to_have_value("10^11")
@@ -380,7 +380,7 @@ def test_a_wider_range_is_seen_at_once(open_page: Open, pages: Live) -> None:
     until(lambda: int(found.get_attribute("data-numbers") or 0) >= 20_000)
     means(page, 0, slope * math.log(10**11 / 2), slope * math.log(10**11))
     expect(page.locator(".missing.note")).to_contain_text("of 100\u202fG numbers, spread evenly")
-    # What the page lacks is said as that: a cluster that has verified some of these numbers does not know nothing.
+    # The page reports missing numbers as uncounted, not as unknown, because the cluster has verified some of them.
     expect(page.locator(".missing")).to_have_count(1)
     expect(page.locator(".coverage")).to_contain_text("Verified here: 1 to ")
     expect(page.locator("main")).not_to_contain_text(re.compile("nothing is known|no number", re.IGNORECASE))
@@ -534,10 +534,10 @@ def test_pictures_and_the_log_are_saved(open_page: Open) -> None:
     size = page.evaluate(
         "[document.querySelector('.picture canvas').width, document.querySelector('.picture canvas').height]"
     )
-    # Twice the picture and its edges; above it the title and what it shows in words.
+    # The file has twice the size of the picture and its margins, with the title and a description above.
     wide, high = (int.from_bytes(content[at : at + 4], "big") for at in (16, 20))
     assert wide == 2 * (size[0] + 32) and high > 2 * (size[1] + 32 + 24)
-    assert len(content) > 5000  # an empty picture has fewer bytes
+    assert len(content) > 5000  # an empty picture is smaller
     page.keyboard.press("5")
     name, content = saved(page, lambda: page.get_by_role("button", name="SVG").click())
     numbers = {n for start in range(2, 8001) for n in trajectory(start)[:-1]}
@@ -728,7 +728,7 @@ def test_on_a_phone_the_picture_comes_first(open_page: Open) -> None:
 
 
 def test_figures_of_theory(open_page: Open) -> None:
-    """The means that the histogram tells, and the number that is fastest."""
+    """The means in the histogram, and the number with the fewest steps."""
     page = open_page(f"{ADDRESS}#to=10^5&view=histogram")
     panel = page.locator("#panel-histogram")
     steps = delays(100_000)

@@ -1,4 +1,4 @@
-"""The documentation site in a browser: light and dark, wide and narrow, without complaints of the browser."""
+"""Tests the documentation site in a browser, with both themes and with wide and narrow windows, for console errors."""
 
 from __future__ import annotations
 

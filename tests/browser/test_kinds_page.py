@@ -1,4 +1,6 @@
-"""The page of any kind: a form of its schema, live progress, the result as figures, tables and histograms."""
+"""Tests the page of all kinds: forms generated from schemas, live progress, and results as figures, tables and
+histograms.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def test_a_kind_without_a_page_goes_from_its_form_to_its_result(open_page: Open,
     page = open_page("/kinds.html#kind=paced", permissions=["clipboard-read", "clipboard-write"])
     new = form(page)
     units = new.get_by_label("units", exact=True)
-    # Bounds and defaults are the schema's.
+    # Bounds and defaults come from the schema.
     expect(units).to_have_attribute("placeholder", "100")
     units.fill("0")
     expect(units).to_have_attribute("aria-invalid", "true")
@@ -44,12 +46,12 @@ def test_a_kind_without_a_page_goes_from_its_form_to_its_result(open_page: Open,
     new.get_by_role("button", name="Submit").click()
     job = page.get_by_role("region", name=re.compile("^Job "))
     expect(job.get_by_text("running", exact=True)).to_be_visible()
-    # Live: the share done, the rate and the time left.
+    # The page shows live progress, the rate and the remaining time.
     bar = job.get_by_role("progressbar")
     until(lambda: int(bar.get_attribute("aria-valuenow") or 0) > 0)
     expect(job.get_by_text(re.compile(r"units/s"))).to_be_visible()
     expect(job.get_by_text(re.compile(r" left$"))).to_be_visible()
-    # Else it might be done before it is looked at.
+    # Pause the job, so that it does not finish before the next check.
     name = (job.get_attribute("aria-label") or "").removeprefix("Job ")
     assert pages.post(f"/api/jobs/{name}/pause").is_success
     job.get_by_role("button", name="Show the result so far").click()
@@ -74,7 +76,7 @@ def test_a_job_is_cancelled_and_its_parameters_go_back_into_the_form(open_page: 
     expect(job.get_by_text("cancelled", exact=True)).to_be_visible()
     job.get_by_role("button", name="Copy into the form").click()
     expect(form(page).get_by_label("units", exact=True)).to_have_value("100000")
-    # The address has the form's content: it can be sent.
+    # The URL contains the form's values, so that users can share it.
     expect(page).to_have_url(re.compile("set=units:100000"))
     page.reload()
     expect(form(page).get_by_label("units", exact=True)).to_have_value("100000")
@@ -90,7 +92,7 @@ def test_what_the_api_refuses_stands_at_its_field(open_page: Open) -> None:
     new.get_by_role("button", name="Submit").click()
     expect(new.get_by_role("alert")).to_contain_text("Refused: max_lease_seconds")
     expect(new.get_by_label("max lease seconds")).to_have_attribute("aria-invalid", "true")
-    # A text that looks like a number stays a text.
+    # A text that looks like a number remains a text.
     new.get_by_label("max lease seconds").fill("")
     new.get_by_label("once").fill("5")
     expect(page).to_have_url(re.compile("set=once"))
@@ -113,7 +115,7 @@ def test_a_failed_job_says_why(open_page: Open, pages: Live) -> None:
 
 
 def test_a_result_has_tables_and_a_histogram_where_it_says_so(open_page: Open, pages: Live, tmp_path: Path) -> None:
-    """The generic page shows the kinds with pages of their own as well."""
+    """The generic page also shows kinds that have their own page."""
     made = pages.submit("collatz", {"start_number": 1, "number_count": 1000})
     result = pages.result(made)
     page = open_page(f"/kinds.html#kind=collatz&job={made}")
@@ -154,7 +156,7 @@ def test_the_page_is_whole_and_accessible(open_page: Open, pages: Live, width: s
 
 
 def test_fields_stay_inside_their_form_however_long_their_bounds_are(open_page: Open, pages: Live) -> None:
-    """A bound of 29 digits made its column wider than the form, over the job beside it."""
+    """A bound with 29 digits once made its column wider than the form and covered the job next to it."""
     page = open_page("/kinds.html#kind=collatz")
     expect(form(page).get_by_label("start number")).to_be_visible()
     beyond = """form => {
@@ -166,7 +168,7 @@ def test_fields_stay_inside_their_form_however_long_their_bounds_are(open_page: 
 
 
 def whole(page: Page, part: str) -> None:
-    """Nothing sticks out of the window and axe finds nothing, in light and dark."""
+    """Check that the page does not overflow and that axe finds no violation in both themes."""
     for theme in in_both_themes(page):
         settled(page)
         shot(page, f"{part}-{theme}")

@@ -1,4 +1,4 @@
-"""Logging in with a real browser, and pages of other origins that would use that login."""
+"""Tests logging in with a real browser, and attacks by pages of other origins that use the login."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from playwright.sync_api import Page, expect
 
 MASTER = "a-long-secret-of-the-cluster"
 SMALL = {"type": "paced", "parameters": {"units": 1}}
-#: What a foreign page tries, with the browser's cookies: forms, simple requests, requests with our header, a stream.
+#: Requests that a foreign page tries with the browser's cookies: forms, simple requests, requests with our header, a
+#: stream.
 ATTACK = """async ([url, body]) => {
   const attempt = (path, options) =>
     fetch(url + path, {credentials: "include", ...options}).then(answer => answer.text(), () => "refused");
@@ -53,7 +54,7 @@ ATTACK = """async ([url, body]) => {
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A cluster that needs a token, with its pages."""
+    """Start a cluster that requires a token and serves the pages."""
     live = Live(tmp_path_factory.mktemp("locked"), workers=0, PAGES_DIR=str(DIST), CLUSTER_TOKEN=MASTER)
     try:
         live.start_redis()
@@ -65,7 +66,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, list[str]]]:
-    """A server of somebody else on another port of this machine, and the cookies that it was given."""
+    """Start a foreign server on another port of this machine, and record the cookies that it receives."""
     folder, given = tmp_path_factory.mktemp("elsewhere"), []
     (folder / "index.html").write_text("<!doctype html><title>Elsewhere</title>")
 
@@ -118,7 +119,7 @@ def test_a_login_opens_the_pages_and_a_logout_closes_them(open_page: Open, locke
         expect(tab.get_by_role("dialog", name="This cluster needs a token")).to_be_visible()
     until(lambda: cookies(page, locked) == [] and page.evaluate("localStorage.length") == 0)
     log_in(page)
-    expect(page.get_by_role("link", name="paced").first).to_be_visible()  # asked for again, after the login
+    expect(page.get_by_role("link", name="paced").first).to_be_visible()  # requested again after the login
 
 
 def test_a_login_as_somebody_else_in_another_tab_takes_away_what_the_first_one_saw(
@@ -167,7 +168,7 @@ def test_a_page_whose_token_is_revoked_asks_for_another_and_for_nothing_else(ope
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.wait_for_timeout(2000)
-    assert len(asked) <= 1, asked  # what was on its way
+    assert len(asked) <= 1, asked  # a request that was already on its way
     log_in(page)
 
 

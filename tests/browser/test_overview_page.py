@@ -1,4 +1,4 @@
-"""The Cluster page's overview against a coordinator in memory: what it says while something is wrong."""
+"""Tests the overview of the Cluster page against a fake coordinator, mainly its messages about problems."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from tests.integration.live import until
 
 PAST = 500
 WIDE = {"width": 1440, "height": 900}
-#: Texts that do not fit their place, and tables that are wider than theirs.
+#: Returns the texts of elements whose content is wider than the element.
 CUT = """selector => [...document.querySelectorAll(selector)].filter(each => each.scrollWidth > each.clientWidth)
   .map(each => each.innerText)"""
-#: Pixels of each line that are left empty although its name is cut.
+#: Returns the unused pixels of each line whose name is shortened.
 SPARE = """lines => lines.map(line => {
   const [link, words] = [line.querySelector(".link"), document.createRange()];
   words.selectNodeContents(line.querySelector(".state-text"));
@@ -42,7 +42,7 @@ SPARE = """lines => lines.map(line => {
   const name = line.querySelector(".subject").getBoundingClientRect();
   return link.scrollWidth > link.clientWidth ? whole.right - text.right + text.left - name.right - 12 : 0;
 })"""
-#: What is written, and what a pointer or a reader is told.
+#: Returns all visible texts, tooltips and labels for screen readers.
 WORDS = """() => [document.querySelector("main").innerText,
   ...[...document.querySelectorAll("main [title], main [aria-label]")].flatMap(each =>
     [each.getAttribute("title"), each.getAttribute("aria-label")])].join("\\n")"""
@@ -56,7 +56,9 @@ def stack() -> Iterator[ExitStack]:
 
 
 def test_what_is_not_known_is_not_drawn_busy(open_address: Open, stack: ExitStack) -> None:
-    """A worker that was killed, one that is drained, a job that waits its turn; then the cluster is away."""
+    """The cluster has a killed worker, a drained worker and a job that waits for its turn. Then the cluster becomes
+    unreachable.
+    """
     fleet = busy()
     fleet.silent = {"cpu-1": time.time() - 6}
     page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html")
@@ -64,13 +66,13 @@ def test_what_is_not_known_is_not_drawn_busy(open_address: Open, stack: ExitStac
     expect(figures).to_contain_text("81.2 M/s")
     expect(page.locator(".others")).to_contain_text("2 of 4, 1 drained, 1 lost")
     picture = page.locator("figure", has_text="Worker stream").get_by_role("img")
-    expect(picture).to_have_attribute("aria-label", re.compile("; 4 compute now"))  # without cpu-1
+    expect(picture).to_have_attribute("aria-label", re.compile("; 4 compute now"))  # without the lanes of cpu-1
     stands = page.locator(".now li", has_text="0aa1b2c3")
     expect(stands).to_contain_text("waits for its turn")
     expect(stands).to_contain_text("3 jobs are before it")
     expect(stands).not_to_contain_text("left")
     lines = page.locator(".events.lines li")
-    expect(lines).to_have_count(6)  # one a job, not one an event
+    expect(lines).to_have_count(6)  # one line per job, not per event
     shot(page, "overview-busy")
     page.set_viewport_size(PHONE)
     settled(page)
@@ -88,7 +90,7 @@ def test_three_things_to_run_where_nothing_has_run(open_address: Open, stack: Ex
     fleet = Fleet([], [worker("cpu-1", "idle")])
     page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html", viewport=PHONE, has_touch=True)
     welcome = page.get_by_role("region", name="No job has run on this cluster yet")
-    # Who is not logged in runs no programs: that is said, not tried.
+    # Anonymous users cannot run programs, so the page says so instead of offering a button.
     expect(welcome.get_by_role("listitem")).to_have_count(3)
     expect(welcome.get_by_role("button", name="Run")).to_have_count(2)
     expect(welcome).to_contain_text("a token with the scope run")
@@ -124,7 +126,7 @@ def test_a_job_that_somebody_else_deletes_goes_at_once_and_is_told(open_address:
     page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html#tab=jobs&job=5c7b3fb0a1d24e6f")
     rows = page.locator(".job-table tbody tr")
     expect(rows).to_have_count(2)
-    # Else the page might ask for it, and hear that there is none, before it hears of its end.
+    # Wait for the request, because an earlier deletion would look like an unknown job.
     until(lambda: "/api/jobs/5c7b3fb0a1d24e6f" in fleet.asked)
     expect(page.get_by_role("complementary").get_by_role("button", name="Submit again")).to_be_visible()
     page.evaluate(RESTED)
@@ -137,13 +139,13 @@ def test_a_job_that_somebody_else_deletes_goes_at_once_and_is_told(open_address:
 
 
 def test_events_of_a_job_have_the_times_at_which_they_happened(open_address: Open, stack: ExitStack) -> None:
-    """A job that keeps no events is told by its state of this moment, which is no event of this moment."""
+    """For a job without stored events, the API reports the current state, which is not an event of the current time."""
     fleet = Fleet([job("5c7b3fb0a1d24e6f", "queued", age=PAST)], [worker("cpu-1")])
     fleet.present = "5c7b3fb0a1d24e6f"
     page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html#tab=jobs&job=5c7b3fb0a1d24e6f")
     events = page.get_by_role("list", name="Events of this job")
     expect(events.get_by_role("listitem")).to_have_count(1)
-    page.wait_for_timeout(1000)  # what is asked for comes, and changes nothing
+    page.wait_for_timeout(1000)  # the response arrives and changes nothing
     expect(events.get_by_role("listitem")).to_have_count(1)
     created = fleet.jobs["5c7b3fb0a1d24e6f"]["created"]
     expect(events.locator("time")).to_have_text(page.evaluate(CLOCK, created))
@@ -161,14 +163,14 @@ def test_the_oldest_wait_goes_on_between_the_cluster_s_words(open_address: Open,
     expect(waiting).to_contain_text(re.compile(r"oldest (2[5-9]|[3-9]\d).s"))
     before = waiting.inner_text()
     expect(waiting).not_to_have_text(before)
-    # A worker that is free again changes why it waits, though no event of the job comes.
+    # When a worker is free again, the reason changes although no event about the job arrives.
     fleet.jobs["5c7b3fb0a1d24e6f"]["waiting_because"] = "it is next in the queue any.normal"
     fleet.set_worker(worker("cpu-1", "idle"))
     expect(page.locator(".now li")).to_contain_text("it is next")
 
 
 def test_hosts_say_what_differs_and_what_nobody_knows(open_address: Open, stack: ExitStack) -> None:
-    """One as it should be; one whose clock and version differ, with a name of markup; one that was lost and is old."""
+    """The hosts are a healthy one, one with a different clock and version and HTML in its name, and an old lost one."""
     bold = "<b>attic</b>"
     nothing: dict[str, Any] = {"cpu_ratio": None, "memory_used_bytes": None, "load1": None, "disks": []}
     fleet = busy()
@@ -223,13 +225,13 @@ def test_rows_hold_their_line_where_there_is_room(open_address: Open, stack: Exi
     settled(page)
     boxes = [page.locator(".job-table tbody tr").first.locator(each).bounding_box() for each in ("input", ".opens")]
     assert boxes[0] and boxes[1]
-    # The box of a job stands beside its name.
+    # The checkbox of a job is next to its name.
     assert boxes[1]["y"] < boxes[0]["y"] + boxes[0]["height"] and boxes[0]["y"] < boxes[1]["y"] + boxes[1]["height"]
     assert page.evaluate(CUT, ".job-table .opens") == []
     shot(page, "jobs-phone")
 
 
-#: Figures of a service that has just begun.
+#: Measurements of a service that has just started.
 LAST_MINUTE = {
     "seconds": 60.0,
     "requests": 0,
@@ -245,7 +247,7 @@ LAST_MINUTE = {
 
 
 class Crashing(Fleet):
-    """A service whose only replica has died, and begins again in ten minutes."""
+    """A service whose only replica has crashed and starts again in ten minutes."""
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
         row = {
@@ -310,7 +312,7 @@ def test_long_names_leave_room_for_what_is_said_of_them(open_address: Open, stac
 
 
 def test_seven_tabs_of_a_browser_all_follow_the_cluster(browser: Browser, stack: ExitStack) -> None:
-    """It has six connections a host, and each stream keeps one."""
+    """A browser has six connections per host, and each stream uses one."""
     fleet = Fleet([job("5c7b3fb0a1d24e6f")], [worker("cpu-1")])
     address = stack.enter_context(served(fleet, DIST)) + "/cluster.html#tab=jobs"
     context = stack.enter_context(browser.new_context())
@@ -329,7 +331,7 @@ def test_seven_tabs_of_a_browser_all_follow_the_cluster(browser: Browser, stack:
         expect(tab.locator(".connection")).to_have_attribute("title", re.compile("every few seconds"), timeout=60_000)
     for tab in first:
         tab.close()
-    # Each of the others has a place soon, at once where it is told to try.
+    # Each remaining tab soon gets a slot. The event `online` makes it try immediately.
     look = "dispatchEvent(new Event('online')), navigator.locks.query().then(all => all.held.length)"
     until(lambda: [tab.evaluate(look) for tab in rest] == [len(rest)] * len(rest), 60)
 
@@ -416,7 +418,7 @@ def test_kinds_of_very_different_speeds_have_axes_of_their_own(open_address: Ope
     charts = page.locator("figure", has_text="Units/s").get_by_role("img")
     expect(charts).to_have_count(len(SPEEDS))
     told = sorted(charts.evaluate_all("all => all.map(each => each.getAttribute('aria-label'))"))
-    # A line of thousands beside one of millions would lie on the axis.
+    # Next to a line of millions, a line of thousands would be on the axis.
     for text, kind, most in zip(told, sorted(SPEEDS), ("81.2\u202fM/s", "5.2\u202fk/s"), strict=True):
         assert re.fullmatch(rf"Units/s, {kind} since [\d:]+: {kind} [^,;]+, at most {most}\.", text), text
     page.get_by_role("tab", name="Overview").click()

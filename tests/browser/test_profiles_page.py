@@ -1,4 +1,4 @@
-"""Profiles on the Cluster page: started, followed, stopped and looked at; against a coordinator in memory."""
+"""Tests profiles on the Cluster page against a fake coordinator: start, progress, stop and figures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ HEAD = {
 
 
 def recorded(**head: Any) -> bytes:
-    """Return a recording of a minute: half of it idle, half of it on three of four cores."""
+    """Return a recording of one minute, in which a host is idle for half of the time and uses three of four cores
+    otherwise.
+    """
     core, lines = 0.0, [json.dumps({**HEAD, **head})]
     for number in range(601):
         core += 0.3 if number > 300 else 0.0
@@ -35,7 +37,7 @@ def recorded(**head: Any) -> bytes:
 
 
 class Profiling(Programs):
-    """What the coordinator knows of profiles; one that is stopped is done at once."""
+    """Fake coordinator with profiles, which finish as soon as they are stopped."""
 
     def __init__(self) -> None:
         super().__init__(1, {})
@@ -97,7 +99,7 @@ def row(name: str, hz: int, seconds: int) -> dict[str, Any]:
 
 @pytest.fixture
 def profiling() -> Iterator[tuple[Profiling, str]]:
-    """A coordinator without profiles, and the address of its page of hosts."""
+    """Start a fake coordinator without profiles, and return it with the URL of its page of hosts."""
     known = Profiling()
     with served(known, DIST) as url:
         yield known, f"{url}/cluster.html#tab=hosts"

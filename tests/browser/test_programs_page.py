@@ -1,4 +1,4 @@
-"""Units of programs as a grid, a table and logs, their form, and runners: against a coordinator in memory."""
+"""Tests jobs with programs against a fake coordinator: the grid and table of units, logs, the form, and runners."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Serve = Callable[[int], tuple[Programs, str]]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts a coordinator with one job of as many units, most of them done; gives it and its address."""
+    """Return a function that starts a fake coordinator with one mostly finished job, and returns it with its URL."""
     with ExitStack() as stack:
 
         def started(total: int) -> tuple[Programs, str]:
@@ -58,19 +58,19 @@ def test_ten_thousand_units_are_seen_by_pointer_and_keys_and_one_log_has_nine_me
     grid = page.get_by_role("slider", name=f"Units of job {JOB}")
     shown = page.get_by_role("group", name="Units shown")
     expect(shown.get_by_role("button", name="dead")).to_contain_text("1")
-    # Live: the grid follows the job's events.
+    # The grid follows the events of the job.
     programs.set("running", *range(5000, 5008))
     programs.set("done", 6000)
     expect(shown.get_by_role("button", name="running")).to_contain_text("8")
     shot(page, "programs-grid-light-desktop")
-    # By keys, which the reader of a screen hears.
+    # The keyboard works as well, with texts for screen readers.
     grid.focus()
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     expect(grid).to_have_attribute("aria-valuetext", re.compile("unit 3: dead, timeout, exit 137, .* on runner-1"))
     page.keyboard.press("Enter")
     expect(page.get_by_role("region", name="Unit 3")).to_contain_text("SIGKILL after 10 s of grace")
-    # Nine million bytes and more, of which the page holds what is in sight, without its escapes.
+    # The log has more than nine million bytes. The page contains only the visible lines, without escape sequences.
     expect(page.get_by_role("log").locator("p").last).to_have_text(re.compile("330000step 0329999 lost"))
     assert page.get_by_role("log").locator("p").count() < 60
     page.get_by_label("Search the log").fill("0123456 L")
@@ -78,7 +78,7 @@ def test_ten_thousand_units_are_seen_by_pointer_and_keys_and_one_log_has_nine_me
     with page.expect_download() as saved:
         page.get_by_role("button", name="result.csv").click()
     assert saved.value.path().read_bytes() == b"a,b\n1,2\n"
-    # The table: a thousand at a time, or those of one state.
+    # The table shows a thousand units per page, or only the units in one state.
     page.get_by_text("All units").click()
     table = page.get_by_role("region", name="Table of units")
     expect(table.get_by_role("table")).to_have_attribute("aria-rowcount", "1001")
@@ -131,7 +131,7 @@ def test_the_form_of_a_program_and_its_log_while_it_runs(open_address: Open, ser
     programs.set("done", 0)
     expect(page.get_by_role("log")).to_contain_text("all")
     expect(page.get_by_label("Follow the end")).to_have_count(0)
-    # What somebody seeks in it stays.
+    # The search remains when the program exits.
     expect(page.get_by_text("1 of 1 line")).to_be_visible()
     assert [line for line in log_of(page).splitlines() if "epoch" in line] == ["1epoch 1", "3epoch 2"]
 
@@ -152,7 +152,7 @@ def test_pages_of_programs_are_whole_and_accessible(open_address: Open, serve: S
         expect(runner).to_contain_text("look at its disk")
         expect(runner).to_contain_text(re.compile("2...NVIDIA H200"))
         whole(page, f"runners-{width}")
-    # The links are whole before the cluster has answered, too.
+    # The links are complete even before the cluster has answered.
     page.route("**/api/snapshot", lambda _: None)
     page.reload()
     expect(page.locator(".connection")).to_have_attribute("data-state", "connecting")
@@ -162,7 +162,7 @@ def test_pages_of_programs_are_whole_and_accessible(open_address: Open, serve: S
 
 
 def whole(page: Page, part: str) -> None:
-    """Nothing sticks out of the window and axe finds nothing, in light and dark."""
+    """Check that the page does not overflow and that axe finds no violation in both themes."""
     for theme in in_both_themes(page):
         settled(page)
         shot(page, f"{part}-{theme}")

@@ -1,4 +1,4 @@
-"""Pictures as files: with their title, twice as fine as the screen, or as lines."""
+"""Tests saving pictures with their title, as PNG with double resolution and as SVG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.live import Live
 
 @pytest.fixture
 def page(open_page: Open, pages: Live) -> Page:
-    """A job whose result has a histogram."""
+    """Open a job whose result has a histogram."""
     job = pages.submit("collatz", {"start_number": 1, "number_count": 1000})
     pages.wait_for(job, "done")
     return open_page(f"/kinds.html#kind=collatz&job={job}")
@@ -41,7 +41,7 @@ def test_a_histogram_is_saved_as_pixels_and_as_lines(page: Page) -> None:
     assert [each.suggested_filename.rpartition(".")[2] for each in saved.values()] == ["png", "svg"]
     png = Path(saved["PNG"].path()).read_bytes()
     wide, high = struct.unpack(">II", png[16:24])
-    # Twice the canvas and the edges at both sides; above it the title and what it shows in words.
+    # The file has twice the size of the canvas and its margins, with the title and a description above.
     assert wide == 2 * (round(box["width"]) + 32) and high > 2 * (box["height"] + 60)
     svg = Path(saved["SVG"].path()).read_text()
     assert f">{title}</text>" in svg and "1000 values" in svg.replace("\u202f", "")

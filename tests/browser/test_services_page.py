@@ -1,4 +1,4 @@
-"""Services on the Cluster page: their list, one of them with its buttons, replicas and logs, and its playground."""
+"""Tests services on the Cluster page: the list, one service with its buttons, replicas and logs, and the playground."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.browser.conftest import DIST, PHONE, Open, in_both_themes, overflow, 
 from tests.integration.live import Live, until
 
 TOKEN = "t" * 40
-#: Milliseconds for what takes a cluster seconds.
+#: Timeout in milliseconds for operations that take a cluster several seconds.
 PATIENCE_MS = 90_000
-#: An engine that does what the last message says: speaks, streams without an end, dies, writes markup, writes much.
+#: A fake engine that obeys the last message: it answers, streams forever, crashes, or writes markup or a long text.
 ENGINE = """
 import http.server, json, os, sys, time
 print("engine is up", flush=True)
@@ -69,7 +69,7 @@ def row(live: Live, name: str = "chat") -> Any:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A cluster with a runner, whose coordinator serves the pages, and a service that is ready."""
+    """Start a cluster with a runner and a ready service, whose coordinator serves the pages."""
     folder = tmp_path_factory.mktemp("services")
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)
@@ -93,7 +93,7 @@ Log = Any
 
 @pytest.fixture
 def log_in(open_page: Open, live: Live) -> Log:
-    """Opens the tab of a browser that is logged in with a token, by default the cluster's."""
+    """Return a function that opens a page logged in with a token, by default the cluster's token."""
 
     def opened(address: str = "", token: str = TOKEN, **options: Any) -> Page:
         made = fetch.post(
@@ -111,7 +111,7 @@ def talk(page: Page) -> Locator:
 
 
 def ask(page: Page, text: str) -> Locator:
-    """Ask by keys, and return what is shown of the answer."""
+    """Send a message with the keyboard, and return the displayed answer."""
     playground = talk(page)
     count = playground.get_by_role("article").count()
     playground.get_by_label("Message").fill(text)
@@ -138,17 +138,17 @@ def test_a_service_is_found_asked_scaled_stopped_and_started(log_in: Log, live: 
     expect(first).to_contain_text(re.compile(r"first token [\d.]+.(ms|s)"))
     expect(first).to_contain_text("4 tokens")
     expect(ask(page, "and now")).to_contain_text("I heard 3 messages: and now")
-    # Its figures are those of all coordinators, and follow.
+    # The figures include the requests of all coordinators and are updated.
     figures = page.get_by_role("region", name="The last minute")
     expect(figures.locator("div", has_text="time, median")).not_to_contain_text("none")
     expect(figures.locator("div", has_text="tokens/s")).to_contain_text(re.compile(r"tokens/s\s*(0\.\d|[1-9])"))
-    # Its replica has a device, memory, and a log that is followed.
+    # The replica has a device, a memory usage and a growing log.
     replicas = page.get_by_role("region", name="Replicas").get_by_role("row")
     expect(replicas.nth(1)).to_contain_text("cpu")
     expect(replicas.nth(1)).to_contain_text(re.compile(r"\d [KM]iB|\d.[KM]iB"))
     replicas.nth(1).get_by_role("button", name=re.compile("^Log of")).click()
     expect(page.get_by_role("log", name="Lines of the log")).to_contain_text("engine is up")
-    # A stream that somebody stops is stopped at the engine, too.
+    # Stopping an answer also stops the engine's stream.
     endless = ask(page, "endless")
     expect(endless).to_contain_text("word5 ")
     expect(endless.get_by_role("status")).to_have_text("Answering")
@@ -156,7 +156,7 @@ def test_a_service_is_found_asked_scaled_stopped_and_started(log_in: Log, live: 
     expect(endless.get_by_role("status")).to_have_text("Stopped")
     expect(page.get_by_role("log", name="Lines of the log")).to_contain_text("the client left")
     until(lambda: row(live)["requests"] == 0)
-    # Up without a question, down with one where requests are under way.
+    # Scaling up needs no confirmation. Scaling down needs one while the service has active requests.
     page.get_by_role("button", name="One more").click()
     page.get_by_role("button", name="Scale", exact=True).click()
     until(lambda: row(live)["ready"] == 2)

@@ -1,4 +1,4 @@
-"""The threads page as people use it: from the form to the replicas, one of them core by core, by mouse and keys."""
+"""Tests the Threads page: the form, the replicas, and one replica core by core, with mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from tests.browser.conftest import (
 from tests.integration.live import Live, until
 
 DESK = {"width": 1440, "height": 900}
-#: A small program whose replicas differ by much; 12 threads and 4 steals in its replica 0 are checked against the API.
+#: A small program whose replicas differ a lot. Replica 0 has 12 threads and 4 steals, which the tests check against the
+#: API.
 PROGRAM = {
     "thread_count": 40,
     "max_depth": 5,
@@ -41,7 +42,7 @@ PROGRAM = {
 
 @pytest.fixture(scope="module")
 def job(pages: Live) -> str:
-    """A finished job."""
+    """Submit a job and wait until it is done."""
     found = pages.submit("thread", PROGRAM)
     pages.result(found)
     return found
@@ -49,7 +50,7 @@ def job(pages: Live) -> str:
 
 @pytest.fixture
 def desk(open_page: Open, job: str) -> Page:
-    """The job on a desktop, its replica 0 loaded."""
+    """Open the job with desktop size, and wait until replica 0 is loaded."""
     page = open_page(f"/#job={job}", viewport=DESK)
     loaded(page, 0)
     return page
@@ -79,7 +80,7 @@ def measure(page: Page, title: str) -> str:
 
 
 def plain(at: Locator) -> str:
-    """A text with common spaces."""
+    """Return an element's text with ordinary spaces."""
     return re.sub(r"[\u202f\u2009\u00a0]", " ", at.inner_text())
 
 
@@ -90,7 +91,7 @@ def lane_point(page: Page, share: float, core: int, cores: int = 8) -> Position:
 
 
 def drag(page: Page, begin: float, end: float, *, shift: bool = False) -> None:
-    """Over the lanes, from one share of their width to another."""
+    """Drag over the lanes between two positions, given as fractions of their width."""
     lanes = page.locator(".lanes").first
     lanes.scroll_into_view_if_needed()
     box = lanes.bounding_box()
@@ -106,12 +107,12 @@ def drag(page: Page, begin: float, end: float, *, shift: bool = False) -> None:
 
 
 def shows(page: Page, title: str, text: str) -> None:
-    """Returns when a counter has this text."""
+    """Wait until a counter has this text."""
     until(lambda: counter(page, title) == text)
 
 
 def hash_of(page: Page, *names: str) -> dict[str, str]:
-    """Return what the address says, once it says these."""
+    """Return the values in the URL's hash once they have these keys."""
     page.evaluate(RESTED)
     until(lambda: all(f"{name}=" in page.evaluate("location.hash") for name in names))
     return dict(part.split("=", 1) for part in page.evaluate("location.hash").removeprefix("#").split("&") if part)
@@ -121,7 +122,7 @@ def hash_of(page: Page, *names: str) -> dict[str, str]:
 
 
 def opened_form(open_page: Open) -> tuple[Page, Locator]:
-    """Return a first visit's page with the form unfolded."""
+    """Open the page as a first visitor and unfold the form."""
     page = open_page("/", viewport=DESK)
     page.get_by_role("button", name="Your own program").click()
     form = page.locator(".program-form")
@@ -131,14 +132,14 @@ def opened_form(open_page: Open) -> tuple[Page, Locator]:
 
 def test_a_first_visit_sees_a_run_that_plays(open_page: Open, pages: Live) -> None:
     page = open_page("/", viewport=DESK)
-    page.get_by_role("button", name="Pause").click()  # it plays for ten seconds
+    page.get_by_role("button", name="Pause").click()  # the playback takes ten seconds
     created = int(counter(page, "created"))
-    assert 40 <= created <= 152  # from its roots to all of its threads
+    assert 40 <= created <= 152  # between the number of roots and the total number of threads
     expect(page.locator(".headlines")).to_contain_text("6.92")
     expect(page.locator(".program-form")).to_have_count(0)
     assert wrapped(page, ".tools, .player, .headlines > div, .header") == []
     page.locator(".player .at input").fill("0")
-    # At the start nothing but the roots is there: the counters are those of the playhead, not of the end.
+    # At the start only the roots exist, because the counters refer to the playhead.
     for title, text in (("created", "40"), ("active", "40"), ("steals", "0"), ("busy cores", "8 of 8")):
         shows(page, title, text)
     until(lambda: plain(page.locator(".clock")) == "0 µs")
@@ -148,19 +149,19 @@ def test_a_first_visit_sees_a_run_that_plays(open_page: Open, pages: Live) -> No
     expect(page).to_have_url(re.compile("job="))
     job = hash_of(page)["job"]
     assert (pages.job(job)["parameters"]["seed"], pages.job(job)["parameters"]["replicas"]) == (1, 300)
-    shows(page, "created", "152")  # the example is a run of this simulator
+    shows(page, "created", "152")  # this simulator computed the example
     page.go_back()
     expect(page.get_by_role("button", name="Run it here")).to_be_visible()
 
 
 def test_a_preset_runs_at_a_click(open_page: Open, pages: Live) -> None:
     page = open_page("/", viewport=DESK, reduced_motion="reduce")
-    expect(page.get_by_role("button", name="Play")).to_be_visible()  # nothing moves for who wants it so
+    expect(page.get_by_role("button", name="Play")).to_be_visible()  # users who prefer reduced motion see no playback
     page.get_by_role("button", name="Few big tasks").click()
     loaded(page, 0)
     expect(page).to_have_url(re.compile("job="))
     assert pages.job(hash_of(page)["job"])["parameters"]["thread_count"] == 10
-    # Nothing was stolen and nobody waited: what would say nothing is not offered.
+    # This run has no steals and no waits, so modes about them are not offered.
     expect(page.get_by_role("button", name="Critical path")).to_be_visible()
 
 
@@ -203,7 +204,7 @@ def test_a_program_from_the_form_to_its_picture(open_page: Open, pages: Live) ->
 
 def test_what_is_too_big_is_told_before_and_refused_after(open_page: Open) -> None:
     page, form = opened_form(open_page)
-    form.get_by_label("work_stealing").uncheck()  # the last one
+    form.get_by_label("work_stealing").uncheck()  # the last scheduler
     expect(form.get_by_text("choose at least one")).to_be_visible()
     form.get_by_label("fifo").check()
     expect(form.get_by_label("work_stealing")).not_to_be_checked()
@@ -222,7 +223,7 @@ def test_progress_is_seen_and_a_job_can_be_cancelled(open_page: Open, pages: Liv
     big = pages.submit("thread", {"replicas": 1_000_000, "seed": 3})
     page = open_page(f"/#job={big}", viewport=DESK)
     expect(page.get_by_role("progressbar")).to_be_visible()
-    expect(page.locator(".metrics")).to_contain_text("so far", timeout=60_000)  # what is committed is shown
+    expect(page.locator(".metrics")).to_contain_text("so far", timeout=60_000)  # the partial result is displayed
     expect(page.locator(".histogram canvas")).to_be_visible()
     expect(page).to_have_title(re.compile(r"on 1 worker - Threads"))
     shot(page, "threads-running-light")
@@ -243,7 +244,7 @@ def test_a_job_that_was_cancelled_before_it_began_waits_for_nothing(open_page: O
     pages.post(f"/api/jobs/{first}/cancel")
     for _ in ("seen live", "opened later"):
         expect(page.get_by_text("The job was cancelled, so it has no picture")).to_be_visible()
-        expect(page.locator(".summary")).not_to_contain_text("took")  # it took no time: it never began
+        expect(page.locator(".summary")).not_to_contain_text("took")  # a job that never started has no duration
         expect(page.locator("[aria-busy=true], .skeleton")).to_have_count(0)
         expect(page.get_by_role("button", name="Retry")).to_be_visible()
         page.reload()
@@ -265,11 +266,11 @@ def test_a_bar_loads_a_replica_of_its_makespan(desk: Page, pages: Live, job: str
     )
     replica = shown_replica(desk)
     until(lambda: int(hash_of(desk).get("replica", "0")) == replica)
-    # The bar of the replica is drawn dark where the click was: it is the one that was asked for.
+    # The loaded replica's makespan is in the bar that was clicked.
     runtime = trace(pages, job, replica)["otherData"]["until_us"] / 1000
     low, high = (each / 1000 for each in bounds(cell, 0.5, box["width"]))
     assert low <= runtime < high
-    # It is the first one: no replica before it is in the bar.
+    # No earlier replica has a makespan in this bar.
     before = pages.result(pages.submit("thread", {**PROGRAM, "replicas": replica})) if replica else None
     if before:
         bins = before["cells"][0]["histograms"]["makespan_ns"]["bins"]
@@ -277,7 +278,7 @@ def test_a_bar_loads_a_replica_of_its_makespan(desk: Page, pages: Live, job: str
 
 
 def shown_replica(page: Page) -> int:
-    """Return the number of the replica that is shown, which it is once it is loaded."""
+    """Return the number of the displayed replica, which changes when a replica is loaded."""
     return int(plain(page.locator(".tools .num")).removeprefix("replica ").replace(" ", ""))
 
 
@@ -289,7 +290,7 @@ def edges(index: int) -> tuple[int, int]:
 
 
 def bounds(cell: dict[str, Any], share: float, width: float) -> tuple[float, float]:
-    """Return the bounds of the bar under a share of the histogram's width, in us, computed apart from the page."""
+    """Return the bounds in µs of the bar at a fraction of the histogram's width, computed independently of the page."""
     indexes = [index for index, _ in cell["histograms"]["makespan_ns"]["bins"]]
     each = -(-(indexes[-1] - indexes[0] + 1) // 40)
     bars = [(edges(low)[0] / 1000, edges(low + each - 1)[1] / 1000) for low in range(indexes[0], indexes[-1] + 1, each)]
@@ -312,8 +313,8 @@ def test_quantiles_and_neighbours(desk: Page, pages: Live, job: str) -> None:
 
     desk.route("**/trace.json?*", hold, times=1)
     desk.keyboard.press("]")
-    until(lambda: desk.evaluate("true") and held)  # routes are heard of within calls
-    # The former picture is still there: no other replica is named over it.
+    until(lambda: desk.evaluate("true") and held)  # Playwright runs route handlers during its calls
+    # While the previous picture is visible, the page does not name the new replica as shown.
     expect(desk.locator(".distribution")).to_contain_text(f"Loading replica {replica + 1}")
     expect(desk.locator(".distribution")).not_to_contain_text("Shown")
     expect(desk.locator(".tools .num")).to_have_text(f"replica {replica}")
@@ -380,7 +381,7 @@ def test_a_slice_tells_its_thread_in_lanes_tree_and_log(desk: Page, pages: Live,
     found = trace(pages, job, 0)
     longest = max(slices(found), key=lambda each: float(each["dur"]))
     middle = (longest["ts"] + longest["dur"] / 2) / found["otherData"]["until_us"]
-    # 2 % of empty room is on either side.
+    # The picture has a margin of 2 % on each side.
     desk.locator(".lanes").first.click(position=lane_point(desk, (middle + 0.02) / 1.04, longest["tid"]))
     details = desk.locator(".details")
     expect(details).to_contain_text(longest["args"]["path"])
@@ -418,7 +419,7 @@ def test_the_log_is_followed_until_somebody_scrolls_up(desk: Page) -> None:
 
 def test_playback_builds_the_counters_up_and_reset_can_be_undone(desk: Page, pages: Live, job: str) -> None:
     found = trace(pages, job, 0)
-    desk.locator(".speed input").fill("20")  # it lasts 40 s, else 10
+    desk.locator(".speed input").fill("20")  # the playback takes 40 s instead of 10 s
     desk.keyboard.press("Escape")
     desk.evaluate("document.activeElement.blur()")
     desk.keyboard.press("Space")
@@ -435,7 +436,7 @@ def test_playback_builds_the_counters_up_and_reset_can_be_undone(desk: Page, pag
     desk.wait_for_timeout(300)
     assert desk.locator(".clock").inner_text() == still
     desk.get_by_role("button", name="Reset").click()
-    until(lambda: plain(desk.locator(".clock")) == counter(desk, "runtime"))  # the whole replica
+    until(lambda: plain(desk.locator(".clock")) == counter(desk, "runtime"))  # the whole replica is visible
     desk.get_by_role("button", name="Undo").click()
     expect(desk.locator(".clock")).to_have_text(still)
     slow = desk.locator(".speed .num").inner_text()
@@ -461,7 +462,7 @@ def test_two_policies_on_the_same_seed(desk: Page, pages: Live, job: str) -> Non
     heads = desk.locator("#window-statistics thead").first
     expect(heads).to_contain_text("work stealing")
     expect(heads).to_contain_text("fifo")
-    # The same threads in both.
+    # Both replicas have the same threads.
     row = desk.locator("#window-statistics tr").filter(has_text="threads started").locator("td")
     until(lambda: row.nth(0).inner_text() == row.nth(1).inner_text())
     shot(desk, "threads-compare-light")
@@ -472,7 +473,7 @@ def test_cells_of_one_job_are_compared_without_another(open_page: Open, pages: L
     pages.result(sweep)
     page = open_page(f"/#job={sweep}", viewport=DESK)
     loaded(page, 0)
-    # The sweep's picture opens a cell: the last point of the upper line, 4 cores.
+    # A click on the chart opens a cell: here the last point of the upper line, with 4 cores.
     canvas = page.locator(".sweep canvas")
     box = canvas.bounding_box()
     assert box
@@ -482,7 +483,7 @@ def test_cells_of_one_job_are_compared_without_another(open_page: Open, pages: L
     page.get_by_label("compare with").select_option("fifo")
     expect(page.locator(".lanes")).to_have_count(2, timeout=60_000)
     assert "job2" not in hash_of(page)
-    assert wrapped(page, ".tools") == []  # with all that there may be in it
+    assert wrapped(page, ".tools") == []  # with all optional tools visible
 
 
 def test_a_view_has_an_address(open_page: Open, job: str) -> None:
@@ -508,7 +509,7 @@ def saved(page: Page, button: str, folder: Path) -> Path:
 
 
 def rounded(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Slices in order, times in whole ns."""
+    """Return the slices in order, with times in whole ns."""
     return sorted(
         (each["tid"], round(each["ts"] * 1000), round(each["dur"] * 1000), each["name"], each["cat"]) for each in found
     )
@@ -568,8 +569,8 @@ def test_all_by_keys(open_page: Open) -> None:
     form.get_by_label("max depth").fill("4")
     form.get_by_label("seed").focus()
     page.keyboard.type("11")
-    with page.expect_response(re.compile(r"/trace\.json\?")):  # until then the example is shown, its replica 0, too
-        page.keyboard.press("Enter")  # a form is sent by Enter
+    with page.expect_response(re.compile(r"/trace\.json\?")):  # before, the example's replica 0 is shown
+        page.keyboard.press("Enter")  # Enter submits the form
     expect(page).to_have_url(re.compile("job="))
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
     loaded(page, 0)
@@ -600,7 +601,7 @@ def test_all_by_keys(open_page: Open) -> None:
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_contain_text("critical path")
     page.keyboard.press("Escape")
-    # Keys typed into a field are the field's.
+    # Keys typed into a field are not shortcuts.
     page.locator("#find").focus()
     page.keyboard.type("wasd")
     assert page.locator("#find").input_value().endswith("wasd")
@@ -632,7 +633,7 @@ def test_axe_finds_nothing(open_page: Open, job: str) -> None:
 
 
 def clean(page: Page, part: str) -> None:
-    """Axe finds nothing, in light and dark."""
+    """Check that axe finds no violation in both themes."""
     for theme in in_both_themes(page):
         settled(page)
         shot(page, f"{part}-{theme}")
@@ -646,7 +647,7 @@ def test_a_phone_shows_the_picture_first(open_page: Open, job: str) -> None:
     assert overflow(page) == 0
     lanes, metrics = page.locator(".lanes").first.bounding_box(), page.locator(".metrics").bounding_box()
     assert lanes and metrics and lanes["y"] < 300 < metrics["y"]
-    expect(page.locator(".readout").first).to_contain_text("pinch")  # no wheel, no Shift
+    expect(page.locator(".readout").first).to_contain_text("pinch")  # phones have no wheel and no Shift key
     page.locator(".lanes").first.tap(position={"x": 150, "y": 60})
     expect(page.locator(".details")).to_be_visible()
     clean(page, "threads-phone")
@@ -658,7 +659,7 @@ CORES, SLICES = 16, 1_000_000
 
 
 def lines(count: int, cores: int) -> Iterator[str]:
-    """Slices of a made-up trace: busy three quarters of the time."""
+    """Generate the slices of a synthetic trace, in which each core is busy for three quarters of the time."""
     word = 12345
     for number in range(count):
         core, place = number % cores, number // cores
@@ -668,7 +669,7 @@ def lines(count: int, cores: int) -> Iterator[str]:
         yield f'{{"ph":"X","tid":{core},{times},"name":"","cat":"d0","args":{facts}}}'
 
 
-#: Times of frames' own work, and tasks that held the page up, from now on.
+#: Records the computing time of each frame, and long tasks that blocked the page.
 WATCH = """() => {
   window.tasks = []; window.work = [];
   const seen = list => window.tasks.push(...list.getEntries().map(each => each.duration));
@@ -704,7 +705,7 @@ def travel(page: Page) -> None:
 def test_a_million_slices_move_without_a_long_task(
     playwright: Playwright, browser: Browser, pages: Live, tmp_path: Path
 ) -> None:
-    # Where GL is software, every frame waits for it 100 ms and more, however little is drawn: here is none.
+    # This browser has no OpenGL, because software OpenGL delays every frame by more than 100 ms.
     with playwright.chromium.launch(
         executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
     ) as plain_browser:
@@ -717,7 +718,7 @@ def test_a_million_slices_move_without_a_long_task(
         page.wait_for_timeout(2000)
         page.evaluate(WATCH)
         runs = []
-        for _ in range(8):  # others may need the machine in some of them
+        for _ in range(8):  # other processes can slow down some of these runs
             travel(page)
             runs.append(page.evaluate("[tasks.splice(0), work.splice(0)]"))
             if len(runs) >= 2 and not runs[-1][0]:

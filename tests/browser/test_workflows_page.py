@@ -1,4 +1,4 @@
-"""Workflows on the Cluster page: graph, list, actions and what may be done: against a coordinator in memory."""
+"""Tests workflows on the Cluster page against a fake coordinator: graph, list, details and actions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Serve = Callable[[list[dict[str, Any]]], tuple[Workflows, str]]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts a coordinator with one workflow of these actions; gives it and its address."""
+    """Return a function that starts a fake coordinator with one workflow, and returns it with its URL."""
     with ExitStack() as stack:
 
         def started(actions: list[dict[str, Any]]) -> tuple[Workflows, str]:
@@ -44,7 +44,7 @@ def test_a_workflow_from_the_list_to_its_approval_its_failure_and_its_retry(open
     page = open_address(url + TAB)
     page.get_by_role("button", name="nightly release").click()
     expect(page).to_have_url(re.compile(f"workflow={WORKFLOW}"))
-    # By keys along the edges, which the reader of a screen hears.
+    # Arrow keys follow the edges, with texts for screen readers.
     graph = graph_of(page)
     graph.focus()
     page.keyboard.press("Home")
@@ -60,7 +60,7 @@ def test_a_workflow_from_the_list_to_its_approval_its_failure_and_its_retry(open
     expect(page.get_by_role("complementary", name="Action simulate")).to_contain_text("thread")
     page.keyboard.press("Escape")
     expect(page.get_by_role("complementary")).to_have_count(0)
-    # Live: a person is needed, and is asked once more.
+    # The page shows an approval when it is needed, and asks for a confirmation.
     workflows.move("done", "compare")
     workflows.move("approval", "sign-off")
     page.get_by_role("button", name="Approve").click()
@@ -68,7 +68,7 @@ def test_a_workflow_from_the_list_to_its_approval_its_failure_and_its_retry(open
     page.get_by_role("dialog").get_by_role("button", name="Approve").click()
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     assert workflows.posted == [f"/api/workflows/{WORKFLOW}/actions/sign-off/approve"]
-    # What failed stands above the graph with its reason, and what it cost.
+    # The failed action is above the graph, with its reason and the number of skipped actions.
     workflows.move("failed", "publish", error="no space left <b>on</b> device")
     workflows.move("skipped", "clean-up")
     expect(page.get_by_role("alert")).to_have_text(
@@ -108,7 +108,7 @@ def test_twelve_hundred_actions_are_three_boxes_or_all_of_them_or_a_list(open_ad
     shot(page, "workflow-unfolded")
     page.get_by_label("Fold what stands alike").uncheck()
     expect(page.get_by_text("stand alike share")).to_have_count(0)
-    # The list has the open action in sight, and only rows in sight are on the page.
+    # The open action is visible in the list, and the page contains only visible rows.
     page.keyboard.press("l")
     table = page.get_by_role("region", name="Actions").get_by_role("table")
     expect(table).to_have_attribute("aria-rowcount", "1203")
@@ -122,7 +122,7 @@ def test_twelve_hundred_actions_are_three_boxes_or_all_of_them_or_a_list(open_ad
 
 
 def picture(page: Page) -> str:
-    """Return the graph as it is drawn once it is at rest."""
+    """Return the graph as drawn when its view is at rest."""
     page.evaluate(RESTED)
     settled(page)
     drawn: str = page.locator(".graph canvas").evaluate("canvas => canvas.toDataURL()")
@@ -243,7 +243,7 @@ def test_workflows_are_whole_and_accessible(open_address: Open, serve: Serve) ->
 
 
 def whole(page: Page, part: str) -> None:
-    """Nothing sticks out of the window and axe finds nothing, in light and dark."""
+    """Check that the page does not overflow and that axe finds no violation in both themes."""
     for theme in in_both_themes(page):
         settled(page)
         shot(page, f"{part}-{theme}")

@@ -1,4 +1,4 @@
-"""A coordinator in memory for the pages' parts about workflows: one workflow whose actions tests move."""
+"""Fake in-memory coordinator with one workflow, whose actions tests change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORKFLOW = "6a1f04c2b7d94e10"
 
 
 def action(name: str, *dependencies: str, kind: str = "command", **more: Any) -> dict[str, Any]:
-    """Return a row of an action that waits, as GET /api/workflows/ID has it."""
+    """Return the record of a waiting action, as in GET /api/workflows/ID."""
     return {
         "action_id": name,
         "action_type": kind,
@@ -29,7 +29,7 @@ def action(name: str, *dependencies: str, kind: str = "command", **more: Any) ->
 
 
 def release() -> list[dict[str, Any]]:
-    """Return a small workflow: data, two models beside each other, a decision of a person, what follows from it."""
+    """Return a small workflow with two models in parallel, an approval, and actions that depend on it."""
     return [
         action("fetch-data"),
         action("verify-range", kind="collatz"),
@@ -44,7 +44,7 @@ def release() -> list[dict[str, Any]]:
 
 
 def sweep(count: int) -> list[dict[str, Any]]:
-    """Return one action, `count` chains of three side by side, and a report after all of them."""
+    """Return a workflow with one action, `count` parallel chains of three actions, and a report after all chains."""
     chains = [
         action(f"{step}-{number:04}", f"{before}-{number:04}" if before else "fetch-data")
         for number in range(count)
@@ -57,7 +57,7 @@ NIGHTLY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 
 
 
 def schedule(name: str, **more: Any) -> dict[str, Any]:
-    """Return a row of a schedule, as GET /api/schedules has it."""
+    """Return a schedule's record as in GET /api/schedules."""
     return {
         "name": name,
         "id": "4f0c7be1",
@@ -83,22 +83,22 @@ def schedule(name: str, **more: Any) -> dict[str, Any]:
 
 
 class Workflows(Programs):
-    """What the coordinator knows of one workflow; tests change it while the page looks on."""
+    """State of the fake coordinator with one workflow, which tests change while the page is open."""
 
     def __init__(self, actions: list[dict[str, Any]], schedules: list[dict[str, Any]] | None = None) -> None:
         super().__init__(1, {})
         self.actions = {each["action_id"]: each for each in actions}
         self.schedules = schedules or []
         self.state, self.ended = "running", None
-        #: Whether the list has it.
+        #: True if the list contains the workflow.
         self.listed = True
-        #: Those that it began.
+        #: Names of services that the workflow started.
         self.services: list[str] = []
-        #: Paths of what was posted.
+        #: Paths of received POST requests.
         self.posted: list[str] = []
 
     def move(self, state: str, *names: str, **more: Any) -> None:
-        """Move actions into a state, with a job and times that fit it."""
+        """Set the state of actions, with matching jobs and times."""
         with self.changed:
             for name in names:
                 known = self.actions[name]
