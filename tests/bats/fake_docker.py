@@ -1,8 +1,9 @@
-"""A Docker engine with Compose for tests of deploy-cluster.sh: `python3 fake_docker.py PORT_FILE` serves bench.bash.
+"""Fake Docker engine with Compose for tests of deploy-cluster.sh: `python3 fake_docker.py PORT_FILE` serves bench.bash.
 
-Each test has a folder: state.json is its engine, calls has a line for each call, serving a line `SERVICE COUNT` after
-each, of the stateless services. What the state's `refuse` names fails: [part of the call, exit code, what is said].
-A server and not a script, since starting Python for each of thousands of calls would take minutes.
+Each test has a folder. state.json contains the engine's state, and calls contains one line per call. After each call, a
+line `SERVICE COUNT` for each stateless service is appended to serving. The state's `refuse` lists calls that fail, as
+[part of the call, exit code, message]. This is a server, because starting Python for each of thousands of calls would
+take minutes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ COUNTS = {
     "gpu-worker": ("GPU_WORKERS", 0),
     "cpu-worker-pool": ("AUTOSCALE_MAX", 10),
 }
-#: Services of each profile.
+#: Services of each Compose profile.
 PROFILES = {
     "gpu": ["gpu-worker"],
     "autoscale": ["cpu-worker-pool", "engine-proxy", "autoscaler"],
@@ -47,11 +48,11 @@ UNCHECKED = ("redis-exporter",)
 
 
 class Refused(Exception):
-    """The call fails with this on stderr."""
+    """The call fails with this message on stderr."""
 
 
 def options(words: list[str], name: str) -> Iterator[str]:
-    """Values of an option that is given any number of times."""
+    """Return the values of an option that can be repeated."""
     return (value for word, value in pairwise(words) if word == name)
 
 
@@ -60,7 +61,7 @@ def template(words: list[str], default: str) -> str:
 
 
 class Workers:
-    """A cluster that needs `need` workers, one in each container: `busy` and `draining` name ids of some."""
+    """Cluster that needs `need` workers, one in each container; `busy` and `draining` contain the IDs of workers."""
 
     def __init__(self, state: dict[str, Any], containers: list[str]) -> None:
         self.state = state
@@ -245,7 +246,7 @@ class Engine:
         return re.sub(r"\{\{(\.[A-Za-z.]+)\}\}", lambda m: values[m[1]], text)
 
     def inspected(self, one: dict[str, Any], wanted: str) -> str:
-        # Asked for .Id, Docker reads raw JSON, and there a container without a check has no health at all.
+        # Docker reads raw JSON for .Id. The JSON has no health for containers without a health check.
         if "{{.Id}}" in wanted and one["health"] == "-":
             raise Refused('template parsing error: map has no entry for key "Health"')
         return self.shown(one, wanted.replace(".Id", ".ID"))
@@ -293,7 +294,7 @@ class Engine:
         return "Redis server v=7.4.2"
 
     def runner_token(self, kept: str, labels: str) -> str:
-        """Make a token, unless the one that is kept is known with these; remember what containers of it were there."""
+        """Create a token unless the token `kept` has these labels, and record which runner containers exist."""
         if self.state["tokens"].get(kept) == labels:
             return ""
         self.state["tokens"] = {f"{len(self.state['tokens']):010d}": labels}
@@ -301,7 +302,7 @@ class Engine:
         return f"tc_{next(iter(self.state['tokens']))}_{'secret-of-a-runner-' * 2}\n"
 
     def autoscale(self, words: list[str]) -> str:
-        """Answer as the checkout's script does on the workers of these containers."""
+        """Answer like the checkout's autoscale.py, for the workers of these containers."""
         module = runpy.run_path(str(self.where / "deploy" / "docker" / "autoscale.py"))
         said, refused = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(refused):
@@ -382,13 +383,13 @@ def start_state() -> dict[str, Any]:
 
 
 def answer(folder: Path, where: Path, variables: dict[str, str], words: list[str], given: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a call."""
+    """Return the exit code, stdout and stderr of a call."""
     engine = Engine(folder, where, variables, given)
     if words[0] == "set":  # for tests: set NAME JSON
         engine.state[words[1]] = json.loads(words[2])
         engine.save()
         return 0, "", ""
-    if words[0] == "tell":  # for tests: tell EXPRESSION of the state s
+    if words[0] == "tell":  # for tests: tell EXPRESSION, where s is the state
         told = eval(words[1], {"s": engine.state})  # noqa: S307
         engine.save()
         return 0, f"{told}\n", ""
@@ -414,7 +415,7 @@ def answer(folder: Path, where: Path, variables: dict[str, str], words: list[str
 
 
 def serve_one(link: socket.socket) -> None:
-    """A call: count of fields, the test's folder, the current one, files for its streams, variables, --, words."""
+    """Serve a call: number of fields, the test's folder, current folder, stream files, variables, --, words."""
     received = b""
     while (head := received.split(b"\0", 1))[1:] == [] or head[1].count(b"\0") < int(head[0]):
         piece = link.recv(65536)

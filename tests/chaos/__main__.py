@@ -1,4 +1,4 @@
-"""`python -m tests.chaos`: plays seed after seed for some minutes and prints what was done and found."""
+"""Run chaos campaigns with `python -m tests.chaos`: play seeds for some minutes, and print statistics and findings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.chaos.campaign import Tally
 
 
 def again(seed: int, families: Sequence[str], rounds: int) -> str:
-    """The command that plays a seed once more."""
+    """Return the command that plays a seed again."""
     chosen = f" FAULTS={','.join(families)}" if families else ""
     return f"make chaos SEED={seed}{chosen}" + (f" ROUNDS={rounds}" if rounds != ROUNDS else "")
 
@@ -40,7 +40,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
 
 
 def play(chosen: argparse.Namespace) -> tuple[Tally, list[str]]:
-    """Print what was done and what was wrong, and the commands that play the seeds with a finding again."""
+    """Play seeds, print statistics and findings, and print commands that repeat the seeds with findings."""
     failed: list[str] = []
     tally, seed = Tally(), chosen.first if chosen.seed is None else chosen.seed
     deadline = time.monotonic() + chosen.minutes * 60
@@ -62,7 +62,7 @@ def main() -> int:
     if chosen.plan:
         print(*plan.make(chosen.seed or chosen.first, chosen.families, chosen.rounds).lines(), sep="\n")
         return 0
-    for how in (signal.SIGTERM, signal.SIGHUP):  # so that the cluster is stopped
+    for how in (signal.SIGTERM, signal.SIGHUP):  # Exit normally, so that the cluster is stopped.
         signal.signal(how, lambda number, _: sys.exit(128 + number))
     tally, failed = play(chosen)
     print("", *tally.lines(), *failed, sep="\n")

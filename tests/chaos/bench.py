@@ -1,4 +1,4 @@
-"""The cluster that a campaign torments: real processes whose log, clocks and network can be spoiled."""
+"""The cluster of a chaos campaign: real processes whose logs, clocks and network can fail."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from tests.integration.live import TOP, Live, until
 from tests.integration.proxy import Proxy
 from tests.redis_servers import server_of
 
-#: Of whoever asks a coordinator: programs are for those who have one.
+#: Token for API requests, which programs require.
 TOKEN = "a-token-of-those-who-torment"
-#: Slots of the runner.
+#: Number of slots of the runner.
 SLOTS = 2
-#: Every process of a bench has this variable, whatever becomes of its parent.
+#: Environment variable of every process of a bench, which identifies the process even if its parent exits.
 MARK = "CHAOS_BENCH"
-#: Redis' log is measured this often.
+#: Interval in seconds for measuring the size of Redis' log.
 _SAMPLE_SECONDS = 0.02
 
 
 def faketime() -> str | None:
-    """The library that gives a process another clock, if it is here."""
+    """Return the path of libfaketime, which changes a process's clock, or None if it is not installed."""
     return next((str(path) for path in Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
 
 
 def another_clock(offset: int) -> dict[str, str]:
-    """The environment of a Python process whose clock is ahead by so many seconds; how time passes stays as it is."""
+    """Return the environment of a Python process whose clock is ahead by some seconds. Durations are not affected."""
     path = ":".join(map(str, (Path(__file__).parent / "clock", TOP / "tests" / "kinds", TOP)))
     return {
         "LD_PRELOAD": faketime() or "",
@@ -48,7 +48,7 @@ def another_clock(offset: int) -> dict[str, str]:
 
 
 class Bench(Live):
-    """Two coordinators, workers of one lane, a runner; worker-0 reaches Redis through the proxy."""
+    """Two coordinators, a runner and workers with one lane each; worker-0 reaches Redis through the proxy."""
 
     def __init__(self, folder: Path, *, version: str, workers: int) -> None:
         self.mark = uuid.uuid4().hex
@@ -63,13 +63,13 @@ class Bench(Live):
         self.data = folder / "data"
         self.data.mkdir()
         self.proxy = Proxy(self.redis_port)
-        #: Seconds by which a worker's clock is ahead.
+        #: Seconds by which each worker's clock is ahead.
         self.offsets: dict[str, int] = {}
-        #: How long a worker's log was when it was started.
+        #: Length of each worker's log when the worker was started.
         self._logged: dict[str, int] = {}
-        #: When Redis died without warning, and how many seconds of its log were taken away.
+        #: Times at which Redis was killed, with the seconds of its log that were removed.
         self.deaths: list[tuple[float, float]] = []
-        #: Times, inodes and sizes of the file that Redis appended to since its start.
+        #: Times, inodes and sizes of the file to which Redis has appended since its start.
         self.sampled_sizes: deque[tuple[float, int, int]] = deque(maxlen=2000)
         self._over = threading.Event()
         self.sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
@@ -93,7 +93,7 @@ class Bench(Live):
 
     def start_redis(self) -> None:
         options = f"--port {self.redis_port} --bind 127.0.0.1 --appendonly yes --appendfsync everysec".split()
-        # A process that ignores SIGXFSZ hears of a full disk as an error of its write.
+        # A process that ignores SIGXFSZ gets an error from the write, as with a full disk.
         self.sampled_sizes.clear()
         patient = ["sh", "-c", 'trap "" XFSZ; exec "$@"', "sh", str(self.binary)]
         self.start_process("redis", [*patient, *options, *self.users(), "--save", "", "--dir", str(self.data)])
@@ -121,11 +121,11 @@ class Bench(Live):
         super().start_runner(number, slots or SLOTS, user, **more)
 
     def ready(self, worker: str) -> bool:
-        """True when a worker has said, since its start, that its lanes are warm. Asks nobody: Redis may be gone."""
+        """Return True if the log of a worker says since its start that its lanes are warm. Redis may be down."""
         return b'"message": "ready"' in (self.folder / f"{worker}.log").read_bytes()[self._logged[worker] :]
 
     def start_again(self, name: str) -> None:
-        """Starts what was killed and, but for Redis, waits for nothing."""
+        """Start a killed process. Waits only for Redis."""
         part, _, number = name.partition("-")
         start: dict[str, Callable[[int], None]] = {
             "redis": lambda _: self.start_redis(),
@@ -139,16 +139,16 @@ class Bench(Live):
         return self.processes[name].pid
 
     def lanes_of(self, worker: str) -> list[int]:
-        """Pids of a worker's children that compute, or that guard programs."""
+        """Return the PIDs of a worker's lanes, or of the guards of a runner's programs."""
         name = "runner.programs.guard" if worker.startswith("runner") else "spawn_main"
         found = []
         for child in psutil.Process(self.pid(worker)).children():
-            with suppress(psutil.Error):  # it has ended meanwhile
+            with suppress(psutil.Error):  # the process has exited
                 found += [child.pid] * (name in " ".join(child.cmdline()))
         return found
 
     def all_processes(self) -> dict[int, psutil.Process]:
-        """Everything that was started here and lives, whoever its parent is now."""
+        """Return all running processes of this bench, even those whose parent has exited."""
         found = {}
         for process in psutil.process_iter():
             try:
@@ -161,21 +161,21 @@ class Bench(Live):
     # -- Redis' log and disk ----------------------------------------------------------------------------------------
 
     def log_file(self) -> Path | None:
-        """Return the file that Redis appends to now; from 7 on, that with the greatest number of several files."""
+        """Return the file to which Redis appends: from Redis 7 on, the one with the highest number."""
         parts = [*self.data.glob("appendonly.aof"), *self.data.glob("appendonlydir/*.incr.aof")]
         return max(parts, key=lambda path: (len(path.name), path.name), default=None)
 
     def _sample(self) -> None:
         while not self._over.wait(_SAMPLE_SECONDS):
             path = self.log_file()
-            with suppress(FileNotFoundError):  # Redis has just replaced it by a rewritten one
+            with suppress(FileNotFoundError):  # Redis has just replaced the file by a rewritten one
                 if path:
                     state = path.stat()
                     self.sampled_sizes.append((time.monotonic(), state.st_ino, state.st_size))
 
     def cut_log(self, seconds: float) -> int:
-        """Kills Redis and takes away what it wrote in its last seconds; how many bytes that were."""
-        died = time.monotonic()  # before it does: on a busy machine it takes its time to end
+        """Kill Redis, remove what it wrote in its last seconds, and return the number of removed bytes."""
+        died = time.monotonic()  # before the kill, because a busy machine takes time to stop Redis
         self.kill("redis")
         path, sizes = self.log_file(), list(self.sampled_sizes)
         assert path, "Redis has no log"
@@ -188,7 +188,7 @@ class Bench(Live):
         return whole - kept
 
     def limit_files(self, more: int | None) -> None:
-        """Lets Redis' files grow by so many bytes and no further, as a full disk does; None: without limit."""
+        """Limit the growth of Redis' files to some bytes, as a full disk does. None removes the limit."""
         path = self.log_file()
         size = resource.RLIM_INFINITY if more is None or path is None else path.stat().st_size + more
         resource.prlimit(self.pid("redis"), resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

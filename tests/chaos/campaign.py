@@ -1,4 +1,4 @@
-"""Plays a plan: rounds of jobs under faults, each judged when all is healed; adds up what was found."""
+"""Plays a plan: rounds of jobs under faults, each of which is judged after all faults have been healed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.chaos.listener import Listener
 from tests.chaos.plan import Fault, Plan, Round
 from tests.chaos.verdict import Findings
 
-#: A job that has not ended this long after the last fault was healed is stuck.
+#: Seconds after the last fault was healed, after which an unfinished job counts as stuck.
 DEADLINE_SECONDS = 150.0
-#: Within this all that was leased, held or rung must be gone, and every worker ready.
+#: Seconds within which all leases, holds and wakeups must be gone and every worker must be ready.
 REST_SECONDS = 120.0
 
 
@@ -58,14 +58,14 @@ class Tally:
 
 
 class Game:
-    """The rounds of one plan on one bench."""
+    """Plays the rounds of one plan on one bench."""
 
     def __init__(self, bench: Bench, plan: Plan, tally: Tally) -> None:
         self.bench, self.plan, self.tally = bench, plan, tally
         self.findings = Findings()
         self.urls = [bench.url(number) for number in range(len(bench.ports))]
         self.customer = Customer(self.urls, plan.seed, bench.headers())
-        #: One fault at a time strikes a part.
+        #: A lock per part, because only one fault at a time can strike a part.
         self.parts = {fault.part: threading.Lock() for one in plan.rounds for fault in one.faults}
 
     def play(self, number: int) -> None:
@@ -109,7 +109,7 @@ class Game:
             self._found("stuck", [str(error)])
 
     def _strike(self, fault: Fault) -> None:
-        """Strikes at the fault's moment, or when its part is whole again, and heals."""
+        """Inject a fault at its time, or when its part is healthy again, and heal it."""
         time.sleep(max(0.0, self.began + fault.at - time.monotonic()))
         with self.parts[fault.part]:
             try:
@@ -118,11 +118,11 @@ class Game:
                 self.tally.struck[fault.kind] += 1
             except faults.CannotStrike as error:
                 self.tally.skipped[str(error)] += 1
-            except Exception as error:  # whatever a part did that it must not, such as not ending when told to
+            except Exception as error:  # A part misbehaved, for example by not stopping on request.
                 self._found("stuck", [f"{fault}: {type(error).__name__}: {error}"])
 
     def _watch(self, threads: list[threading.Thread]) -> None:
-        """Until all have ended, looks whether the invariants hold that must hold at any moment."""
+        """Check the invariants that must always hold, until all threads have ended."""
         for thread in threads:
             while thread.is_alive():
                 thread.join(1.0)
@@ -146,7 +146,7 @@ class Game:
         self._say("judged")
 
     def _left_over(self) -> list[str]:
-        """List what is still left after REST_SECONDS, in Redis and of processes."""
+        """List what is left in Redis and which processes are left after REST_SECONDS."""
         jobs = {known for order in self.customer.orders for known in order.ids}
         deadline = time.monotonic() + REST_SECONDS
         while True:
@@ -157,7 +157,7 @@ class Game:
             time.sleep(0.5)
 
     def _judge_events(self, listeners: Sequence[Listener], last: str) -> None:
-        """Nobody has waited for what came after `last`, such as a worker that is lost meanwhile."""
+        """Check the events of all listeners. Events after `last`, such as the loss of a worker, are optional."""
         written = events_after(self.bench.redis(), self.since)
         cut = any(at > self.began for at, _ in self.bench.deaths)
         for one in listeners:
@@ -175,12 +175,12 @@ def not_after(event: str, last: str) -> bool:
 
 
 def events_after(client: Any, since: str) -> dict[str, str]:
-    """Type of each event of jobs and workers after a position."""
+    """Return the types of job and worker events after a position, keyed by event ID."""
     return {where.decode(): fields[b"type"].decode() for where, fields in client.xrange("ct:events", f"({since}", "+")}
 
 
 def run(plan: Plan, tally: Tally) -> Findings:
-    """Plays a plan on a cluster of its own and adds what it found to the tally; its logs stay if it found anything."""
+    """Play a plan on a separate cluster and add its findings to the tally. The logs are kept if there are findings."""
     folder = Path(tempfile.mkdtemp(prefix=f"chaos-{plan.seed}-"))
     found = _played(folder, plan, tally)
     tally.seeds += 1

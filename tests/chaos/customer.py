@@ -1,4 +1,4 @@
-"""Who uses a cluster that is being tormented: submits, steers, and repeats what was refused or got lost."""
+"""Client of a cluster under faults: submits and controls jobs, and repeats requests that fail or get lost."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests import fetch
 from tests.chaos.work import Job
 from threads_protocol.states import TERMINAL
 
-#: A call is repeated for this long before the customer gives up.
+#: Seconds for which a request is repeated before the client gives up.
 PATIENCE_SECONDS = 60.0
-#: What was acknowledged this many seconds before Redis' log ends may be lost too: a write waits for an fsync.
+#: Seconds before the end of Redis' log in which acknowledged writes can be lost, because writes wait for an fsync.
 UNSAFE_SECONDS = 2.5
 
 
 class GaveUp(Exception):
-    """No coordinator took a call in time."""
+    """No coordinator accepted a request in time."""
 
 
 class Order:
-    """One job as its customer knows it."""
+    """A job as its client knows it."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -38,7 +38,7 @@ class Order:
 
 
 class Customer:
-    """Talks to any coordinator that answers; `urls` are theirs."""
+    """Client that sends each request to a random coordinator of `urls` and repeats failed requests."""
 
     def __init__(self, urls: Sequence[str], seed: int, headers: Mapping[str, str] | None = None) -> None:
         self.urls = urls
@@ -53,7 +53,7 @@ class Customer:
         self._http.close()
 
     def ask(self, method: str, path: str, body: Any = None, within: float = PATIENCE_SECONDS) -> httpx.Response:
-        """The first answer that is not a 5xx. GaveUp when none comes in time."""
+        """Return the first response below status 500. Raises GaveUp if there is none in time."""
         deadline, last = time.monotonic() + within, ""
         while time.monotonic() < deadline:
             try:
@@ -67,7 +67,7 @@ class Customer:
         raise GaveUp(f"{method} {path} for {within:g} s: {last[:300]}")
 
     def serve(self, jobs: Sequence[Job]) -> None:
-        """Submits and steers every job at its moment; returns after the last."""
+        """Submit and control every job at its time, and return after the last one."""
         began = time.monotonic()
         orders = [Order(job) for job in jobs]
         self.orders += orders
@@ -91,7 +91,7 @@ class Customer:
             order.ids.append(order.job_id)
 
     def settle(self, seconds: float, may_be_lost: Callable[[Order], bool]) -> list[str]:
-        """Sees every job to state done: submits what a log lost again, resumes, retries. What did not get there."""
+        """Finish every job by submitting, resuming or retrying it. Return problems and unfinished jobs."""
         deadline = time.monotonic() + seconds
         problems: list[str] = []
         left = list(self.orders)
@@ -102,7 +102,7 @@ class Customer:
         return problems + stuck
 
     def _push(self, order: Order, may_be_lost: Callable[[Order], bool], problems: list[str]) -> bool:
-        """One look at a job; True when it has ended for good."""
+        """Check a job once, and resume or retry it if needed. Return True if it has finished."""
         answer = self.ask("GET", f"/api/jobs/{order.job_id}")
         if answer.status_code == 404:
             if not may_be_lost(order):
@@ -119,15 +119,15 @@ class Customer:
         return order.state in TERMINAL and not again
 
     def collect(self) -> None:
-        """Reads the results of all that is done."""
+        """Read the results of all finished jobs."""
         for order in self.orders:
             if order.state == "done":
                 order.result = self.ask("GET", f"/api/jobs/{order.job_id}/result").json()["result"]
-                if order.job.kind == "command":  # how long it took is another each time; what it gave is not
+                if order.job.kind == "command":  # Durations differ in each run, but the values do not.
                     rows = self.ask("GET", f"/api/jobs/{order.job_id}/units?limit=1000").json()["units"]
                     order.result = {"units": order.result["units"], "values": [row["value"] for row in rows]}
 
 
 def lost_with_the_log(deaths: Sequence[tuple[float, float]]) -> Callable[[Order], bool]:
-    """Says whether an order was acknowledged so shortly before Redis died that it may be gone."""
+    """Return a function that tells whether an order can be lost, because Redis died shortly after it was stored."""
     return lambda order: any(at - lost - UNSAFE_SECONDS <= order.acknowledged <= at + 1 for at, lost in deaths)

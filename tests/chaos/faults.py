@@ -1,4 +1,4 @@
-"""How each kind of fault strikes a bench and is healed. A strike that cannot be made here says why."""
+"""Injects and heals each kind of fault. A fault that is impossible on this machine raises an error with the reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Struck: TypeAlias = Generator[None, None, None]
 
 
 class CannotStrike(Exception):
-    """Something that a fault needs is not here; the message says what."""
+    """This machine lacks a requirement of the fault; the message names it."""
 
 
 def _down(how: signal.Signals) -> Strike:
@@ -51,7 +51,7 @@ def stop(bench: Bench, fault: Fault) -> Struck:
 
 
 def _child(bench: Bench, worker: str) -> psutil.Process:
-    """A lane of the worker. One that dies before the worker is ready ends it, for its supervisor to start again."""
+    """Return a lane of the worker. If a lane dies before the worker is ready, the worker exits and is started again."""
     lanes = bench.lanes_of(worker)
     if not lanes or not bench.ready(worker):
         raise CannotStrike("a worker had just been started, or its lane")
@@ -69,7 +69,7 @@ def stop_child(bench: Bench, fault: Fault) -> Struck:
     child = _child(bench, fault.part)
     child.suspend()
     yield
-    if child.is_running():  # its worker may have replaced it meanwhile
+    if child.is_running():  # the worker may have replaced the lane
         child.resume()
 
 
@@ -122,7 +122,7 @@ def delete_wakeups(bench: Bench, fault: Fault) -> Struck:
 
 @contextmanager
 def wrong_clock(bench: Bench, fault: Fault) -> Struck:
-    """The worker dies and comes back an hour ahead or behind; or, if it was so, with the right time."""
+    """Restart the worker with a clock that is an hour wrong, or with the right time if it was wrong before."""
     if faketime() is None:
         raise CannotStrike("libfaketime is not installed: apt-get install libfaketime")
     bench.kill(fault.part)

@@ -1,4 +1,4 @@
-"""Somebody who listens to the fleet's events and reconnects at random, to either coordinator."""
+"""Listener to cluster events that reconnects to a random coordinator at random times."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from threads_cluster.client.sse import lines
 
 
 class Listener(threading.Thread):
-    """Collects events from a position in the stream on; `ids` in the order in which they came."""
+    """Collects events after a position of the stream; `ids` contains their IDs in the order of arrival."""
 
     def __init__(self, urls: Sequence[str], since: str, seed: int, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(name="listener", daemon=True)
         self.urls, self.last, self._headers = urls, since, dict(headers or {})
         self.ids: list[str] = []
         self.connections = 0
-        #: How many ids it had whenever it was told to start anew.
+        #: Number of received IDs at each time when the listener was told to start again.
         self.anew: list[int] = []
         self._draw = Random(f"listener {seed}")
         self._ended = threading.Event()
@@ -65,7 +65,7 @@ class Listener(threading.Thread):
             json.loads(fields["data"])
 
     def catch_up(self, event: str, seconds: float = 60.0) -> None:
-        """Waits until it has heard up to an event, or for so long."""
+        """Wait until the listener has received an event, or until the timeout."""
         deadline = time.monotonic() + seconds
         while position(self.last) < position(event) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -81,16 +81,16 @@ def position(event_id: str) -> tuple[int, int]:
 
 
 def problems(seen: Sequence[str], written: Mapping[str, str], log_was_cut: bool, anew: Sequence[int] = ()) -> list[str]:
-    """List what is wrong with ids that a listener saw. `written`: id -> type of what the stream holds since it began.
+    """List problems with the event IDs that a listener has seen. `written` maps the IDs in the stream to their types.
 
-    `anew`: how many it had seen whenever it was told to start anew; then, and after a cut of the log only, it may have
-    missed what happened up to the next one.
+    `anew` contains the number of seen IDs at each time when the listener was told to start again. Only then, and after
+    a cut of the log, may the listener have missed events up to the next one that it saw.
     """
     found = ["it was told to start anew though nothing was lost"] if anew and not log_was_cut else []
     late = [
         (before, after)
         for number, (before, after) in enumerate(pairwise(seen), 1)
-        if position(after) <= position(before) and number not in anew  # what it had heard was lost, and is told again
+        if position(after) <= position(before) and number not in anew  # lost events are sent again
     ]
     if late:
         found.append(f"{len(late)} events came out of order, the first is {late[0][1]} after {late[0][0]}")
@@ -109,6 +109,6 @@ def problems(seen: Sequence[str], written: Mapping[str, str], log_was_cut: bool,
 
 
 def _gap(seen: Sequence[str], number: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """From what a listener had heard before it began anew to what it heard next."""
+    """Return the positions between which a listener may have missed events when it started again."""
     before = position(seen[number - 1]) if number else (0, 0)
     return before, position(seen[number]) if number < len(seen) else (2**64, 0)

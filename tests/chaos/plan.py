@@ -1,4 +1,4 @@
-"""The plan of a campaign: jobs, faults and their moments, all drawn from the seed and from nothing else."""
+"""The plan of a campaign: jobs, faults and their times, which depend only on the seed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tests.chaos import work
 from tests.chaos.work import Job
 from tests.redis_servers import VERSIONS
 
-#: Kinds of fault by family, and the parts that each may strike.
+#: Kinds of faults by family, and the parts that each kind can strike.
 WORKERS, COORDINATORS = ("worker-0", "worker-1", "worker-2"), ("coordinator-0", "coordinator-1")
-#: Runs programs; it reaches the coordinators and no Redis.
+#: Runners execute programs. They connect to the coordinators but not to Redis.
 RUNNERS = ("runner-0",)
 PROCESSES = (*WORKERS, *COORDINATORS, *RUNNERS, "redis")
 FAMILIES: Mapping[str, Mapping[str, Sequence[str]]] = {
@@ -30,22 +30,22 @@ FAMILIES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "wrong-clock": WORKERS,
     },
 }
-#: Faults begin within this many seconds of a round, jobs a little earlier.
+#: Seconds of a round within which faults start; jobs start slightly earlier.
 WINDOW_SECONDS = 12.0
 FAULTS_A_ROUND = 5
-#: How many seconds a fault lasts, at least and at most.
+#: Minimum and maximum duration of a fault in seconds.
 _LASTS = {"stop": (0.2, 6.0), "stop-child": (0.2, 6.0), "half-open": (0.2, 4.0), "repeat": (3.0, 6.0)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One fault: it strikes `at` seconds into the round and is healed `seconds` later."""
+    """A fault that is injected `at` seconds into the round and healed `seconds` later."""
 
     kind: str
     part: str
     at: float
     seconds: float
-    #: In 0..1: how much of the log is lost, how long a delay is, which clock; the kind knows.
+    #: Strength from 0 to 1, such as the lost part of the log, the delay or the clock, depending on the kind.
     amount: float
 
     def __str__(self) -> str:
@@ -60,11 +60,11 @@ class Round:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A seed's cluster and its rounds."""
+    """The cluster of a seed and its rounds."""
 
     seed: int
     families: tuple[str, ...]
-    #: Of Redis.
+    #: Version of Redis.
     version: str
     workers: int
     rounds: tuple[Round, ...]
@@ -78,7 +78,7 @@ class Plan:
 
 
 def make(seed: int, families: Sequence[str] = (), rounds: int = 1) -> Plan:
-    """The plan of a seed. More rounds leave the first ones as they are."""
+    """Return the plan of a seed. A larger number of rounds does not change the first rounds."""
     chosen = tuple(families) or tuple(FAMILIES)
     version, workers = VERSIONS[seed % 2], 2 + seed // 2 % 2
     played = tuple(
@@ -94,7 +94,7 @@ def _round(draw: Random, families: Sequence[str], workers: int, name: str) -> Ro
 
 
 def _faults(draw: Random, families: Sequence[str], workers: int) -> Iterator[Fault]:
-    """Kinds without repetition as long as there are any left, so that few rounds show all."""
+    """Yield faults of different kinds as long as unused kinds remain, so that few rounds cover all kinds."""
     there = [(kind, parts) for family in families for kind, parts in FAMILIES[family].items()]
     for kind, parts in draw.sample(there, min(FAULTS_A_ROUND, len(there))):
         present = [part for part in parts if not part.startswith("worker") or int(part[-1]) < workers]

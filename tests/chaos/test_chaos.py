@@ -1,4 +1,4 @@
-"""A short campaign, one seed a family of faults, and proof that the campaign's judges notice what they must."""
+"""A short campaign with one seed per family of faults, and tests that the campaign's checks detect problems."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.integration.live import until
 from tests.redis_servers import VERSIONS, require_server, server_of
 
 IN_CI = os.environ.get("CI") == "true"
-#: One seed a family, chosen so that both versions of Redis are met.
+#: One seed per family, chosen so that both versions of Redis are used.
 SEEDS = {"kill": 4, "network": 5, "exhaust": 9}
 
 
@@ -53,7 +53,7 @@ def test_a_plan_is_made_of_its_seed_alone() -> None:
     command = [sys.executable, "-m", "tests.chaos", "--plan", "--seed", "7"]
     elsewhere = subprocess.run(
         command, capture_output=True, text=True, check=True
-    ).stdout  # where strings hash otherwise
+    ).stdout  # in a process with other string hashes
     assert elsewhere == "\n".join(plan.make(7, rounds=3).lines()) + "\n"
     assert plan.make(7, rounds=1).rounds == plan.make(7, rounds=3).rounds[:1], "more rounds change the first"
 
@@ -86,7 +86,7 @@ def test_a_result_that_is_off_by_one_is_noticed() -> None:
 
 @pytest.fixture
 def quiet(any_redis_url: str) -> Iterator[redis.Redis]:
-    """A Redis after one job of ten units that has ended well."""
+    """Return a Redis server after one job of ten units has finished."""
     with redis.Redis.from_url(any_redis_url) as client:
         one_job(client)
         yield client
@@ -199,7 +199,7 @@ def test_only_what_was_acknowledged_just_before_a_death_may_be_lost() -> None:
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Iterator[Bench]:
-    """A bench with its proxy and its Redis, and nothing else."""
+    """Return a bench with only its proxy and Redis."""
     bench = Bench(tmp_path, version=next(filter(server_of, VERSIONS)), workers=0)
     bench.sampler.start()
     bench.proxy.start()
@@ -210,7 +210,7 @@ def bare(tmp_path: Path) -> Iterator[Bench]:
 
 @contextmanager
 def through(bench: Bench, patience: float = 0.3) -> Iterator[redis.Redis]:
-    """A client behind the proxy that waits so many seconds for an answer and asks once."""
+    """Return a client behind the proxy with a timeout of some seconds and no retries."""
     with redis.Redis(port=bench.proxy.port, socket_timeout=patience, retry=Retry(NoBackoff(), 0)) as client:
         yield client
 
@@ -219,7 +219,7 @@ def test_a_cut_log_loses_the_last_writes_and_no_others(bare: Bench) -> None:
     bare.redis().set("early", 1)
     written(bare)
     seen = until(lambda: seen_whole(bare))
-    time.sleep(1.5)  # as long as the machine may pause between two readings of the clock
+    time.sleep(1.5)  # maximum time that the machine may pause between two readings of the clock
     bare.redis().set("late", 1)
     written(bare)
     assert bare.cut_log(time.monotonic() - seen) > 0
@@ -229,12 +229,12 @@ def test_a_cut_log_loses_the_last_writes_and_no_others(bare: Bench) -> None:
 
 
 def written(bench: Bench) -> None:
-    """Return when all is in the log: while its disk is slow, Redis keeps what it was told for up to two seconds."""
+    """Wait until the log contains all writes. With a slow disk, Redis holds writes back for up to two seconds."""
     until(lambda: bench.redis().info("persistence")["aof_buffer_length"] == 0)
 
 
 def seen_whole(bench: Bench) -> float | None:
-    """When the bench has last seen all that is in the log now; None when it has not."""
+    """Return the time of the last measurement if it covers the whole log, or None."""
     path, sizes = bench.log_file(), list(bench.sampled_sizes)
     return sizes[-1][0] if path and sizes and sizes[-1][2] == path.stat().st_size else None
 

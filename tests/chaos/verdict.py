@@ -1,4 +1,4 @@
-"""Verdict on a round: results, keys, processes, logs. Every finding is a sentence under a heading."""
+"""Judges a round by results, Redis keys, processes and logs. Every finding is a sentence below a heading."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.contract.lease_model import DUMP, JobView, Snapshot
 
 HEADINGS = ("wrong results", "stuck", "left over", "events", "tracebacks")
 
-#: What may be in Redis when nothing is going on, besides the jobs' own keys: docs/lease-protocol.md has them all.
+#: Keys of an idle cluster in addition to the jobs' keys; docs/lease-protocol.md describes them all.
 MAY_STAY = re.compile(
     r"ct:(jobs|in:(done|failed|cancelled)|expiry|workers(:(cpu|runner))?|worker:(worker|runner)-\d|nodes|events|idem:.*|mark:.*|load"
     r"|seq|sweep:.*|audit(log|head)|leader|libraries|rewritten|span|spans|history(:now)?|alerts|desired|pace|units|outcomes|submitted|ended|waits"
@@ -34,17 +34,17 @@ MAY_STAY = re.compile(
     r"|rq:(queues|workers(:.*)?|worker:.*|job:wakeup)"
     r"|test:clock"
 )
-#: Of a job that is done.
+#: Keys of a finished job.
 JOB_MAY_STAY = re.compile(r"ct:job:([^:]+)(:result|:ev|:files|:failures|:kept)?")
-#: What an invariant asks of the model's bench: this Redis' clock has never stepped back.
+#: Clock for the invariants of the lease model. The clock of this Redis never steps back.
 _CLOCK: Any = SimpleNamespace(stepped_back=0)
-#: A traceback in a log that is no fault, by a pattern of its text, and why.
+#: Patterns of tracebacks in logs that are not faults, with the reasons.
 EXPLAINED: dict[str, str] = {}
 
 
 @dataclass
 class Findings:
-    """Sentences by heading."""
+    """Findings as sentences, keyed by heading."""
 
     told: dict[str, list[str]] = field(default_factory=lambda: {heading: [] for heading in HEADINGS})
 
@@ -56,7 +56,7 @@ class Findings:
 
 
 def wrong_results(orders: Sequence[Order]) -> list[str]:
-    """Results that are not the undisturbed run's, bit for bit."""
+    """List results that differ in any bit from those of an undisturbed run."""
     return [
         f"{order.job.key} ({order.job_id}): {short(order.result)} instead of {short(expected)}"
         for order in orders
@@ -75,15 +75,15 @@ def short(value: Any) -> str:
 
 
 def look(client: redis.Redis) -> Snapshot:
-    """All of Redis at one moment, by Redis' clock; streams without their items."""
+    """Return a snapshot of Redis at one moment of Redis' clock. Streams are included without their entries."""
     seconds, micros = client.time()
     dumped: bytes = client.eval(DUMP, 0, f"{seconds + 86400}000-0")
-    keys = json.loads(dumped.decode(errors="replace"))  # RQ packs what a bell calls
+    keys = json.loads(dumped.decode(errors="replace"))  # RQ packs the arguments of a wakeup job
     return Snapshot({**keys, "test:clock": str(seconds * 1000 + micros // 1000)})
 
 
 def left_over(seen: Snapshot, jobs: set[str], workers: int) -> list[str]:
-    """List what is not as it must be when every job has ended. `jobs`: ids that customers know."""
+    """List violations after every job has ended. `jobs` contains the IDs that clients know."""
     told = breaches(seen)
     for check in (partial(_at_rest, seen), partial(_all_workers, seen, workers)):
         told += _said(check)
@@ -92,7 +92,7 @@ def left_over(seen: Snapshot, jobs: set[str], workers: int) -> list[str]:
 
 
 def _said(check: Callable[[], None]) -> list[str]:
-    """The words of an assertion that does not hold, and where it stands."""
+    """Return the message of a failed assertion and its location, or nothing."""
     try:
         check()
     except AssertionError as error:
@@ -102,7 +102,7 @@ def _said(check: Callable[[], None]) -> list[str]:
 
 
 def _at_rest(seen: Snapshot) -> None:
-    """Nothing is pending, held or rung."""
+    """Check that nothing is pending, held or waiting for a wakeup."""
     lease_invariants.at_rest(seen)
 
 
@@ -114,12 +114,12 @@ def _all_workers(seen: Snapshot, workers: int) -> None:
 def _may_stay(name: str, seen: Snapshot) -> bool:
     job = JOB_MAY_STAY.fullmatch(name)
     if (acc := re.fullmatch(r"ct:job:([^:]+):acc", name)) and acc[1] in seen.jobs:
-        return seen.jobs[acc[1]].fields.get("kind") == "command"  # rows of units are read from it
+        return seen.jobs[acc[1]].fields.get("kind") == "command"  # the API reads unit records from it
     return job[1] in seen.jobs if job else bool(MAY_STAY.fullmatch(name) or name.startswith("rq:job:"))
 
 
 def breaches(seen: Snapshot) -> list[str]:
-    """Invariants that hold at any moment, whatever goes on."""
+    """List violations of the invariants that must hold at any moment."""
     checks: list[Callable[[], None]] = [
         lambda: lease_invariants.indexes_agree(seen),
         lambda: lease_invariants.load_is_the_sum(seen),
@@ -138,7 +138,7 @@ def _holds(seen: Snapshot, view: JobView) -> None:
 
 
 def _covers(view: JobView) -> None:
-    """Leases, free, retry and dead are disjoint; with what is done they are what was handed out."""
+    """Check that leased, free, retried and dead units are disjoint, and with the done ones all issued units."""
     pieces, at = sorted(view.pieces()), 0
     for lo, hi in pieces:
         assert at <= lo < hi, ("1", view.job_id, pieces)
@@ -147,11 +147,11 @@ def _covers(view: JobView) -> None:
 
 
 def strays(bench: Bench) -> list[str]:
-    """Processes of the bench that nobody who lives has started, and lanes that are too few or too many."""
+    """List processes of the bench without a running parent, and workers with a wrong number of lanes."""
     there, kept = bench.all_processes(), set[int]()
     for process in bench.processes.values():
         kept.add(process.pid)
-        with contextlib.suppress(psutil.Error):  # it has ended meanwhile, or a child of it
+        with contextlib.suppress(psutil.Error):  # the process or one of its children has exited
             kept |= {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
     lanes = {name: len(bench.lanes_of(name)) for name in bench.processes if name.startswith(("worker", "runner"))}
     late = [f"{name} is not ready" for name in lanes if not bench.ready(name)]
@@ -161,7 +161,7 @@ def strays(bench: Bench) -> list[str]:
 
 
 def programs(jobs: set[str]) -> list[str]:
-    """List processes that programs of these jobs have left behind: what they were started with names the job."""
+    """List processes left by programs of these jobs. Their environment contains the job's ID."""
     told = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -177,7 +177,7 @@ def _command(process: psutil.Process) -> str:
 
 
 def tracebacks(folder: Path) -> list[str]:
-    """Tracebacks in any log that nothing explains: how often, and the last line of each kind without its numbers."""
+    """List unexplained tracebacks in all logs: the last line of each kind without its numbers, and the count."""
     seen: dict[str, int] = defaultdict(int)
     for path in sorted(folder.glob("*.log")):
         for text in _raised(path.read_text(errors="replace")):
@@ -188,7 +188,7 @@ def tracebacks(folder: Path) -> list[str]:
 
 
 def _raised(log: str) -> Iterator[str]:
-    """The text of each traceback, in a line of JSON or plain."""
+    """Yield the text of each traceback, from JSON lines or from plain text."""
     plain: list[str] = []
     for line in log.splitlines():
         if line.startswith("{"):

@@ -1,4 +1,4 @@
-"""The jobs of a campaign and what each must give: the same computation in this process, alone and in one piece."""
+"""The jobs of a campaign and their expected results, which this process computes undisturbed and in one piece."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobs.kinds import registry
 from jobs.models import Device
 from jobs.worker import execution
 
-#: Divided among lanes; half a second to a second and a half of one lane each.
+#: Jobs that are divided among lanes and keep one lane busy for 0.5 to 1.5 seconds.
 SPLIT: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("collatz", {"start_number": 1, "number_count": 400_000_000}),
     ("collatz", {"start_number": 10**12 + 7, "number_count": 150_000_000}),
@@ -25,7 +25,7 @@ SPLIT: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("faulty", {"units": 300, "seconds_per_unit": 0.005}),
     ("faulty", {"units": 1200, "seconds_per_unit": 0.002}),
 )
-#: Taken whole by one lane, several at a time.
+#: Small jobs, several of which one lane computes completely.
 SMALL: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("collatz", {"start_number": 27, "number_count": 1}),
     ("collatz", {"start_number": 1000, "number_count": 100_000}),
@@ -36,7 +36,8 @@ SMALL: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("thread", {"replicas": 16, "seed": 9, "cores": [1, 2]}),
     ("faulty", {"units": 20, "cpu_seconds": 0.001}),
 )
-#: Run by a runner, a few hundredths of a second a unit: each gives its number, some after an attempt that fails.
+#: Programs for a runner, whose units take some hundredths of a second. Each returns its number, some after a failed
+#: attempt.
 _GIVES = "echo $CLUSTER_UNIT > $CLUSTER_RESULT"
 PROGRAMS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("command", {"command": f"sleep 0.05; {_GIVES}", "count": 40}),
@@ -51,21 +52,21 @@ PROGRAMS: tuple[tuple[str, Mapping[str, Any]], ...] = (
         },
     ),
 )
-#: What a client does to some jobs: verb by verb, seconds after the one before.
+#: Control requests for some jobs, sent one after another with random delays.
 STEERING = (("pause", "resume"), ("cancel", "retry"), ("pause", "cancel", "retry"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One submission; `key` is its idempotency key."""
+    """A submission; `key` is its idempotency key."""
 
     key: str
     kind: str
     parameters: Mapping[str, Any]
     priority: str
-    #: Seconds into the round.
+    #: Time of the submission in seconds after the start of the round.
     at: float
-    #: (seconds after the call before, verb).
+    #: Control requests as (seconds after the previous request, verb).
     steering: tuple[tuple[float, str], ...] = ()
 
     def __str__(self) -> str:
@@ -85,7 +86,7 @@ class Job:
 def draw_jobs(
     draw: Random, name: str, seconds: float, split: int = 7, small: int = 24, programs: int = 2
 ) -> tuple[Job, ...]:
-    """A mix of all kinds over so many seconds, and jobs of unit numbers that cost no time of a core."""
+    """Return a mix of all kinds over some seconds, including jobs whose units need little CPU time."""
     picked = draw.sample(SPLIT, split) + draw.sample(PROGRAMS, programs) + [draw.choice(SMALL) for _ in range(small)]
     return tuple(
         Job(
@@ -107,7 +108,7 @@ def _steering(draw: Random, split: bool) -> tuple[tuple[float, str], ...]:
 
 
 def undisturbed(kind: str, parameters: Mapping[str, Any]) -> Any:
-    """The result as the API must give it, bit for bit."""
+    """Return the result that the API must return, bit for bit."""
     return _undisturbed(kind, json.dumps(parameters))
 
 
@@ -116,7 +117,7 @@ def _undisturbed(kind: str, parameters: str) -> Any:
     given = json.loads(parameters)
     if kind == "command":
         return {"units": given["count"], "values": list(range(given["count"]))}
-    if kind == "faulty":  # this process does not know the kinds of tests
+    if kind == "faulty":  # this process does not load the kinds of the tests
         return {"sum": sum(range(given["units"])), "count": given["units"]}
     definition = registry.definition(kind)
     plan = definition.plan(definition.parameters.model_validate(given))

@@ -1,4 +1,4 @@
-"""Token of a runner that the deploy script has a coordinator make, against the API of a real coordinator."""
+"""Tests how the deploy script creates a runner's token, with the API of a real coordinator."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def served(any_redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def renewed(name: str, kept: str, labels: str) -> str:
-    """Return the id of the new token, which there must be."""
+    """Create a token, which must be necessary, and return its ID."""
     parsed = tokens.parse_credential(runner_token.renew_token(name, kept, labels))
     assert parsed is not None
     return parsed.id
 
 
 def there(served: Served, name: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Return id and labels of each token of this name."""
+    """Return ID and labels of each token with this name."""
     return [(token.id, tuple(token.labels)) for token in served.store.tokens.all() if token.name == name]
 
 

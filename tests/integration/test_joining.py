@@ -1,4 +1,4 @@
-"""Hosts that join over HTTPS: with an invitation that counts once, to the authority that it names and to no other."""
+"""Tests hosts that join over HTTPS. An invitation is valid once, and only for the authority that it names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ELSEWHERE = "redis://127.0.0.1:1/0"
 
 @dataclasses.dataclass(frozen=True)
 class Door:
-    """A cluster, and where other machines reach it."""
+    """A cluster and the address at which other machines reach it."""
 
     live: Live
     port: int
@@ -45,14 +45,14 @@ class Door:
         return Invitation(host="127.0.0.1", port=self.port, fingerprint=self.fingerprint, token=token)
 
     def require(self, *labels: str) -> Any:
-        """Have the tenant default require these labels."""
+        """Require these labels for the tenant default."""
         url = f"{self.live.url()}/api/tenants/default"
         answer = fetch.put(url, json={"requires": labels}, headers=self.live.headers(), timeout=60)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Tokens of workers."""
+        """Return the tokens of workers."""
         return [row for row in self.live.get("/api/tokens")["tokens"] if row["scopes"] == ["worker"]]
 
     def tokens(self) -> set[str]:
@@ -66,7 +66,7 @@ class Door:
 
 
 def files(folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> str:
-    """Make an authority in a folder, and a certificate for this machine; return the authority's fingerprint."""
+    """Create an authority in a folder and a certificate for this machine, and return the authority's fingerprint."""
     places = {
         "FOLDER": "",
         "CERTIFICATE": "server.pem",
@@ -110,7 +110,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which this machine keeps what it joins."""
+    """Return the folder in which this machine stores its memberships."""
     place = tmp_path / "joined"
     for name, file in {"FOLDER": "", "_HOST": "host.json", "_AUTHORITY": "authority.pem", "_TOKENS": "tokens"}.items():
         monkeypatch.setattr(membership, name, place / file)
@@ -122,7 +122,7 @@ def join(invited: Invitation, name: str = "attic", *workers: str) -> Membership:
 
 
 def worker_of(door: Door, joined: Membership, name: str, **more: str) -> None:
-    """Starts the first worker of a host as its supervisor would, but for the way in which it gets its token."""
+    """Start the first worker of a host like its supervisor, except for the way in which it gets its token."""
     given = {
         "WORKER_API": joined.url,
         "WORKER_API_CA": joined.authority,
@@ -148,7 +148,7 @@ def test_a_host_joins_works_and_leaves(door: Door, here: Path) -> None:
     def told() -> Any:
         row = door.live.get("/api/hosts/attic")
         offset = row["clock_offset_seconds"]
-        return row if offset is not None and abs(offset) <= 1 and row["disks"] else None  # by a beat that was not late
+        return row if offset is not None and abs(offset) <= 1 and row["disks"] else None  # The heartbeat was not late.
 
     row = until(told, 60)
     assert row["score"] >= 0 and row["versions"]["python"]
@@ -161,7 +161,7 @@ def test_a_host_joins_works_and_leaves(door: Door, here: Path) -> None:
 
 
 def test_a_tenant_that_requires_a_label_is_served_by_the_host_that_was_given_it(door: Door, here: Path) -> None:
-    """And by no other, whatever that says; what nobody may compute waits and says why."""
+    """Only a host with an assigned label serves the tenant. Jobs without a permitted host wait and say why."""
     plain = join(door.invited(), "plain")
     worker_of(door, plain, "worker-plain", WORKER_LABELS="trusted", RUNNER_LABELS="trusted")
     door.live.wait_ready(1)
@@ -326,7 +326,7 @@ def test_strict_clients_take_the_certificate(door: Door, here: Path, monkeypatch
 
     def strict(*given: Any, **more: Any) -> ssl.SSLContext:
         context = made(*given, **more)
-        context.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python 3.13 and later do by themselves
+        context.verify_flags |= ssl.VERIFY_X509_STRICT  # Python 3.13 and later have this flag by default.
         return context
 
     monkeypatch.setattr(ssl, "create_default_context", strict)
@@ -360,7 +360,7 @@ def test_of_two_that_use_one_invitation_one_joins(door: Door, tmp_path: Path) ->
 def test_a_name_that_has_joined_is_not_taken_over(door: Door) -> None:
     url = f"{join(door.invited(), 'cellar').url}/api/tokens"
     own, invited = membership.token("cellar-cpu-1"), door.invited()
-    with pytest.raises(CommandError, match="cellar-cpu-1 has already joined"):  # another machine of that name
+    with pytest.raises(CommandError, match="cellar-cpu-1 has already joined"):  # another machine with the same name
         membership.join(invited, "cellar", ["cpu-1", "cpu-2"], lanes=1, labels="")
     trust = str(membership.FOLDER / "authority.pem")
     assert membership.send_request("DELETE", f"{url}/{own.split('_')[1]}", own, trust) == (204, {})
@@ -368,7 +368,7 @@ def test_a_name_that_has_joined_is_not_taken_over(door: Door) -> None:
 
 
 def _lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer to an invitation is lost, as where the coordinator or the network dies meanwhile."""
+    """Lose the response to an invitation, as if the coordinator or the network died."""
     ask = membership.send_request
 
     def without_answer(*words: Any) -> Any:
@@ -381,12 +381,12 @@ def _lost(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_join_that_broke_off_keeps_its_name_from_nobody(
     door: Door, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its tokens reached nobody; those that a host has used are its own, however old."""
+    """Unused tokens of a failed join do not block the name. Used tokens always belong to their host."""
     with monkeypatch.context() as cut:
         _lost(cut)
         refused_as(door.invited(), "broken", "used up meanwhile")
     assert "broken-cpu-1" in door.tokens() and membership.load() is None
-    door.age("broken-cpu-1", -1)  # however slow this machine is
+    door.age("broken-cpu-1", -1)  # independent of this machine's speed
     refused_as(door.invited(), "broken", "has already joined", "in a minute")
     door.age("broken-cpu-1", 2)
     joined = join(door.invited(), "broken")
@@ -469,13 +469,13 @@ def test_a_pair_that_does_not_fit_is_made_anew(tmp_path: Path, monkeypatch: pyte
     authority.certify(["fd00::7"])
     assert authority.CERTIFICATE.read_bytes() == before
     for broken in (authority.KEY, authority.CERTIFICATE):
-        broken.write_bytes(b"")  # a power cut
+        broken.write_bytes(b"")  # a power failure
         authority.certify(["127.0.0.1"])
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(authority.CERTIFICATE, authority.KEY)
 
 
 def _full(path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    """Writes of the membership's folder fail after so many tokens, as on a full disk."""
+    """Let writes to the membership's folder fail after some tokens, as on a full disk."""
     keep, kept = membership.store_token, iter(range(after))
 
     def written(worker: str, text: str) -> None:
@@ -490,7 +490,7 @@ def _full(path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
 def test_a_full_disk_leaves_nothing_behind_here_or_there(
     door: Door, here: Path, monkeypatch: pytest.MonkeyPatch, after: int, words: str
 ) -> None:
-    """Before the exchange, and after it, when the second of two tokens cannot be kept."""
+    """The disk is full before the exchange, or after it, when the second of two tokens cannot be stored."""
     invited, before = door.invited(), door.tokens()
     with monkeypatch.context() as full:
         _full(here, full, after)

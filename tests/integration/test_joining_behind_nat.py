@@ -1,7 +1,8 @@
-"""A host behind NAT joins over TLS, loses its network while it computes, and comes back by itself.
+"""A host behind NAT joins over TLS, loses its network while it computes, and reconnects by itself.
 
-Three network namespaces: the cluster's, a router's that masquerades, and the host's. Nothing reaches the host, and
-of the cluster the host reaches the door alone. With CUT_SECONDS=55 the network is away for a minute.
+The test has three network namespaces: the cluster's, a router's that masquerades, and the host's. Nothing can connect
+to the host, and the host can connect only to the cluster's HTTPS endpoint. With CUT_SECONDS=55 the network is down for
+a minute.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tests.integration.test_local_cluster import START_SECONDS, Checkout, copied
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-#: Seconds for which the network stays away once the host counts as lost, which it does after five.
+#: Seconds for which the network stays down after the host counts as lost, which takes five seconds.
 CUT_SECONDS = float(os.environ.get("CUT_SECONDS", "3"))
 CLUSTER, HOST = "10.77.1.2", "10.77.2.2"
 API = 3000
@@ -34,14 +35,14 @@ _CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.a
 
 
 class Networks:
-    """The namespaces, by what is in them."""
+    """The network namespaces."""
 
     def __init__(self) -> None:
         mark = f"{os.getpid() % 100_000:05}"
         self.cluster, self.router, self.host = (f"{name}{mark}" for name in ("tcc", "tcr", "tch"))
 
     def make(self) -> None:
-        """Make them, with a router that hides the host."""
+        """Create the namespaces, with a router that hides the host."""
         for name in (self.cluster, self.router, self.host):
             ip("netns", "add", name)
             ip("-n", name, "link", "set", "lo", "up")
@@ -63,7 +64,7 @@ class Networks:
         assert done.returncode == 0, done.stderr
 
     def cut(self) -> None:
-        """Have the router drop everything, without a word to either side."""
+        """Let the router drop all packets silently."""
         self.on_router("iptables", "-I", "FORWARD", "-j", "DROP")
 
     def mend(self) -> None:
@@ -94,7 +95,7 @@ def networks() -> Iterator[Networks]:
 
 
 class Machine:
-    """A checkout in a namespace."""
+    """A checkout in a network namespace."""
 
     def __init__(self, checkout: Checkout, namespace: str) -> None:
         self.checkout, self.namespace = checkout, namespace
@@ -102,7 +103,7 @@ class Machine:
         self._starter: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> None:
-        """Start a command of the script that stays."""
+        """Start a command of the script that keeps running."""
         with self.said.open("wb") as said:
             command = ["ip", "netns", "exec", self.namespace, *self.checkout.command(*arguments)]
             self._starter = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
@@ -132,7 +133,7 @@ class Machine:
         processes.stop_marked(f"@{self.checkout.folder}")
 
     def asked(self, *arguments: str) -> Any:
-        """Return what the `cluster` command answers, of which this is the cluster's machine."""
+        """Return the output of the `cluster` command. Its cluster is the one on this machine."""
         done = self.run(*self.checkout.client("--url", f"http://127.0.0.1:{API}", *arguments, "--json"))
         assert done.returncode == 0, done.stderr
         answers = [json.loads(line) for line in done.stdout.splitlines()]
@@ -141,7 +142,7 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def machines(networks: Networks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Machine, Machine]]:
-    """The cluster's machine, which is up, and one that may join."""
+    """Return the running cluster's machine, and a machine that can join."""
     folder = tmp_path_factory.mktemp("nat")
     here = Machine(copied(folder / "here"), networks.cluster)
     there = Machine(copied(folder / "there"), networks.host)
@@ -157,7 +158,7 @@ def machines(networks: Networks, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def invited(here: Machine, *options: str) -> list[str]:
-    """Return the arguments of the script that an invitation is, as it is printed."""
+    """Return the arguments of the printed join command."""
     done = here.script("invite", "--address", CLUSTER, *options)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()[1:]
@@ -177,7 +178,7 @@ def collatz(here: Machine, count: int) -> str:
 
 
 def result(here: Machine, job: str) -> Any:
-    # One command that waits: again and again a new one would take the cores from those who compute.
+    # A single command waits, because repeated commands would take CPU time from the workers.
     ended = here.run(*here.checkout.client("--url", f"http://127.0.0.1:{API}", "watch", job), seconds=300)
     assert ended.returncode == 0, ended.stderr
     return here.asked("result", job)["result"]
@@ -199,7 +200,7 @@ def test_a_host_behind_nat_joins_is_cut_off_comes_back_and_leaves(
 ) -> None:
     here, there = machines
     join = invited(here, "--runner")
-    # What is wrong joins nothing, and uses nothing up.
+    # An invalid invitation joins nothing and is not used up.
     for pattern, to, words in (
         ("[A-Za-z0-9_-]{43}$", "x" * 43, "was used or has expired"),
         ("/[0-9a-f]{64}/", f"/{'0' * 64}/", "does not match the invitation"),
@@ -226,7 +227,7 @@ def test_a_host_behind_nat_joins_is_cut_off_comes_back_and_leaves(
     until(lambda: computed_by(here, job, "attic-cpu-1"), 60)
     networks.cut()
     try:
-        until(lambda: not host(here)["live"], 60)  # its leases have gone to others by now
+        until(lambda: not host(here)["live"], 60)  # Other workers have taken over its leases by now.
         time.sleep(CUT_SECONDS)
     finally:
         networks.mend()
@@ -248,7 +249,7 @@ def test_a_host_behind_nat_joins_is_cut_off_comes_back_and_leaves(
 
 
 def _a_service_there_answers(here: Machine) -> None:
-    """Whose requests this machine's coordinator sends through its door, to which the host has opened a tunnel."""
+    """Check a service on the host. The coordinator reaches it through the tunnel that the host has opened."""
     url = f"http://127.0.0.1:{API}"
     program = ["{python}", str(TOP / "benchmarks" / "load" / "paced_engine.py"), "{port}"]
     serve = ["serve", "--engine", "http", "--name", "far", "--host", "attic", "--wait", "--", *program]

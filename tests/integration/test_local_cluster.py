@@ -1,4 +1,4 @@
-"""`./deploy-cluster.sh local` as a user meets it: in a checkout of its own, with this checkout's environment."""
+"""Tests `./deploy-cluster.sh local` like a user: in a separate checkout with this checkout's environment."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = (*packages.ALL, "requirements", "deploy-cluster.sh")
-#: The first start compiles the kernels; two cores may be shared.
+#: Timeout in seconds. The first start compiles the kernels, possibly on two shared cores.
 START_SECONDS = 280
 
 pytestmark = pytest.mark.slow
 
 
 def until(what: Callable[[], Any], seconds: float = 90.0) -> Any:
-    """The first true answer of `what`."""
+    """Return the first true result of `what`."""
     deadline = time.monotonic() + seconds
     while True:
         answer = what()
@@ -54,11 +54,11 @@ class Checkout:
         return [str(self.path / "deploy-cluster.sh"), *arguments]
 
     def call(self, *arguments: str, timeout: float = 240.0) -> subprocess.CompletedProcess[str]:
-        # From another folder: the script must find its own.
+        # The script must find its folder when it is called from another one.
         return subprocess.run(self.command(*arguments), cwd="/", capture_output=True, text=True, timeout=timeout)
 
     def client(self, *arguments: str) -> list[str]:
-        """The `cluster` command of this checkout."""
+        """Run the `cluster` command of this checkout."""
         program = "import sys; from threads_cluster.cli.main import main; sys.exit(main())"
         return [str(self.path / ".venv/bin/python"), "-c", program, *arguments]
 
@@ -72,7 +72,7 @@ class Checkout:
         return processes.find_marked(f"@{self.folder}")
 
     def process(self, words: str) -> Any:
-        """The supervised process whose command line holds `words`."""
+        """Return the supervised process whose command line contains `words`."""
         for process in self.processes():
             try:
                 found = words in " ".join(process.cmdline()) and process.parent()
@@ -84,7 +84,7 @@ class Checkout:
 
     @contextmanager
     def up(self, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-        """A cluster that is ready, and its URL."""
+        """Start a cluster, and return it and its URL when it is ready."""
         port = free_port()
         url = f"http://127.0.0.1:{port}"
         with (self.path / "said").open("wb") as said:
@@ -116,10 +116,10 @@ def ready(url: str) -> bool:
 
 
 def copied(path: Path) -> Checkout:
-    """Return a copy of the code in a new folder; its environment is this checkout's."""
+    """Return a copy of the code in a new folder, with this checkout's environment."""
     path.mkdir()
     for name in COPIED:
-        if (ROOT / name).is_dir():  # other tests translate sources meanwhile, each by a file that it then renames
+        if (ROOT / name).is_dir():  # Other tests compile sources at the same time and rename temporary files.
             shutil.copytree(ROOT / name, path / name, ignore=shutil.ignore_patterns("*.pyc.*"))
         else:
             shutil.copy(ROOT / name, path / name)
@@ -136,7 +136,7 @@ def copied(path: Path) -> Checkout:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    """A copy in a folder with a space in its name."""
+    """Return a copy in a folder whose name contains a space."""
     made = copied(tmp_path_factory.mktemp("a user's") / "100% threads")
     yield made
     processes.stop_marked(f"@{made.folder}")
@@ -144,7 +144,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _shared_kernels() -> Iterator[None]:
-    """Equal sources share compiled kernels wherever they lie."""
+    """Checkouts with equal sources share compiled kernels."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NUMBA_CACHE_DIR", str(kernels.CACHE))
         yield
@@ -196,7 +196,7 @@ def test_the_next_free_port_is_taken_and_said(capsys: pytest.CaptureFixture[str]
 
 
 def test_clusters_that_start_at_once_take_ports_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, each looked for free ports before any of them listened, and all but one ended with a traceback."""
+    """Two clusters once found the same free ports, and one of them failed with a traceback."""
     monkeypatch.delenv("METRICS_PORT", raising=False)
     several = [copied(tmp_path / f"checkout {number}") for number in range(3)]
     starters = []
@@ -328,7 +328,7 @@ class TestOneThatStaysUp:
         until(lambda: f"{name} exited and is being restarted. Its log: .cluster/logs/{name}.log" in checkout.said())
 
     def test_jobs_outlive_a_restart(self, cluster: tuple[Checkout, str]) -> None:
-        """The jobs of the --once run above are listed by the cluster that was started after it."""
+        """The next cluster of the checkout lists the jobs of the earlier --once run."""
         _, url = cluster
         assert {job["type"] for job in get(url, "/api/jobs")["jobs"]} >= {"collatz", "thread"}
 
@@ -368,7 +368,7 @@ def test_where_tokens_are_needed_it_prints_a_link_that_logs_in_once(
             assert json.load(answer)["key"] == Keys([key]).current, "any character may be in a key"
         with_it, that_name_it = [], []
         for one in checkout.processes():
-            with suppress(psutil.Error):  # it has ended meanwhile
+            with suppress(psutil.Error):  # the process has exited
                 with_it += [one] * (one.environ().get("SECRETS_KEY") == key)
                 that_name_it += [one] * (key in " ".join(one.cmdline()))
         assert with_it and not that_name_it
@@ -383,7 +383,7 @@ def test_where_tokens_are_needed_it_prints_a_link_that_logs_in_once(
         assert not [log for log in (checkout.folder / "logs").iterdir() if link[1] in log.read_text(errors="replace")]
 
 
-#: Says what of its environment and of other processes' it can read that the tests call a credential.
+#: Program that reports credentials that it can read in its own environment and in those of other processes.
 NOSY = """
 import os, pathlib
 print(*[name for name in os.environ if "TOKEN" in name or "REDIS" in name or "KEY" in name], os.environ["HOME"])
@@ -416,15 +416,15 @@ def test_a_runner_runs_programs_and_nobody_without_a_token_has_any_run(checkout:
 
 
 def running(words: str) -> bool:
-    """Whether a program with this command line lives."""
+    """Return True if a process with this command line is running."""
     return any(words == " ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
 
 
 def test_a_terminal_that_was_closed_does_not_keep_it_from_being_stopped(checkout: Checkout) -> None:
-    (checkout.folder / "url").unlink(missing_ok=True)  # one that a killed starter left is no sign of readiness
+    (checkout.folder / "url").unlink(missing_ok=True)  # a file of a killed starter proves nothing
     ours, theirs = os.openpty()
     command = checkout.command("local", "--port", str(free_port()), "--no-samples")
-    # setsid gives the command the terminal as its own, so that closing it hangs up.
+    # setsid makes this terminal the controlling terminal of the command, so closing the terminal hangs it up.
     starter = subprocess.Popen(["setsid", "--ctty", *command], stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     until((checkout.folder / "url").exists, START_SECONDS)
@@ -439,7 +439,7 @@ def test_what_a_killed_guard_left_is_ended_by_the_next_command(checkout: Checkou
         guard = until(lambda: checkout.process("deploy.local.processes"))
         supervisor = guard.parent()
         assert supervisor
-        # None may see another end and do something about it: the starter and the supervisor stand still meanwhile.
+        # Stop the starter and the supervisor, so that neither can react to the other's death.
         for each in (starter, supervisor):
             each.send_signal(signal.SIGSTOP)
         for each in (guard, supervisor, starter):

@@ -1,4 +1,4 @@
-"""A copy of the checkout, deployed with ./deploy-cluster.sh on whatever Kubernetes KUBECONFIG names."""
+"""Deploys a copy of the checkout with ./deploy-cluster.sh on the Kubernetes cluster that KUBECONFIG names."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests import fetch
 from tests.stack.stack import eventually
 
 NAMESPACE = "threads-cluster-test"
-#: An overlay of this checkout, or dev.
+#: Name of an overlay of this checkout.
 OVERLAY = os.environ.get("KUBERNETES_TEST_OVERLAY", "dev")
-#: Whether images are built and brought to the cluster first; else its nodes can fetch them.
+#: True if images are built and loaded into the nodes first; otherwise the nodes pull them.
 LOAD = os.environ.get("KUBERNETES_TEST_LOAD") == "true"
-#: Whether the namespace is removed at the end; a node that ends too needs it not.
+#: True if the namespace is deleted at the end, which is unnecessary on a temporary node.
 CLEANUP = os.environ.get("KUBERNETES_TEST_CLEANUP", "true") == "true"
-#: Seconds by test and command, of all clusters of this run.
+#: Seconds by test and command, for all clusters of this run.
 SECONDS: dict[tuple[str, str], float] = defaultdict(float)
 
 
 class Cluster:
-    """One deployment, and the ways to talk to it."""
+    """One deployment, with methods that send commands and requests to it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -69,12 +69,12 @@ class Cluster:
         return self.run("kubectl", "--namespace", NAMESPACE, *arguments, timeout=180, check=check).stdout
 
     def pods(self, name: str) -> list[str]:
-        """Pods of a workload, those that are about to end left out."""
+        """Return the pods of a workload, without terminating ones."""
         found = self._pods("-l", f"app.kubernetes.io/name={name}")
         return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def ending(self) -> list[str]:
-        """Pods that are about to end and still run."""
+        """Return the terminating pods that are still running."""
         return [
             pod["metadata"]["name"]
             for pod in self._pods()
@@ -87,7 +87,7 @@ class Cluster:
         return found
 
     def kill(self, *pods: str) -> None:
-        """Take pods away without a word to what runs in them."""
+        """Delete pods immediately, without a signal to their processes."""
         self.kubectl("delete", "pod", *pods, "--force", "--grace-period=0")
 
     def settle(self) -> None:
@@ -95,7 +95,7 @@ class Cluster:
             self.kubectl("rollout", "status", workload, "--timeout=150s")
 
     def leader(self) -> str:
-        """Return the pod of the coordinator that leads."""
+        """Return the pod of the leading coordinator."""
         read = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9090/metrics').read().decode())"
         for pod in self.pods("coordinator"):
             if "\ncluster_leader 1.0" in self.kubectl("exec", pod, "--", "python3", "-c", read, check=False):
@@ -105,7 +105,7 @@ class Cluster:
     # -- over HTTP ----------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Use the address of load-balancer-service, which this machine must reach, and the cluster's token."""
+        """Use the cluster's token and the address of load-balancer-service, which this machine must reach."""
         self.http.close()
         service = json.loads(self.kubectl("get", "service", "load-balancer-service", "-o", "json"))
         ingress = (service["status"].get("loadBalancer") or {}).get("ingress") or [{}]
@@ -143,13 +143,13 @@ class Cluster:
         )
 
     def live_workers(self) -> int:
-        """Return how many workers for CPUs are there; the overlay may have a runner besides."""
+        """Return the number of live CPU workers, without the overlay's runner."""
         rows = self.get("/api/workers")["workers"]
         return len([row for row in rows if row["live"] and row["device"] == "cpu" and row["state"] != "starting"])
 
 
 def _count(command: tuple[str, ...], seconds: float) -> None:
-    """Add to the seconds of `deploy-cluster.sh COMMAND` or `kubectl VERB` within the test that runs."""
+    """Add seconds to the total of `deploy-cluster.sh COMMAND` or `kubectl VERB` in the current test."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::")[2]
     verb = next(word for word in command[1:] if not word.startswith("-") and word != NAMESPACE)
     SECONDS[test, f"{Path(command[0]).name} {verb}"] += seconds

@@ -1,4 +1,4 @@
-"""One deployment for all tests of this folder, on a cluster that KUBECONFIG names; without one they are skipped."""
+"""Deploys once for all tests in this folder, on the cluster that KUBECONFIG names, or skips the tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLDER = "tests/kubernetes/"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what the time went to: each test's part, and what commands took of it."""
+    """Print the duration of each test and of its commands."""
     reports = [each for several in terminalreporter.stats.values() for each in several]
     parts = [each for each in reports if isinstance(each, pytest.TestReport) and each.nodeid.startswith(FOLDER)]
     for part in sorted(parts, key=lambda each: each.start):
@@ -28,7 +28,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three CPU workers, three coordinators."""
+    """Start a cluster with three CPU workers and three coordinators."""
     if not os.environ.get("KUBECONFIG"):
         pytest.skip("KUBECONFIG names no Kubernetes (tests/kubernetes/README.md)")
     assert shutil.which("kubectl"), "KUBECONFIG is set, and kubectl is not installed"

@@ -1,4 +1,4 @@
-"""The cluster as deployed on Kubernetes: exact results, scaling, deaths, updates, backups. In this order."""
+"""Tests the cluster on Kubernetes in this order: exact results, scaling, failures, updates, backups."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tests.kubernetes.cluster import LOAD, OVERLAY, Cluster
 from tests.stack.load import Load
 from tests.stack.stack import ROOT, eventually
 
-#: Steps wait for pods, which a busy machine starts slowly.
+#: Timeout in seconds for steps that wait for pods, which start slowly on a busy machine.
 pytestmark = pytest.mark.timeout(900)
-#: Some seconds of work for three workers on two cores.
+#: Parameters of a job that takes three workers on two cores some seconds.
 LONG = {"start_number": 1, "number_count": 2_000_000_000}
-#: Published: the first number of greatest delay, and of greatest peak, below 10^9.
+#: Published values: the first numbers below 10^9 with the greatest delay and with the greatest peak.
 DELAY_RECORD, PEAK_RECORD = (670617279, 986), (319804831, 1414236446719942480)
 
-#: A file of each image that is changed for an update, by the name of its pods.
+#: A file of each image that is changed for an update, keyed by pod name.
 CHANGES = {"coordinator": "coordinator/__init__.py", "cpu-worker": "cpu_worker/__init__.py"}
 
 
 @pytest.fixture(scope="module")
 def kept(cluster: Cluster) -> str:
-    """A job that ended while all was well."""
+    """Return a job that finished before any failure."""
     job = cluster.submit("collatz", **LONG)
     cluster.result(job)
     return job
@@ -88,9 +88,9 @@ def test_a_rolling_update_of_all_but_redis_fails_no_request_and_loses_nothing(
 
 
 def update(cluster: Cluster) -> None:
-    """Update as users do after a change of the code, where this run builds the images; else only start pods anew.
+    """Update like users after a change of the code if this run builds the images; otherwise only restart the pods.
 
-    Pages and nginx are started anew in any case: their images take long to build and to bring.
+    Pages and nginx are always restarted, because building and loading their images takes long.
     """
     restarted = ["web", "nginx"] if LOAD else ["web", "nginx", "coordinator", "cpu-workers"]
     cluster.kubectl("rollout", "restart", *(f"deployment/{name}" for name in restarted))
@@ -135,7 +135,7 @@ def test_status_logs_and_report_tell_and_keep_secrets(cluster: Cluster) -> None:
     status = json.loads(cluster.deploy("status", "--json").stdout)["kubernetes"]
     assert status["workloads"]["coordinator"] == {"ready": 3, "wanted": 3}
     assert status["api"]["workers"]["live"] == 3 + status["workloads"].get("runner", {"wanted": 0})["wanted"]
-    # kubectl 1.20 shows none while one of the pods has ended and is still listed.
+    # kubectl 1.20 shows no metrics while a finished pod is still listed.
     eventually(
         lambda: "coordinator" in cluster.deploy("logs", "coordinator", check=False).stdout,
         90,

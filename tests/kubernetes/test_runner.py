@@ -1,4 +1,4 @@
-"""A runner of programs on Kubernetes, for a client outside: exit codes, logs, shells, deaths. After the other tests."""
+"""Tests a runner of programs on Kubernetes with an external client: exit codes, logs, shells and failures."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.kubernetes.cluster import Cluster
 from tests.stack.stack import eventually
 
 pytestmark = pytest.mark.timeout(600)
-#: What pods get to end; a runner whose programs have ended needs a few of these seconds.
+#: Grace period of the pods in seconds. A runner whose programs have exited needs only a few of them.
 GRACE = 75
-#: Each unit says which it is, takes a while, and gives back its number.
+#: Program whose units print their number, wait, and return it.
 SLOW = 'echo "unit $CLUSTER_UNIT"; sleep 3; echo "$CLUSTER_UNIT" >"$CLUSTER_RESULT"'
 
 
@@ -37,7 +37,7 @@ def runners(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def cli(cluster: Cluster, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Return what `cluster ARGUMENT...` gives in a folder with one file, with the address and the token alone."""
+    """Return the output of `cluster ARGUMENT...` in a folder with one file, given only the address and the token."""
     program = folder / "program"
     program.mkdir()
     (program / "file.txt").write_text("sent\n")
@@ -86,7 +86,7 @@ def test_a_shell_beside_a_program_is_in_its_pod(cluster: Cluster, tmp_path: Path
 
 def test_a_runner_that_is_told_to_end_does_so_at_once_and_its_units_are_counted_once(cluster: Cluster) -> None:
     job, began = submit(cluster, SLOW, 4), time.monotonic()
-    cluster.kubectl("delete", "pod", "runner-0", "--wait=false")  # a node may list for a minute what has ended
+    cluster.kubectl("delete", "pod", "runner-0", "--wait=false")  # a node can list finished containers for a minute
     eventually(lambda: "runner-0" not in cluster.ending(), GRACE, "its containers have ended")
     assert time.monotonic() - began < GRACE / 2
     counted_once(cluster, job, 4)

@@ -1,4 +1,4 @@
-"""A model that a runner's pod serves, asked through the front as its tenant's clients ask. After the other tests."""
+"""Tests a model served by a runner's pod, with requests of its tenant's clients through nginx."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tests.stack.stack import eventually
 from threads_cluster import Cluster as Client
 
 pytestmark = pytest.mark.timeout(600)
-#: The label of hosts that the overlay gives, and one that it gives to none.
+#: A label that the overlay assigns to hosts, and a label that no host has.
 GIVEN, FOREIGN = "trusted", "elsewhere"
 SMALL = {"context": 128, "threads": 1, "parallel": 2}
-#: Requests that come to each of three coordinators, of which nginx asks one after the other.
+#: Number of requests after which each of three coordinators has received some, because nginx distributes them.
 ROUND = 9
 
 
 @pytest.fixture(scope="module")
 def token(cluster: Cluster) -> str:
-    """A token of a tenant whose work is for hosts with the label alone."""
+    """Return a token of a tenant whose work requires hosts with the label."""
     if not cluster.kubectl("get", "statefulset", "runner", "--ignore-not-found", "--output", "name"):
         pytest.skip("the overlay has no runner")
     eventually(lambda: [row for row in workers(cluster) if row["device"] == "runner"], 120, "a runner lives")
@@ -34,7 +34,7 @@ def token(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def client(cluster: Cluster, token: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """The tenant, whose model is ready."""
+    """Return a client of the tenant, whose model is ready."""
     file = tmp_path_factory.mktemp("model") / "tiny.gguf"
     tiny_model.write(file)
     with Client(cluster.url, token) as made:
@@ -50,7 +50,7 @@ def workers(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def tenant(cluster: Cluster, name: str, label: str) -> str:
-    """Make a tenant that requires a label, and return a token of it."""
+    """Create a tenant that requires a label, and return its token."""
     cluster.http.put(f"/api/tenants/{name}", json={"requires": [label]}).raise_for_status()
     asked = {"name": name, "scopes": ["read", "submit", "run", "infer"], "tenant": name}
     made = cluster.http.post("/api/tokens", json=asked)
@@ -59,7 +59,7 @@ def tenant(cluster: Cluster, name: str, label: str) -> str:
 
 
 def streamed(cluster: Cluster, token: str) -> list[dict[str, Any]]:
-    """Return the frames of an answer of three tokens, which has come whole."""
+    """Return the frames of a complete streamed answer with three tokens."""
     asked = {
         "model": "chat",
         "messages": [{"role": "user", "content": "once"}],
@@ -78,7 +78,7 @@ def streamed(cluster: Cluster, token: str) -> list[dict[str, Any]]:
 
 
 def answers(cluster: Cluster, token: str) -> bool:
-    """Whether the model answers; not where a request is told to come again."""
+    """Return True if the model answers, and False if the response asks for a retry."""
     try:
         frames = streamed(cluster, token)
     except (AssertionError, httpx.TransportError):
@@ -102,7 +102,7 @@ def test_a_model_answers_in_streams_through_every_coordinator(cluster: Cluster, 
 
 
 def replicas(client: Client) -> list[str]:
-    """Return the jobs of the model's replicas, those that start or end included."""
+    """Return the jobs of the model's replicas, including starting and stopping ones."""
     return [row["job_id"] for row in client.services.get("chat")["running"]]
 
 

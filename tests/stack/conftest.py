@@ -1,4 +1,4 @@
-"""One deployment for all tests of this folder, made as a user makes it."""
+"""One deployment for all tests in this folder, created like a user creates it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _have_engine() -> bool:
 
 
 def _have_registry_or_images() -> bool:
-    """Base images from Debian's packages where this user may make them; else what the engine has or can pull."""
+    """Build base images from Debian packages if this user can; otherwise use existing images or pull them."""
     if os.geteuid() == 0 and shutil.which("debootstrap"):
         subprocess.run([ROOT / "deploy/base-images.sh"], check=True, timeout=600)
         return True
@@ -44,7 +44,7 @@ def engine() -> None:
 
 @pytest.fixture(scope="session")
 def stack(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Three CPU workers, two coordinators, two web replicas, behind nginx."""
+    """Start three CPU workers, two coordinators and two web replicas behind nginx."""
     folder = tmp_path_factory.mktemp("checkout")
     copy_of_the_checkout(folder)
     stack = Stack(folder)

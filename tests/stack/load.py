@@ -1,4 +1,4 @@
-"""Requests at a steady pace from several threads, each counted: what a user would notice of a restart."""
+"""Sends requests at a steady rate from several threads, and counts what a user would notice of a restart."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from types import MappingProxyType, TracebackType
 
 import httpx
 
-#: A client that waits longer than this has been failed.
+#: Seconds after which a waiting client counts as failed.
 PATIENCE_SECONDS = 15.0
 
 
 class Load:
-    """Use as a context manager; `failures`, `requests` and `jobs`, the ids of what it submitted, tell afterwards."""
+    """Context manager that sends requests, and then has `failures`, `requests` and `jobs` (job IDs)."""
 
     def __init__(
         self,

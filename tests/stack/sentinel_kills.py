@@ -1,9 +1,9 @@
-"""Deaths of Redis in real containers: `python -m tests.stack.sentinel_kills 5` prints what each cost.
+"""Kills Redis in real containers: `python -m tests.stack.sentinel_kills 5` prints the cost of each failover.
 
-Deploys a copy of the checkout with deploy/ha.yml. Then, while jobs are submitted without pause and a large one runs:
-the master's container is killed and stays away, so that a replica takes its place; is killed and started again by the
-engine at once; is killed while a sentinel is away, which starts while the server is away. Then all restarts.
-tests/integration/sentinel_kills.py does the same with processes, in seconds.
+Deploys a copy of the checkout with deploy/ha.yml. While a large job runs and others are submitted, the master's
+container is killed in three ways. First, it stays down, so that a replica takes over. Second, the engine restarts it at
+once. Third, a sentinel is down at the same time and starts while the server is down. Finally, everything is restarted.
+tests/integration/sentinel_kills.py does the same with processes in seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SERVERS = ("redis", "redis-replica-1", "redis-replica-2")
 SENTINELS = ("sentinel-1", "sentinel-2", "sentinel-3")
 FILES = "docker-compose.yml:deploy/air-gapped.yml:deploy/ha.yml"
 GOAL_SECONDS = 10.0
-#: Seconds of computing, which go on while the master dies; the largest delay in it is known.
+#: Seconds of computing that continue while the master dies; the largest delay in the range is known.
 LARGE, LARGEST_DELAY = 17_900_000_000, (17828259369, 1213)
 
 
@@ -39,23 +39,23 @@ class HighlyAvailable(Stack):
         self.set("COMPOSE_FILE", FILES)
 
     def redis_cli(self, service: str, *words: str) -> str:
-        """Ask a server or a sentinel as the operator."""
+        """Run redis-cli with the operator's password on a server or a sentinel."""
         port = "26379" if service in SENTINELS else "6379"
         ask = f'REDISCLI_AUTH=$(cat /run/secrets/redis_password) timeout 3 redis-cli -p {port} --user operator "$@"'
         done = self.run("docker", "compose", "exec", "-T", service, "sh", "-c", ask, "sh", *words, check=False)
         return done.stdout.strip()
 
     def master(self) -> str:
-        """Return the service that the sentinels take for the master; that of most of them."""
+        """Return the service that most sentinels consider the master."""
         names = [name for each in SENTINELS if (name := self.known_by(each))]
         return max(set(names), key=names.count)
 
     def known_by(self, sentinel: str) -> str:
-        """Return the service that a sentinel takes for the master; nothing when it does not answer."""
+        """Return the service that a sentinel considers the master, or nothing if the sentinel does not answer."""
         return self.redis_cli(sentinel, "sentinel", "get-master-addr-by-name", "threads").partition("\n")[0]
 
     def whole(self) -> bool:
-        """Return True when one server is the master, two follow it, and every sentinel knows all of them."""
+        """Return True if one server is the master, two replicate it, and every sentinel knows all of them."""
         roles = {each: self.redis_cli(each, "info", "replication") for each in SERVERS}
         masters = [each for each, text in roles.items() if "role:master" in text]
         links = [text.count("master_link_status:up") for text in roles.values()]
@@ -69,25 +69,25 @@ class HighlyAvailable(Stack):
         return True
 
     def container(self, service: str) -> str:
-        """Return the id of a service's only container, also of one that is stopped."""
+        """Return the ID of a service's only container, even if it is stopped."""
         [one] = self.compose("ps", "--all", "--quiet", service).split()
         return one
 
     def kill_for_good(self, service: str) -> None:
-        """kill -9, after which the engine starts it no more."""
+        """Kill a container with SIGKILL and prevent its restart by the engine."""
         self.run("docker", "kill", self.container(service))
 
     def bring_back(self, service: str) -> None:
-        """Start what was killed."""
+        """Start a killed container again."""
         self.run("docker", "start", self.container(service))
 
 
 @dataclass
 class Submitter(threading.Thread):
-    """Submits small jobs one after the other, each until it is acknowledged."""
+    """Submits small jobs one after another, each until it is acknowledged."""
 
     url: str
-    #: Units of each job by its id.
+    #: Number of units of each job, keyed by job ID.
     units: dict[str, int] = field(default_factory=dict)
     acknowledged: list[float] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
@@ -123,7 +123,7 @@ class Submitter(threading.Thread):
 
 @cache
 def delays(count: int) -> int:
-    """Return the sum of the steps of 1 to `count`, by the plainest algorithm."""
+    """Return the total number of steps of 1 to `count`, computed with the simplest algorithm."""
     total = 0
     for number in range(1, count + 1):
         while number != 1:
@@ -136,7 +136,7 @@ Act = Callable[[str], object]
 
 
 def strike(stack: HighlyAvailable, what: str, kill: Act, mend: Act, ready: Callable[[], bool] | None = None) -> float:
-    """Let the master die under load, then mend; print what it cost and return the seconds without writes."""
+    """Kill the master under load, heal the cluster, print the cost, and return the seconds without writes."""
     eventually(ready or stack.whole, 90, "the servers and sentinels are whole")
     large = stack.submit("collatz", start_number=1, number_count=LARGE)
     load = [Submitter(stack.url) for _ in range(2)]
@@ -172,7 +172,7 @@ def strike(stack: HighlyAvailable, what: str, kill: Act, mend: Act, ready: Calla
 
 
 def is_right(http: httpx.Client, job: str, count: int) -> bool:
-    """Return True when the job is there and ends with the known sum."""
+    """Return True if the job exists and finishes with the known sum."""
     answer = http.get(f"/api/jobs/{job}", params={"wait_seconds": 30})
     answer = http.get(f"/api/jobs/{job}/result") if answer.status_code == 200 else answer
     right = answer.status_code == 200 and int(answer.json()["result"]["delay"]["sum"]) == delays(count)
@@ -182,7 +182,7 @@ def is_right(http: httpx.Client, job: str, count: int) -> bool:
 
 
 def without_a_sentinel(stack: HighlyAvailable) -> float:
-    """Let the master die while a sentinel is away; that one starts while the server is away, and must follow."""
+    """Kill the master while a sentinel is down, which must follow the new master when it starts."""
     eventually(stack.whole, 90, "whole before a sentinel stops")
     stack.compose("stop", "sentinel-2")
 
@@ -195,7 +195,7 @@ def without_a_sentinel(stack: HighlyAvailable) -> float:
 
 
 def restart(stack: HighlyAvailable) -> None:
-    """Stop everything and start it again: each server is what it was, and nothing is lost."""
+    """Stop and restart everything. Each server must keep its role, and no data may be lost."""
     eventually(stack.whole, 90, "whole before the restart")
     master, jobs = stack.master(), listed(stack)
     stack.deploy("stop")

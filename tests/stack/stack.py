@@ -1,4 +1,4 @@
-"""A copy of the checkout, deployed with ./deploy-cluster.sh under a project name and ports of its own."""
+"""Deploys a copy of the checkout with ./deploy-cluster.sh, with a separate project name and separate ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATELESS = ("coordinator", "web")
 
 
 def copy_of_the_checkout(folder: Path) -> None:
-    """Copy what git knows or would add; neither secrets nor caches."""
+    """Copy all tracked and untracked files, without secrets and caches."""
     list_files = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(list_files, cwd=ROOT, capture_output=True, check=True).stdout.decode()
     for name in filter(None, listed.split("\0")):
@@ -31,7 +31,7 @@ def copy_of_the_checkout(folder: Path) -> None:
 
 
 def eventually(check: Callable[[], Any], seconds: float, what: str, every: float = 0.3) -> Any:
-    """The first true value of `check`, or a failure that says what was awaited."""
+    """Return the first true result of `check`, or fail with a message about the awaited condition."""
     deadline, seen = time.monotonic() + seconds, None
     while time.monotonic() < deadline:
         try:
@@ -46,7 +46,7 @@ def eventually(check: Callable[[], Any], seconds: float, what: str, every: float
 
 
 class Stack:
-    """One deployment. Commands run in its folder with an environment that names its project."""
+    """One deployment. Commands run in its folder with an environment that contains its project name."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,11 +92,11 @@ class Stack:
         return found
 
     def kill_hard(self, container: str) -> None:
-        """kill -9 of the container's first process from outside, as the kernel's out-of-memory killer would."""
+        """Kill the first process of a container with SIGKILL from outside, like the kernel's out-of-memory killer."""
         self.run("kill", "-9", str(self.inspect(container)[0]["State"]["Pid"]))
 
     def set(self, name: str, value: str) -> None:
-        """A line of .env."""
+        """Set a variable in .env."""
         path = self.folder / ".env"
         lines = [line for line in path.read_text().splitlines() if not line.startswith(f"{name}=")]
         path.write_text("\n".join([*lines, f"{name}={value}"]) + "\n")
@@ -140,7 +140,7 @@ class Stack:
         return [node for node in rows if node["live"] and node["state"] != "starting"]
 
     def targets(self) -> list[tuple[str, str]]:
-        """Job and health of every target of Prometheus."""
+        """Return the job and health of every Prometheus target."""
         answer = fetch.get(f"{self.prometheus}/api/v1/targets", params={"state": "active"}, timeout=60)
         return sorted((row["labels"]["job"], row["health"]) for row in answer.json()["data"]["activeTargets"])
 

@@ -1,4 +1,4 @@
-"""The stack as deployed: exact results, hardening, metrics, scaling, deaths, updates, backups. In this order."""
+"""Tests the deployed stack in this order: exact results, hardening, metrics, scaling, failures, updates, backups."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests import dashboard_queries, fetch
 from tests.stack.load import Load
 from tests.stack.stack import ROOT, Stack, eventually
 
-#: Containers that start on a busy machine take minutes.
+#: Timeout in seconds for containers, which take minutes to start on a busy machine.
 pytestmark = pytest.mark.timeout(900)
-#: Some seconds of work for three workers on two cores.
+#: Parameters of a job that takes three workers on two cores some seconds.
 LONG = {"start_number": 1, "number_count": 4_000_000_000}
-#: Published: the first number of greatest delay, and of greatest peak, below 10^9.
+#: Published values: the first numbers below 10^9 with the greatest delay and with the greatest peak.
 DELAY_RECORD, PEAK_RECORD = (670617279, 986), (319804831, 1414236446719942480)
 
 
@@ -116,7 +116,7 @@ def test_prometheus_scrapes_every_service_and_replica(stack: Stack) -> None:
 
 
 def empty_panels(stack: Stack, needs: str, seconds: float) -> list[str]:
-    """Panels with these needs whose query stays without data; rates need several scrapes."""
+    """Return the panels with these needs whose query has no data. Rates need several scrapes."""
     asked = [one for one in dashboard_queries.every_query() if one.needs == needs]
     assert len(asked) > 10
     deadline = time.monotonic() + seconds
@@ -156,7 +156,7 @@ store.fleet.heartbeat("pretended", "1", facts, leaving=True)
 
 def test_the_gpu_panels_show_what_a_worker_says_of_its_gpu(stack: Stack) -> None:
     command = ["docker", "exec", "--interactive", stack.ids("cpu-worker")[0], "python", "-c", PRETENDED_GPU]
-    with subprocess.Popen(command, stdin=subprocess.PIPE):  # whose input is closed at the end, before it is waited for
+    with subprocess.Popen(command, stdin=subprocess.PIPE):  # whose input is closed before the wait for its exit
         left = empty_panels(stack, "gpu", 120)
     assert not left, "panels without data:\n" + "\n".join(left)
 
@@ -226,7 +226,7 @@ def test_a_rolling_update_fails_no_request(stack: Stack) -> None:
 
 
 def leases_without_a_commit(stack: Stack) -> dict[str, str]:
-    """As coordinators tell them from now on: Prometheus asks every five seconds."""
+    """Return the number of leases without a commit in new metrics, which Prometheus reads every five seconds."""
     now = time.time()
     eventually(lambda: all(at > now for at in asked_at(stack)), 60, "Prometheus has asked the coordinators")
     rows = stack.query('max by (outcome) (cluster_leases_total{outcome!="committed"})')
@@ -234,7 +234,7 @@ def leases_without_a_commit(stack: Stack) -> dict[str, str]:
 
 
 def asked_at(stack: Stack) -> list[float]:
-    """When Prometheus last asked each coordinator."""
+    """Return the time of Prometheus' last scrape of each coordinator."""
     rows = stack.query('timestamp(up{job="coordinator"})')
     return [float(row["value"][1]) for row in rows] or [0.0]
 
@@ -245,7 +245,7 @@ def autoscaled_to(stack: Stack, workers: int, least: int) -> bool:
 
 
 def test_autoscale_drains_workers_that_are_not_needed(stack: Stack) -> None:
-    """Nothing is computed meanwhile: that a busy worker ends its leases before its container stops is shown by bats."""
+    """The cluster is idle. The bats tests check that a busy worker finishes its leases before its container stops."""
     stack.set("AUTOSCALE_CALM_SECONDS", "1")
     stack.set("AUTOSCALE_SECONDS", "2")
     before = leases_without_a_commit(stack)
@@ -253,7 +253,7 @@ def test_autoscale_drains_workers_that_are_not_needed(stack: Stack) -> None:
     assert leases_without_a_commit(stack) == before
 
 
-#: What the autoscaler may not: of its own worker OURS, and of Redis, THEIRS. Prints the statuses.
+#: Tries forbidden requests about the autoscaler's own worker OURS and about Redis (THEIRS), and prints the statuses.
 HOSTILE = """
 import http.client, json
 def ask(method, path, body=None, **headers):
@@ -273,7 +273,7 @@ print([
 
 
 def pool(stack: Stack) -> dict[str, str]:
-    """State of each container that the autoscaler may start and stop, by its id."""
+    """Return the state of each container of the autoscaler's pool, keyed by ID."""
     ids = stack.run("docker", "compose", "ps", "--all", "--quiet", "cpu-worker-pool").stdout.split()
     return {one["Id"]: one["State"]["Status"] for one in stack.inspect(*ids)}
 
@@ -295,7 +295,8 @@ def test_the_autoscaler_follows_the_work_and_can_do_nothing_else(stack: Stack) -
     stack.compose("create", "cpu-worker-pool")
     stack.compose("up", "--detach", "autoscaler")
     assert len(pool(stack)) == 3 and running(stack) == 0
-    # About 15 s of two idle cores, in which a second worker starts; the third does where it takes longer.
+    # About 15 s of work for two cores, in which a second worker starts. The third worker starts only if the job takes
+    # longer.
     job = stack.submit("collatz", start_number=1, number_count=18 * 10**9)
     eventually(lambda: running(stack) >= 1, 180, "the autoscaler has started a worker")
 
@@ -327,7 +328,7 @@ def test_the_autoscaler_follows_the_work_and_can_do_nothing_else(stack: Stack) -
 
 def test_autoscale_starts_workers_again(stack: Stack) -> None:
     eventually(lambda: autoscaled_to(stack, 3, least=3), 240, "three workers")
-    stack.deploy("scale", "3")  # until they are ready
+    stack.deploy("scale", "3")  # until the containers are ready
 
 
 def test_status_and_report_tell_and_keep_secrets(stack: Stack) -> None:

@@ -1,4 +1,4 @@
-"""The stack with a runner: what a program can read and reach. After test_stack.py: every call needs a token now."""
+"""Tests the stack with a runner: what a program can read and reach. Requests then need tokens, so this runs last."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests import fetch, tiny_model
 from tests.stack.stack import ROOT, Stack
 from threads_cluster import Cluster
 
-#: Containers that start on a busy machine take minutes.
+#: Timeout in seconds for containers, which take minutes to start on a busy machine.
 pytestmark = pytest.mark.timeout(900)
-#: What a program that means no good finds. REACH is a list of host:port. It prints one JSON object.
+#: Malicious program that prints its findings as one JSON object. REACH is a list of host:port.
 NOSY = r"""
 import glob, json, os, re, socket, urllib.error, urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -100,7 +100,7 @@ def token(stack: Stack) -> str:
 
 
 def run(stack: Stack, token: str, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a program with `cluster run`, as a user does."""
+    """Run a program with `cluster run`, like a user."""
     environment = {**os.environ, "CLUSTER_URL": stack.api_url, "CLUSTER_TOKEN": token}
     client = [sys.executable, "-c", "import sys; from threads_cluster.cli.main import main; sys.exit(main())"]
     return subprocess.run(
@@ -115,7 +115,7 @@ def run(stack: Stack, token: str, *command: str) -> subprocess.CompletedProcess[
 
 @pytest.fixture(scope="module")
 def seen(stack: Stack, token: str) -> dict[str, Any]:
-    """Say what the program says of itself and what it found."""
+    """Return the facts and findings that the program prints."""
     addresses = [
         f"{network['IPAddress']}:{port}"
         for service, *ports in (("redis", 6379), ("coordinator", 3000, 9090), ("prometheus", 9090), ("web", 8080))
@@ -177,7 +177,7 @@ def test_a_model_in_a_container_answers_through_nginx_and_the_tunnels_of_its_run
         fetch.post(f"{stack.api_url}/api/services", json=made, headers=headers, timeout=60).raise_for_status()
         assert cluster.services.wait("chat", timeout=280)["ready"] == 1
         asked = {"model": "chat", "prompt": "once", "max_tokens": 3}
-        for _ in range(8):  # more than there are coordinators
+        for _ in range(8):  # more than the number of coordinators
             answer = fetch.post(f"{stack.api_url}/v1/completions", json=asked, headers=headers, timeout=60)
             assert answer.status_code == 200 and answer.json()["usage"]["completion_tokens"] == 3, answer.text
         cluster.services.delete("chat")

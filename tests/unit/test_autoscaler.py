@@ -1,4 +1,4 @@
-"""The autoscaler in containers: what its proxy lets through to the engine, and what a round does."""
+"""Tests the autoscaler in containers: which requests its proxy forwards to the engine, and what each round does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def container(number: str, project: str = MINE, service: str = proxy.POOL, oneof
 
 
 class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """A Docker engine on a socket: lists by labels, starts and stops; `seen` are the lines of all requests."""
+    """Fake Docker engine on a socket that lists by labels, starts and stops; `seen` contains all request lines."""
 
     daemon_threads = True
 
@@ -104,7 +104,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 @contextmanager
 def served(path: Path) -> Iterator[tuple[str, int]]:
-    """A proxy before the engine at this socket; its address."""
+    """Start a proxy for the engine at this socket, and return its address."""
     with proxy.Proxy(("127.0.0.1", 0), proxy.PoolContainers(proxy.UnixEngine(path), MINE)) as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
@@ -119,7 +119,7 @@ def door(engine: Engine, tmp_path: Path) -> Iterator[tuple[str, int]]:
 
 
 def said(address: tuple[str, int], text: str) -> bytes:
-    """Send bytes as they are and return all that comes back."""
+    """Send raw bytes and return the complete response."""
     with socket.create_connection(address, timeout=60) as link:
         link.sendall(text.encode("latin-1"))
         link.shutdown(socket.SHUT_WR)
@@ -410,7 +410,7 @@ IDS = [f"{number:012x}{'f' * 52}" for number in range(5)]
 
 
 class Cluster:
-    """A cluster that needs `need` workers: one beside the pool, and one in each container of the pool that runs."""
+    """Cluster that needs `need` workers: one outside the pool, and one per running container of the pool."""
 
     def __init__(self, hand: Hand) -> None:
         self.need: int | None = 1

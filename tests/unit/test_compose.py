@@ -1,4 +1,4 @@
-"""Promises of docker-compose.yml and the Dockerfiles, read without an engine; tests/stack looks at what runs."""
+"""Checks docker-compose.yml and the Dockerfiles without an engine; tests/stack checks the running containers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DOCKERFILES = sorted([*ROOT.glob("*/Dockerfile"), *ROOT.glob("deploy/*/Dockerfile")])
-#: Programs without a shell beside them; Prometheus sees whether they answer.
+#: Services without a shell for health checks, which Prometheus monitors instead.
 NO_SHELL = {"redis-exporter", "nginx-exporter", "dcgm-exporter"}
 
 
@@ -121,7 +121,7 @@ def test_programs_reach_nginx_alone_unless_the_outside_is_opened_to_them() -> No
 
 
 def test_no_credential_is_in_the_container_where_programs_run() -> None:
-    """Its token is in another one, from which the runner has it when it starts, as the first of its container."""
+    """The runner receives its token from another container at its start, before it runs programs."""
     runner, keeper = SERVICES["runner"], SERVICES["runner-token"]
     assert "secrets" not in runner and runner["init"] is False
     assert runner["volumes"] == ["runner-work:/var/lib/runner", "runner-token:/run/runner-token:ro"]
@@ -155,7 +155,7 @@ def test_an_image_runs_as_a_number_and_carries_labels(path: Path) -> None:
         ("coordinator", {"threads_protocol", "jobs", "engines", "coordinator"}),
         ("cpu_worker", {"threads_protocol", "jobs", "cpu_worker"}),
         ("gpu_worker", {"threads_protocol", "jobs", "gpu_worker"}),
-        # Engines are in its build alone, for their lists of packages.
+        # The build folder contains engines only for their package lists.
         ("runner", {"threads_protocol", "jobs", "engines", "runner"}),
     ],
 )

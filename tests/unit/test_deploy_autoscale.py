@@ -1,4 +1,4 @@
-"""Containers in the hands of ./deploy-cluster.sh autoscale: tests/bats/autoscale.bats has the commands."""
+"""Tests the planning of ./deploy-cluster.sh autoscale; tests/bats/autoscale.bats tests its commands."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_worker_that_has_not_reported_counts_and_is_not_drained() -> None:
 
 
 def test_a_worker_that_is_stopped_held_no_lease_whatever_was_needed_in_the_meantime() -> None:
-    """Random needs and leases: only drained ones stop, and the number of containers follows."""
+    """Random needs and leases: only drained workers stop, and the number of containers follows the need."""
     draw = random.Random(7)
     containers, draining, busy = IDS[:3], set[str](), dict[str, int]()
     made = 3
@@ -107,7 +107,7 @@ def test_its_lines(capsys: Any) -> None:
 
 
 class Answers(socketserver.TCPServer):
-    """A coordinator that answers each request with these bytes."""
+    """Fake coordinator that answers each request with these bytes."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)

@@ -1,4 +1,4 @@
-"""Which GPU workers the local cluster starts, on machines with and without a driver and CuPy."""
+"""Tests which GPU workers the local cluster starts on machines with and without a driver and CuPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobs.settings import Settings
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A machine whose driver lists so many GPUs, with or without CuPy."""
+    """Return a machine whose driver lists some GPUs, with or without CuPy."""
 
     def made(count: int, *, cupy: bool) -> None:
         lines = "".join(f"GPU {number}: Pretended (UUID: GPU-{number})\\n" for number in range(count))

@@ -1,4 +1,4 @@
-"""deploy/pages.sh: builds when it must, not when it need not, and says plainly why it could not."""
+"""Tests that deploy/pages.sh builds the pages only when necessary, and explains why a build is impossible."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Checkout:
         )
 
     def called(self) -> list[str]:
-        """Return npm's arguments since the last look."""
+        """Return npm's arguments since the last call."""
         log = self.folder / "called"
         found = log.read_text().splitlines() if log.exists() else []
         log.unlink(missing_ok=True)

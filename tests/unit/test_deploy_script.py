@@ -1,4 +1,4 @@
-"""deploy-cluster.sh: its bats tests on a fake engine, and with real programs what it pipes into containers."""
+"""Tests deploy-cluster.sh: the bats tests with a fake engine, and the scripts for containers with real programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IN_CI = os.environ.get("CI") == "true"
 
 
 def missing(reason: str) -> None:
-    """A skip on a laptop, a failure where the tool is promised."""
+    """Skip the test if a tool is missing, or fail it in CI."""
     if IN_CI:
         pytest.fail(reason)
     pytest.skip(reason)
@@ -75,7 +75,7 @@ def test_the_parts_are_short() -> None:
 
 
 class Redis:
-    """A Redis with a log, in a folder as the stack's container sees it: PATH has a redis-cli that finds it."""
+    """A Redis server with an append-only file, in a folder like in its container. PATH contains its redis-cli."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -225,7 +225,7 @@ def test_a_swap_that_breaks_off_puts_the_data_back(redis_in: Callable[[str], Red
     dump = redis.dump().stdout
     redis.ask("SET", "later", "value")
     redis.stop()
-    # The second of the moves into the data's place fails.
+    # The second rename to the data folder fails.
     mv = redis.folder / "mv"
     mv.write_text('#!/bin/sh\ncase "$1" in .restore/*) exit 1 ;; esac\nexec /bin/mv "$@"\n')
     mv.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Dashboards: what the generator makes is what is there, and every panel asks something that can be answered."""
+"""Tests that the dashboards match the generator and that every panel's query can have data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDER = ROOT / "grafana"
 FILES = sorted((FOLDER / "dashboards").glob("*.json"))
 MADE = [render.render(dashboard) for dashboard in DASHBOARDS]
 PANELS = [(made["title"], panel) for made in MADE for panel in made["panels"] if panel["type"] != "row"]
-#: Units of Grafana that are used.
+#: Grafana units that the dashboards use.
 UNITS = {
     "short",
     "s",
@@ -105,7 +105,7 @@ def test_no_panel_adds_up_what_every_coordinator_shows_alike() -> None:
         assert not added_over_replicas(asked.expr), f"{asked.dashboard}, {asked.panel}: take max over replicas"
 
 
-#: Beginnings of metrics of which a cluster may have none, and what panels that read them need.
+#: Prefixes of metrics that a cluster may not have, and the need that their panels declare.
 MAY_LACK = {"DCGM_": "dcgm", "cluster_gpu_": "gpu", "cluster_inference_": "model", "cluster_service_": "model"}
 
 

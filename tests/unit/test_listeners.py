@@ -1,4 +1,4 @@
-"""Ports of a local cluster: they are taken before any process starts, and handed over to each coordinator."""
+"""Tests that a local cluster opens its ports before any process starts, and passes them to each coordinator."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listeners
 
 
 def test_of_two_that_look_for_the_same_ports_each_gets_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before, both found the port free, and one of them could not listen on it later."""
+    """Two clusters once found the same free port, and one of them failed to listen on it later."""
     wanted = free_port()
     several = [ports.next_listeners("127.0.0.1", wanted, "the metrics server") for _ in range(3)]
     numbers = [opened[0].getsockname()[1] for opened in several]
@@ -77,7 +77,7 @@ def test_each_process_of_a_coordinator_gets_the_sockets(taken: Listeners) -> Non
 
 
 def test_a_port_of_metrics_that_is_taken_is_one_line_that_says_what_to_do() -> None:
-    """Before, it was a traceback, after most of a coordinator had started."""
+    """A used metrics port once caused a traceback after most of a coordinator had started."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         given = {**os.environ, "REDIS_URL": "redis://127.0.0.1:1/0", "METRICS_PORT": port}

@@ -1,4 +1,4 @@
-"""Text that the local cluster says of the pages."""
+"""Tests the local cluster's messages about the pages."""
 
 from deploy.local.cluster import PAGES
 from deploy.local.shape import CHECKOUT

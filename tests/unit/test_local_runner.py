@@ -1,4 +1,4 @@
-"""The local cluster's runner: off unless asked for, then with tokens everywhere and no password of its own."""
+"""Tests the local cluster's runner, which is off by default, requires tokens and has no Redis password."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_users_of_their_own_need_a_folder_that_they_can_enter() -> None:
 
 
 class FakeTokens:
-    """Tokens of a store."""
+    """Fake tokens of a store."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Token] = {}

@@ -1,4 +1,4 @@
-"""A local cluster where the machine refuses something: what is said names it and what to do, without a traceback."""
+"""Tests the local cluster's error messages, which name the problem and the remedy without a traceback."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_nothing_starts_on_a_disk_without_room(tmp_path: Path, monkeypatch: pyte
 
 
 def written(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Return size and time of the last change of everything below a folder. Reading changes neither."""
+    """Return the size and modification time of all files below a folder, which reading does not change."""
     return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.rglob("*")}
 
 

@@ -1,4 +1,4 @@
-"""Prometheus' configuration, its rules, and that every rule is tested and explained."""
+"""Tests Prometheus' configuration and rules, and that every rule is tested and documented."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_rules_do_what_their_tests_say(path: Any) -> None:
 
 @cache
 def cases() -> dict[str, set[bool]]:
-    """For each rule, whether a test sees it with a value or firing (True), and zero, empty or quiet (False)."""
+    """Return for each rule whether a test covers a nonzero value (True), and zero, empty or silent (False)."""
     found: dict[str, set[bool]] = defaultdict(set)
     for path in TESTS:
         for test in yaml.safe_load(path.read_text())["tests"]:
@@ -64,7 +64,7 @@ def cases() -> dict[str, set[bool]]:
 
 
 def test_every_rule_is_seen_both_ways() -> None:
-    varying = [name for name in RECORDS if not name.startswith("alert:")]  # thresholds are never zero
+    varying = [name for name in RECORDS if not name.startswith("alert:")]  # Thresholds are never zero.
     lacking = {name: seen for name in [*ALERTS, *varying] if len(seen := cases().get(name, set())) < 2}
     assert not lacking, f"add the missing case to prometheus/tests: {lacking}"
     assert set(cases()) == {*ALERTS, *varying}
@@ -135,7 +135,7 @@ def test_thresholds_stand_in_their_settings_alone() -> None:
     assert [name for name in RECORDS if name.startswith("alert:")] == [
         f"alert:{name}:threshold" for name in thresholds.threshold_names()
     ]
-    own = {"interactive_wait_seconds", "worker_lost_seconds", "heartbeat_seconds"}  # of the cluster's own alerts only
+    own = {"interactive_wait_seconds", "worker_lost_seconds", "heartbeat_seconds"}  # only for the cluster's own alerts
     read = {name for rule in ALERTS.values() for name in metric_names(rule["expr"]) if name.startswith("alert:")}
     assert read == {f"alert:{name}:threshold" for name in set(thresholds.threshold_names()) - own}
     bare = [name for name, rule in ALERTS.items() if re.search(r"> (0?\.\d+|[1-9]\d+)", rule["expr"])]
@@ -143,7 +143,7 @@ def test_thresholds_stand_in_their_settings_alone() -> None:
 
 
 def start(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Runs start.sh with a Prometheus that prints its arguments."""
+    """Run start.sh with a fake Prometheus that prints its arguments."""
     program = folder / "prometheus"
     program.write_text("#!/bin/sh\necho started with $*\n")
     program.chmod(0o755)
@@ -166,7 +166,7 @@ def test_in_compose_the_thresholds_are_those_that_are_set(tmp_path: Path) -> Non
 
 
 def anchors(markdown: str) -> list[str]:
-    """Return the anchors of the headings, as GitHub makes them."""
+    """Return the anchors of the headings in GitHub's format."""
     headings = re.findall(r"^#+ (.+)$", markdown, re.MULTILINE)
     return [re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings]
 
@@ -182,7 +182,7 @@ def test_an_alert_says_how_bad_how_much_and_what_to_do(alert: dict[str, Any]) ->
 
 
 def sections(heading: str) -> dict[str, str]:
-    """Return the texts of an operations chapter by their own headings."""
+    """Return the texts of a chapter of the operations page, keyed by heading."""
     chapter = (ROOT / RUNBOOK).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     _, *parts = re.split(r"^### (.+)$", chapter, flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
@@ -216,8 +216,8 @@ def test_targets_are_services_of_the_stack() -> None:
     assert {job["job_name"] for job in jobs} <= set(services), "a target that no service answers"
     unscraped = set(services) - {job["job_name"] for job in jobs}
     assert services["cpu-worker-pool"]["networks"]["backend"]["aliases"] == ["cpu-worker"], "it is found as another"
-    # Redis and nginx are seen through exporters; what starts and stops workers, and runners, which are on a network of
-    # their own, in the numbers that coordinators give of workers.
+    # Exporters report Redis and nginx. Metrics of the coordinators report the autoscaler and the runners, whose network
+    # Prometheus does not reach.
     assert unscraped == {
         "redis",
         "nginx",
@@ -235,7 +235,7 @@ def test_slowness_leaves_out_the_routes_that_may_wait_and_no_other() -> None:
     every: list[Any] = [route for router in domains.routers() for route in router.routes]
     waits = {route.path for route in every if "wait_seconds" in inspect.getsource(route.endpoint)}
     assert len(waits) == 9
-    # A submission that waits says so in its query, and then is not timed: the next test.
+    # Submissions that wait have a query parameter and are not timed, as the next test shows.
     assert {route.path for route in every if re.fullmatch(left_out, route.path)} == waits - {"/api/submit"}
 
 

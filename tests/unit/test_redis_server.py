@@ -1,4 +1,4 @@
-"""The Redis server of a local cluster: one is chosen that can read the data."""
+"""Tests the choice of a Redis server that can read the local cluster's data."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.integration.live import until
 from tests.ports import free_port
 from tests.redis_servers import VERSIONS, any_server, require_server
 
-#: The beginning of an RDB file of a server that does not exist yet.
+#: Start of an RDB file written by a future server version.
 FUTURE = b"REDIS9999\xfa\x09redis-ver\x0699.1.0\xff" + bytes(8)
 
 
 def write_data(folder: Path, base: bytes = FUTURE) -> Path:
-    """Write an append-only file that begins with this RDB file into a folder of Redis."""
+    """Write an append-only file that starts with this RDB file to a Redis folder."""
     (folder / "appendonlydir").mkdir(parents=True)
     (folder / "appendonlydir" / "appendonly.aof.2.base.rdb").write_bytes(base)
     manifest = "file appendonly.aof.2.base.rdb seq 2 type b\nfile appendonly.aof.2.incr.aof seq 2 type i\n"
@@ -32,7 +32,7 @@ def write_data(folder: Path, base: bytes = FUTURE) -> Path:
 
 @contextmanager
 def started(server: str, folder: Path) -> Iterator[bool]:
-    """Start a Redis on a folder; False if it ends by itself."""
+    """Start Redis on a folder. Return False if it exits by itself."""
     port = free_port()
     options = f"--port {port} --bind 127.0.0.1 --appendonly yes --logfile log --dir".split()
     with subprocess.Popen([server, *options, folder, "--save", ""]) as process, redis.Redis(port=port) as client:

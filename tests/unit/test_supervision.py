@@ -1,4 +1,4 @@
-"""Programs under supervisord: how they are stopped."""
+"""Tests how programs under supervisord are stopped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ while True:
 
 
 def test_workers_are_stopped_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, they stopped one after the other, and the last ones were killed and reported as lost."""
+    """Workers once stopped one after another, and the last ones were killed and reported as lost."""
     folder = tmp_path / ".cluster"
     folder.mkdir()
     monkeypatch.setattr(supervision, "LOCAL_FOLDER", folder)

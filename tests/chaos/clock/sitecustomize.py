@@ -1,4 +1,4 @@
-"""For processes under libfaketime, loaded by their start: it fails every sleep of Python's, but no wait of select's."""
+"""Loaded at the start of processes under libfaketime, which makes Python's sleep fail but not the waits of select."""
 
 import select
 import time
