@@ -85,8 +85,7 @@ HOST_CPU = Metric("cluster_host_cpu_ratio", "CPU utilization of a host, 0..1.", 
 HOST_MEMORY = Metric("cluster_host_memory_used_bytes", "Used memory of a host.", ("host",))
 HOST_MEMORY_TOTAL = Metric("cluster_host_memory_total_bytes", "Total memory of a host.", ("host",))
 HOST_CPUS = Metric("cluster_host_cpus", "Number of CPUs of a host.", ("host",))
-# A container sees only its own network, so `network` is the number of a network namespace. Without containers, a host
-# has one.
+# `network` is the number of a network namespace, because a container sees only its own network.
 HOST_RECEIVED = Metric(
     "cluster_host_network_receive_bytes_total",
     "Bytes that a host received, by network namespace.",

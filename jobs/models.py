@@ -68,8 +68,7 @@ class Plan:
     devices: tuple[Device, ...] = (Device.CPU,)
     #: Reason why this spec cannot run on GPUs although its kind has a GPU kernel. Returned to users who request a GPU.
     cpu_only: str = ""
-    #: Estimated seconds on one CPU core. It decides whether a job is small, and the size of the first lease, but no
-    #: result.
+    #: Estimated seconds on one CPU core. They determine the size of the first lease, but never the result.
     cpu_seconds: float
     #: Key of measured rates, which are stored by (kind, mode, device).
     mode: str = "default"
@@ -148,8 +147,7 @@ class ReachedCap:
 class QueuePosition:
     """A job's position in its queue, and the limits of its tenant."""
 
-    #: Number of jobs before it in its queue; if tenants are registered, of its own tenant. None: it is not in the
-    #: queue.
+    #: Number of jobs before it in its queue (only of its tenant, if tenants are registered); None: not in the queue.
     before: int | None = None
     #: Number of the job's active leases.
     leases: int = 0
@@ -166,12 +164,10 @@ class QueuePosition:
     #: The tenant's reached daily caps on units of the job's kind and on GPU seconds.
     units: ReachedCap | None = None
     gpu: ReachedCap | None = None
-    #: Name of the runner reserved for the job, and the number of leases that must end there first. Empty: none is
-    #: reserved.
+    #: Name of the runner reserved for the job (empty: none), and number of leases that must end there first.
     kept: str = ""
     kept_leases: int = 0
-    #: For a blocked job: number of unfinished dependencies, number of all dependencies, and ID and state of the first
-    #: ones.
+    #: For a blocked job: numbers of unfinished and of all dependencies, and ID and state of the first ones.
     waits_for: int = 0
     parents: int = 0
     first: tuple[tuple[str, str], ...] = ()

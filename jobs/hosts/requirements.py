@@ -16,8 +16,7 @@ MAX_BYTES = 2048
 #: Requirements on the type of GPU.
 _SORT = ("gpu_memory_mib", "compute_capability")
 
-#: Requirements of a job. Keys: gpus (count), gpu_memory_mib and compute_capability (such as "8.0", both minimums per
-#: GPU), cpus, memory_mib, host (its name), labels (all are required).
+#: Requirements of a job: gpus (count), gpu_memory_mib and compute_capability ("8.0"), cpus, memory_mib, host, labels.
 Requirements = Mapping[str, Any]
 #: Capacity of a runner. Keys: cpus, memory_mib, gpus (list with memory_mib and compute_capability), host, labels.
 Offer = Mapping[str, Any]

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from jobs.store import keys
 
-#: Keys that workers access through functions and as RQ workers. Redis compares each key with these patterns in order,
-#: so the most frequent keys are first.
+#: Keys of workers and RQ workers. The most frequent keys are first, because Redis compares the patterns in order.
 WORKER_KEYS = (
     keys.job("*"),
     keys.in_state("*"),
@@ -83,16 +82,14 @@ WORKER_KEYS = (
 #: Keys that functions called by workers only read.
 READ_BY_WORKERS = (keys.SHARES,)
 
-#: Commands on single keys, and function calls. Excluded are configuration, Lua scripts, and commands that empty or stop
-#: the server. Rights are granted by category: a function that is denied one command has already made part of its
-#: changes.
+#: Commands on single keys, and function calls, but no configuration, Lua scripts or server shutdown. Redis checks
+#: rights at each command, so a function that lacks one would stop halfway. Grant rights by category.
 _COMMANDS = (
     "+@read +@write +@transaction +@connection -@scripting -@admin -@dangerous +fcall +time +info +client|setname"
 )
 #: Rights of workers. They cannot list key names, which CLIENT TRACKING would also reveal. RQ workers need CLIENT LIST.
 _WORKER = f"{_COMMANDS} +subscribe -scan -randomkey -client +client|setname +client|list"
-#: A user who can load functions can replace the functions of other users. The leader deletes unused libraries and
-#: rewrites the append-only file: docs/durability.md.
+#: A user who can load functions can replace other users' functions. The leader also rewrites the append-only file.
 _COORDINATOR = f"{_COMMANDS} +publish +bgrewriteaof +function|load +function|list +function|delete"
 #: Commands that a replica sends to its master, and that a Sentinel sends to a server during a failover.
 _REPLICA = "+psync +replconf +ping"
@@ -106,8 +103,7 @@ _OTHER_SENTINELS = "+ping +publish +sentinel|is-master-down-by-addr +client|setn
 _EXPORTER = "+ping +info +client|setname +config|get +slowlog|len +slowlog|get +latency|latest"
 
 
-#: The default user is disabled but has all rights: Redis 7.0 loads its append-only file as this user, and skips
-#: transactions that the user may not execute.
+#: The default user is disabled but keeps all rights: Redis 7.0 loads its append-only file as this user.
 _DEFAULT = "user default off ~* &* +@all"
 
 

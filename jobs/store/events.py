@@ -52,8 +52,7 @@ class Events(Part):
     def wait(self, after: str, *, block_ms: int, count: int) -> Following:
         """Return at most `count` events after a position. Wait up to `block_ms` for the first one."""
         pipe = self._pipe()
-        # Both commands use one connection: two connections could reach two servers, one of which lacks the latest
-        # events.
+        # Both commands use one connection: a second connection could reach a server that lacks the latest events.
         pipe.xread({keys.EVENTS: after}, count=count, block=block_ms).xrange(keys.EVENTS, after, after)
         entries, there = pipe.execute()
         return Following(_entries(entries), bool(there) or after == NOWHERE)

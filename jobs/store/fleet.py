@@ -12,8 +12,7 @@ from jobs.models import ANONYMOUS, Actor
 from jobs.store.server.functions import GPU_TTL_MS, WORKER_TTL_MS, Part
 from jobs.store.work.lease_store import Claimed
 
-#: Duration of a leadership in milliseconds. A new leader takes over within five seconds, including the polling
-#: interval.
+#: Duration of a leadership in milliseconds. With the polling interval, a new leader takes over within five seconds.
 LEADER_TTL_MS = 3000
 #: Seconds of waiting after which a job gets requests that are reserved for aged jobs.
 AGE_SECONDS = 300.0

@@ -47,8 +47,7 @@ class Load(NamedTuple):
     work: Mapping[bytes, bytes]
     #: Ratio of measured speed to the kind's estimate, by kind|mode|device.
     paces: Mapping[bytes, bytes]
-    #: Number of jobs that workers can take now, by queue and tenant. All jobs belong to the default tenant if no tenant
-    #: is registered.
+    #: Number of jobs that workers can take now, by queue and tenant (`default` if no tenant is registered).
     waiting: Mapping[str, Mapping[str, int]]
     #: weight|max_lanes|max_jobs by tenant.
     shares: Mapping[bytes, bytes]

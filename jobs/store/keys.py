@@ -83,8 +83,7 @@ LEADER = f"{PREFIX}leader"
 USAGES = f"{PREFIX}usages"
 #: Stream of the audit log: entry N has the ID N-0, its hash and its body.
 AUDIT_LOG = f"{PREFIX}auditlog"
-#: Hash of numbers and hashes of three audit log entries: the last one, the last dropped one, and the last one in
-#: AUDIT_FILE.
+#: Hash of numbers and hashes of the last audit log entry, the last dropped one, and the last one in AUDIT_FILE.
 AUDIT_HEAD = f"{PREFIX}audithead"
 #: Hash of queued and running work by queue, in milliseconds of one lane.
 LOAD = f"{PREFIX}load"
@@ -134,8 +133,7 @@ BROKEN = f"{PREFIX}broken"
 DAMAGED = f"{PREFIX}damaged"
 #: Key that is written before WAITAOF.
 DURABLE = f"{PREFIX}durable"
-#: Reason for the leader's last rewrite of the append-only file: Redis' run_id and the number of writes that it
-#: rejected.
+#: Reason for the last rewrite of the append-only file: Redis' run_id and its number of rejected writes.
 REWRITTEN = f"{PREFIX}rewritten"
 #: Sorted set of all API tokens, scored by creation time.
 TOKENS = f"{PREFIX}tokens"
@@ -145,8 +143,7 @@ TOKENS_VERSION = f"{PREFIX}tokenset"
 SESSIONS = f"{PREFIX}sessions"
 #: Sorted set of tenant|origin (of webhook URLs), scored by the time of the next delivery.
 DELIVERIES = f"{PREFIX}deliveries"
-#: Hash of counters: attempts that succeeded or failed; deliveries that were delivered, failed permanently or were
-#: dropped.
+#: Hash of counters of webhook attempts (succeeded, failed) and deliveries (delivered, dead, dropped).
 WEBHOOKS = f"{PREFIX}webhooks"
 #: Sorted set of schedules, scored by the time at which the leader processes them next.
 SCHEDULES = f"{PREFIX}schedules"
@@ -162,8 +159,7 @@ WORKFLOWS_DUE = f"{PREFIX}workflowsdue"
 
 #: Set of workflows that the leader is processing.
 WORKFLOWS_TAKEN = f"{PREFIX}workflowstaken"
-#: Hash of workflow counts by state, with idle (since when a running one has had no active job) and at (time of the
-#: count).
+#: Hash of workflow counts by state, with idle (time since a running one has had no active job) and at (count time).
 WORKFLOW_FIGURES = f"{PREFIX}workflowfigures"
 
 #: Sorted set of all workflows, scored by creation time.
@@ -310,8 +306,7 @@ services_of = Family(f"{PREFIX}services:%s")
 service_replicas = Family(f"{PREFIX}servicereplicas:%s")
 #: Hash of the number of requests that each coordinator has for a service, including waiting ones.
 service_asked = Family(f"{PREFIX}serviceasked:%s")
-#: Hash of the requests to a service and their durations: slot|name -> count, in slots of ten seconds; and the newest
-#: slot.
+#: Hash of requests to a service and their durations, slot|name -> count, in ten-second slots; and the newest slot.
 service_figures = Family(f"{PREFIX}servicefigures:%s")
 #: Hash of a runner's report about its replica, with state, address and key.
 replica = Family(f"{PREFIX}replica:%s")
@@ -325,8 +320,7 @@ inference_counted = Family(f"{PREFIX}inferencecounted:%s")
 delivery = Family(f"{PREFIX}delivery:%s")
 #: Sorted set of a tenant's deliveries to one scheme, host and port, scored by the time of their next attempt.
 outbox = Family(f"{PREFIX}outbox:%s")
-#: Sorted set of a tenant's deliveries in a state, scored by the time of the change. Only the latest ended ones are
-#: kept.
+#: Sorted set of a tenant's deliveries in a state, scored by the time of the change. Old ended ones are removed.
 deliveries_of = Family(f"{PREFIX}deliveries:%s:%s")
 #: Hash of a tenant's files: sha256 -> size:references:objects.
 files = Family(f"{PREFIX}files:%s")

@@ -26,8 +26,7 @@ _JOB = re.compile(r"v-([0-9a-f]+)-([1-9][0-9]{0,15})")
 _TUNNEL_SECONDS = 15
 #: Seconds for which a coordinator's request count is valid.
 _BUSY_SECONDS = 10
-#: Length of a statistics slot in milliseconds, and number of earlier slots that count. COUNT_INFERENCE has the same
-#: values.
+#: Length of a statistics slot in milliseconds, and number of earlier slots that count. Same as in COUNT_INFERENCE.
 SLOT_MS, SLOTS = 10_000, 6
 
 
@@ -252,8 +251,7 @@ class Services(Part):
         rows = self._functions.read(*(("ZSCORE", keys.WORKERS, one) for one in workers))
         return frozenset(one for one, until in zip(workers, rows, strict=True) if until is None or float(until) < now)
 
-    # -- reports of runners and coordinators
-    # ----------------------------------------------------------------------------
+    # -- reports of runners and coordinators ------------------------------------------------------------------------
 
     def report(self, job: str, token: str, fields: Mapping[str, str | int]) -> bool:
         """Store a replica's report from the holder of its lease. Return False if the lease has another token."""

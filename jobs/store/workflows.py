@@ -83,8 +83,7 @@ class WorkflowCounts:
     """The fields of a workflow that are needed for counting."""
 
     state: str
-    #: Number of actions by state as the leader last counted them, and time of their last change in milliseconds since
-    #: 1970.
+    #: Number of actions by state, as last counted, and time of their last change in milliseconds since 1970.
     counts: Mapping[str, int]
     changed: int
 
@@ -275,8 +274,7 @@ class Workflows(Part):
         replies = iter(skipped.replies(pipe) if wanted else ())
         return [_parse_output(replies, units) for _, units in wanted]
 
-    # -- methods of the leader
-    # ------------------------------------------------------------------------------------------
+    # -- methods of the leader --------------------------------------------------------------------------------------
 
     def take_due(self, most: int) -> list[str]:
         """Take workflows to be processed next. They remain `open` until `looked` is called."""

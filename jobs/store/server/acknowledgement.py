@@ -24,8 +24,7 @@ class Acknowledgement:
     replicas: int = 0
     #: True if the disks of the master and these replicas must have the write. Requires Redis 7.2.
     disk: bool = False
-    #: True if an earlier connection may have made the same write. An additional write then makes Redis wait for that,
-    #: too.
+    #: True if an earlier call may have made the same write. An additional write makes Redis wait for both.
     repeatable: bool = field(default=True)
 
     def __bool__(self) -> bool:

@@ -16,12 +16,11 @@ from jobs.store.server.connection import Client, Denied, Full, LibraryMissing, L
 from jobs.store.server.library import Library, Setting, make_library
 
 LEASE_TTL_MS = 3000
-#: Duration of program leases in milliseconds. A disconnected runner can return within this time before others restart
-#: its programs.
+#: Duration of program leases in milliseconds: the time that a disconnected runner has to return.
 PROGRAM_TTL_MS = 30_000
 SLOT_TTL_MS = 3000
-#: Duration of GPU claims in milliseconds, for GPU workers and for runners. Programs can be suspended on a GPU for ten
-#: minutes while their runner is disconnected. A runner that stops or restarts loses its claims at once.
+#: Duration of GPU claims of GPU workers and of runners, in milliseconds. Disconnected runners can suspend programs for
+#: ten minutes. A runner that stops loses its claims at once.
 GPU_TTL_MS = 5000
 PROGRAM_GPU_TTL_MS = PROGRAM_TTL_MS + 620_000
 WORKER_TTL_MS = 5000

@@ -59,8 +59,7 @@ class Denied(NamedTuple):
 class Log(NamedTuple):
     """Part of the audit log, read atomically."""
 
-    #: Position of the last entry, position of the last entry that Redis has dropped, and number of the last one in
-    #: AUDIT_FILE.
+    #: Positions of the last entry and of the last dropped entry, and number of the last entry in AUDIT_FILE.
     head: Position
     dropped: Position
     exported: int

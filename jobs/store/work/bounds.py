@@ -24,8 +24,7 @@ from pydantic_core import from_json
 from jobs import queues
 from jobs.models import MAX_UNITS
 
-#: Maximum size in bytes of JSON texts that are parsed. Larger texts would delay all other calls; only their ends are
-#: checked.
+#: Maximum size in bytes of JSON texts that are parsed. Parsing larger texts would delay all other calls.
 READ_BYTES = 1 << 20
 #: Number of base64 characters decoded at once, a multiple of four.
 _PIECE = 1 << 20

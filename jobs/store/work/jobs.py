@@ -67,16 +67,14 @@ class NewJob:
 class CapReached:
     """Cap or limit that rejects a job."""
 
-    #: Name of the limit: the tenant's max_jobs or max_stored_bytes, MAX_QUEUED, `requirements` (too many different ones
-    #: are waiting), or `notify` (too many of the tenant's webhooks are undelivered).
+    #: Name of the limit: max_jobs, max_stored_bytes, MAX_QUEUED, `requirements` or `notify` (undelivered webhooks).
     cap: str
     value: int
     #: Seconds after which a client should try again.
     seconds: int
     #: Number of stored bytes; 0 for other caps.
     used: int = 0
-    #: Event expected after these seconds: end (a job ends at its current rate), day (the next day starts) or expiry (a
-    #: job expires). Empty if unknown.
+    #: Expected event after these seconds: end (of a job), day (a new one) or expiry (of a job). Empty if unknown.
     awaits: str = ""
 
 
