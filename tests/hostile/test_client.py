@@ -672,7 +672,7 @@ ARGUMENTS: list[tuple[list[str], dict[str, str], int, str]] = [
     ([*SUBMIT, "--idempotency-key", os.fsdecode(b"\xff")], {}, 2, "not valid Unicode"),
     ([*SUBMIT, "--law", "[" * 100_000], {}, 2, "'--law'"),
     ([*SUBMIT, "--law", '{"mean": NaN}'], {}, 2, "NaN"),
-    ([*SUBMIT, "--parameters", "/dev/zero"], {}, 2, "it has over 16 MiB"),
+    ([*SUBMIT, "--parameters", "/dev/zero"], {}, 2, "the file has over 16 MiB"),
     ([*SUBMIT, "--parameters", "/"], {}, 2, "cannot read /"),
     ([*SUBMIT, "--parameters", "/nowhere\x1b[2J"], {}, 2, "cannot read /nowhere\\x1b"),
     (["submit", "collatz", "--start", "9^9^9"], {}, 2, "'--start'"),
@@ -703,7 +703,7 @@ def test_a_full_disk_is_exit_code_4(arguments: list[str], cluster: Server) -> No
     with Path("/dev/full").open("w") as full:
         ran = process(arguments, url=cluster.url, stdout=full)
     judged(ran, {4}, arguments)
-    assert "could not be written: No space left on device" in ran.err
+    assert "cannot write the output: No space left on device" in ran.err
 
 
 @pytest.mark.parametrize("arguments", [["status"], ["--help"]])

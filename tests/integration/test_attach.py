@@ -359,5 +359,5 @@ def test_a_runner_that_is_killed_leaves_nothing_and_its_principal_is_told(
     until(lambda: not alive("sleep 4343.5"))
     programs.start_runner(0, 2, RUNNER_DIR=str(place))
     _, err = shell.communicate(timeout=90)
-    assert shell.returncode == 125 and (b"its runner does not answer" in err or b"has lost the unit" in err)
+    assert shell.returncode == 125 and (b"the runner is not responding" in err or b"lost its lease of the unit" in err)
     programs.post(f"/api/jobs/{job}/cancel")

@@ -305,9 +305,9 @@ def test_a_program_that_takes_too_long_is_ended(tmp_path: Path, server: Sshd) ->
         (["--output", "x", "--", "true"], "--output needs a runner"),
         (["--retries", "2", "--", "true"], "--retries needs a runner"),
         (["--secret", "x", "--", "true"], "--secret needs a runner"),
-        (["--host", "nowhere", "--", "true"], "no node of cluster.yaml is called nowhere; there are gpu1"),
+        (["--host", "nowhere", "--", "true"], "no node of cluster.yaml has the name nowhere; the nodes are gpu1"),
         (["--label", "a100", "--", "true"], "no node of cluster.yaml has the labels a100"),
-        ([], "needs what to run"),
+        ([], "needs a program to run"),
         (["--env", "=x", "--", "true"], "must have the form NAME=VALUE"),
     ],
 )
