@@ -25,7 +25,7 @@ def list_dead(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Respons
 
 @routes.get("/jobs/{job_id}/dead", **http.describe_response(answers.DeadJobs))
 def get_dead(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
-    """List up to 1,000 ranges of dead units of one job. `jobs` is empty if the job has no dead units."""
+    """List up to 1,000 ranges of dead units of one job. If the job has no dead units, `jobs` is empty."""
     cluster.queries.jobs.job(job_id)
     return json_response({"jobs": cluster.queries.jobs.dead([job_id])})
 
@@ -42,6 +42,6 @@ def retry_dead(
     principal: http.PrincipalDep,
     hold: Annotated[bool, Query(description="Queue the job if its tenant has reached a cap.")] = False,
 ) -> Response:
-    """Retry one range of dead units. A failed job continues with it; other ranges stay dead."""
+    """Retry one range of dead units. A failed job continues with this range; other ranges stay dead."""
     cluster.retry_dead(job_id, first, principal, hold=hold)
     return json_response(cluster.queries.jobs.job(job_id))

@@ -45,7 +45,7 @@ class Maker:
 
     @property
     def principal(self) -> Principal:
-        """The principal that submits the owner's jobs."""
+        """Return the principal that submits the owner's jobs."""
         scopes = {Scope.READ, Scope.SUBMIT} | ({Scope.RUN} if self.runs_programs else set())
         return Principal(tenant=self.tenant, token=self.token, scopes=frozenset(scopes))
 

@@ -20,7 +20,7 @@ from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import exact
 from threads_protocol.states import TERMINAL
 
-#: Maximum number of pages read for one response when few jobs match the filter, and minimum number of jobs per page.
+#: Maximum number of pages read per response if few jobs match the filter, and minimum number of jobs per page.
 _PAGES, _PAGE = 20, 100
 #: Minimum number of jobs per page when only jobs of one tenant are listed.
 _TENANT_PAGE = 1000
@@ -59,7 +59,7 @@ class JobQueries:
         raise _broken(job_id) if self._store.job_reads.exists(job_id) else errors.missing("job", job_id, "job_id")
 
     def require_visible(self, job_id: str, tenant: str) -> None:
-        """Raise NotFound if the job belongs to another tenant. A job that does not exist raises nothing here."""
+        """Raise NotFound if the job belongs to another tenant. Raise nothing if the job does not exist."""
         [owner] = self._owners.of([job_id])
         if owner not in (tenant, None) or (owner is None and self._store.job_reads.exists(job_id)):
             raise errors.missing("job", job_id, "job_id")
@@ -144,7 +144,7 @@ class JobQueries:
     ) -> tuple[list[tuple[bytes, int]], list[str]]:
         """Return numbered jobs, newest first, and the names of up to `most` jobs of one tenant (None: of all tenants).
 
-        For other tenants' jobs only the owner is read, so they cannot hide the tenant's own jobs.
+        Only the owner is read of other tenants' jobs, so that many such jobs cannot hide the tenant's own jobs.
         """
         if tenant is None:
             numbered = self._store.job_reads.newest(state, cursor, most)
@@ -184,9 +184,7 @@ class JobQueries:
         return self._store.job_reads.counts()
 
     def result(self, job_id: str) -> tuple[answers.ResultHead, str, ResultText | None]:
-        """Return the header fields of a job's result, its state, and its stored result if any. Raises NotFound or
-        Broken.
-        """
+        """Return the header fields of a job's result, its state, and its stored result. Raises NotFound or Broken."""
         stored = self._store.job_reads.stored_result(job_id)
         if stored is None:
             raise _broken(job_id)

@@ -20,7 +20,7 @@ _ONE_FILE = ("items_artifact",)
 
 
 class References:
-    """Resolves the references of all submissions in one request. Each artifact is read once, as are the secrets."""
+    """Resolves the references of all submissions in one request. Artifacts and secrets are read only once."""
 
     def __init__(self, principal: Principal, trees: Trees, vault: Vault, *, leads: bool = False) -> None:
         #: Whether the leader submits the job. Only the leader can submit some kinds.

@@ -49,9 +49,9 @@ class Fleet:
     runners: Mapping[str, Offer] = field(default_factory=dict)
     #: Total resources of live runners that accept no work now, and the reason, by name.
     resting: Mapping[str, tuple[Offer, str]] = field(default_factory=dict)
-    #: Resources that live runners have left for programs in addition to their service replicas, by name. `tenant` is
-    #: the only tenant whose jobs can run there, `works_for` the only tenant whose jobs can start now, and `replicas`
-    #: the number of replicas that can be added.
+    #: Resources that each live runner has left for programs in addition to its service replicas, by name. `tenant` is
+    #: the only tenant whose jobs can run on the runner. `works_for` is the only tenant whose jobs can start now.
+    #: `replicas` is the number of replicas that can be added.
     beside_replicas: Mapping[str, Offer] = field(default_factory=dict)
     #: Versions of the kinds that live workers compute, one mapping per worker, by device; empty if unknown.
     kinds: Mapping[Device, Sequence[Mapping[str, int]]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Route:
 def route(
     plan: Plan, device: Device, gpu_preferred: bool, priority: Priority, fleet: Fleet, tenant: str = DEFAULT_TENANT
 ) -> Route:
-    """Return the queue of a new job. Raises InvalidRequest if the requested device has no kernel for it."""
+    """Return the queue of a new job. Raises InvalidRequest if the requested device has no kernel for the job."""
     fleet = fleet.of(tenant)
     able = set(plan.devices)
     if device is not Device.ANY and device not in able:
@@ -163,8 +163,7 @@ def _count(workers: Mapping[Device, int], devices: Set[Device]) -> int:
 
 
 def _estimate_turns(several: Sequence[str], devices: Set[Device], fleet: Fleet, tenant: str) -> float:
-    """Estimate the seconds until a worker has finished its time slice and those of the jobs before a new job of the
-    tenant.
+    """Estimate the seconds until a worker has finished the time slices before a new job of the tenant.
 
     All of the tenant's own jobs precede the new job, and as many jobs of each other tenant as its weight permits.
     """
@@ -272,9 +271,7 @@ def _explain_blocked(place: QueuePosition) -> str:
 
 
 def _explain_unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
-    """Return the requirement that no live runner meets, or the runner that meets it but accepts no work; None
-    otherwise.
-    """
+    """Return the requirement that no live runner meets, or the suitable runner that accepts no work; otherwise None."""
     if (why := _explain_resting(needed, fleet)) is not None:
         return why
     if not fleet.workers.get(Device.RUNNER) and fleet.knows(queue):
@@ -357,9 +354,7 @@ def _explain_backlog(place: QueuePosition, before: int) -> str:
 
 
 def _find_spent_cap(queue: str, place: QueuePosition, fleet: Fleet) -> ReachedCap | None:
-    """Return the reached daily cap that prevents a job from starting. The cap on GPU seconds counts only without CPU
-    workers.
-    """
+    """Return the daily cap that prevents a job from starting. The GPU cap does not apply if a CPU can run the job."""
     gpu_alone = Device.CPU not in devices_of(queue) or not fleet.alive(Device.CPU)
     return place.units or (place.gpu if gpu_alone and Device.GPU in devices_of(queue) else None)
 
@@ -399,9 +394,7 @@ def _describe_position(before: int, where: str, whose: str = "") -> str:
 
 
 def _advise_capacity(queue: str, kind: str, needed: Requirements) -> str:
-    """Return advice on adding capacity for programs. More slots do not help a job with requirements or a service
-    replica.
-    """
+    """Return advice on adding capacity for programs. More slots do not help replicas and jobs with requirements."""
     if Device.RUNNER not in devices_of(queue):
         return ""
     slots = "" if needed or kind in registry.endless_kinds() else "increase RUNNER_SLOTS of a runner, or "

@@ -22,7 +22,7 @@ from threads_protocol.states import TERMINAL
 
 routes = http.router(tag="jobs", scope=Scope.SUBMIT)
 
-#: Maximum length of a batch's key: `/INDEX` is appended to form the jobs' keys.
+#: Maximum length in characters of a batch's key. Each job's key has the form `KEY/INDEX`.
 _BATCH_KEY = submissions.MAX_KEY - len(f"/{submissions.MAX_BATCH}")
 #: Maximum size in bytes of a body that is handled in the event loop, and of a result that is read there.
 _SHORT, _SHORT_RESULT = 4096, 1 << 16

@@ -112,7 +112,7 @@ class AcceptedJob:
     estimated_wait_seconds: float | None
 
     def answer(self, job_id: str, state: str = "queued") -> answers.Submitted:
-        """Return the response to the submitter. Blocked and skipped jobs have no estimated wait."""
+        """Return the response to the submitter. The estimated wait of blocked and skipped jobs is None."""
         return {
             "job_id": job_id,
             "status": state,
@@ -175,7 +175,7 @@ def is_quick(body: Any) -> bool:
 
 
 def parse_submission(body: Any) -> Submission:
-    """Return a valid submission. Raises InvalidRequest with the field."""
+    """Parse a submission. Raises InvalidRequest with the field."""
     return validate(Submission, body)
 
 
@@ -240,9 +240,7 @@ def _plan_job(asked: Submission, references: References | None) -> tuple[int, Pl
 
 
 def _device(asked: Submission) -> Device:
-    """Return the requested device. Raises InvalidRequest for a device that the kind cannot use, such as a GPU for a
-    program.
-    """
+    """Return the requested device. Raises InvalidRequest for a device that the kind cannot use."""
     device = Device(_choice(asked.device or "any", ["gpu", "any", "cpu", "runner"], "device"))
     if asked.device is not None and asked.gpu_preferred:
         raise errors.InvalidRequest("gpu_preferred: cannot be combined with device", field="gpu_preferred")

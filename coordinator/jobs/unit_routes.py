@@ -25,8 +25,7 @@ def list_units(
     limit: Annotated[int, Query(ge=1, le=MOST)] = 100,
     state: answers.UnitStateName | None = None,
 ) -> Response:
-    """List units of a program by number, with exit code, time, attempts and value. `counts` covers all units of the
-    job.
+    """List units of a program by number, with exit code, time, attempts and value. `counts` covers all units.
 
     Status 404 if the job's kind runs no programs.
     """

@@ -154,9 +154,7 @@ def _failure(text: bytes) -> Failure:
 
 
 def read_units(job_id: str, stored: StoredUnits) -> Units:
-    """Return the units of a job. Raises NotFound if its kind runs no programs, and an error of Unreadable for corrupt
-    data.
-    """
+    """Return the units of a job. Raises NotFound if its kind runs no programs, and Unreadable for corrupt data."""
     running = registry.program_kind(stored.kind) if stored.kind in registry.names() else None
     if running is None:
         detail = f"job {job_id} is of kind {stored.kind}, which runs no programs, so its units are not listed"

@@ -54,9 +54,7 @@ class NewSchedule(BaseModel):
 
 
 def plan_schedule(cluster: Cluster, asked: NewSchedule, principal: Principal) -> tuple[Schedule, tuple[str, ...]]:
-    """Return a new schedule and the artifacts that its jobs need. Raises InvalidRequest and other errors with the
-    field.
-    """
+    """Return a new schedule and the artifacts that its jobs need. Raises InvalidRequest and other API errors."""
     _check_times(asked)
     artifacts = _validate(cluster, asked, principal)
     now = cluster.store.schedules.now_ms() // 1000

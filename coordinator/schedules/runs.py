@@ -26,7 +26,7 @@ _MANUAL_CLAIM_MS = 30_000
 #: Maximum number of schedules run per round, and of schedules checked per round after Redis' clock stepped back.
 AT_ONCE, _CHECKED_AT_ONCE = 50, 200
 
-#: Function that returns the states of jobs, with None for deleted jobs.
+#: Function that returns the states of jobs, with None for each deleted job.
 States = Callable[[Sequence[str]], Sequence[str | None]]
 
 
@@ -169,7 +169,7 @@ class Runs:
         schedule = known
         # Ignore a claim that expires later than a valid claim can: the clock that wrote it was ahead.
         if not schedule.overlap and now * 1000 < schedule.by_hand_until <= (now + 1) * 1000 + _MANUAL_CLAIM_MS:
-            return  # the run stays due until the manual run is recorded
+            return  # the scheduled run stays due until the manual run is recorded
         busy = "" if schedule.overlap else self._active_run(schedule)
         if busy and busy != name:
             said = f"skipped: {target(schedule)} {busy} of the previous run is still active"
@@ -177,7 +177,7 @@ class Runs:
             return
         answer = self.submit_run(schedule, name)
         if isinstance(answer, errors.Unavailable):
-            raise answer  # the run stays due
+            raise answer  # the scheduled run stays due
         if isinstance(answer, errors.ClusterError):
             log.warning("a run of a schedule was rejected: %s", answer, extra={"schedule": schedule.schedule_id})
             self._store.note(schedule.schedule_id, firing, "failed", "", f"refused: {answer.detail}"[:500])
@@ -185,9 +185,7 @@ class Runs:
             self._store.note(schedule.schedule_id, firing, "submitted", answer, "submitted")
 
     def _claim(self, schedule: Schedule, now: int) -> int:
-        """Move a schedule to its next time and return the run to submit. Return 0 for no run, or if another process
-        moved it.
-        """
+        """Move a schedule to its next time. Return the run to submit, or 0 if there is none or it is already claimed."""
         count, last, following = times(schedule).passed(schedule.next, now)
         wanted = schedule.catch_up == "last" or now - last <= ON_TIME
         firing, missed = (last, count - 1) if wanted else (0, count)

@@ -15,7 +15,7 @@ NEXT_RUNS = 5
 
 
 def serialize_schedule(schedule: Schedule, workflow_state: str | None) -> answers.Schedule:
-    """Return a schedule with the current state of its last workflow, or None if that was deleted."""
+    """Return a schedule with the current state of its last workflow, or None if that workflow was deleted."""
     state = "paused" if schedule.paused else "ended" if not (schedule.next or schedule.firing) else "active"
     return {
         "name": schedule.name,

@@ -106,7 +106,7 @@ async def post(
     except (ForbiddenAddress, OSError, UnicodeError, *_BROKEN) as error:
         is_silent = isinstance(error, httpcore.ProtocolError) and request.budget.left in (0, MAX_ANSWER)
         request.error = "" if is_silent else _describe_error(error)
-    # After the status, errors no longer change the result.
+    # After the status has arrived, errors no longer change the result.
     said = "" if request.status else request.error or "the receiver closed the connection without a response"
     return Outcome(
         status=request.status, error=said[:500], wait_seconds=request.wait_seconds, seconds=time.monotonic() - began
@@ -211,7 +211,7 @@ class _Request:
             ) from None
 
     async def _exchange(self, pool: httpcore.AsyncConnectionPool) -> None:
-        """Send the request and read the response, up to MAX_ANSWER bytes."""
+        """Send the request and read the response, up to MAX_ANSWER bytes in total."""
         target = f"{self._url.path or '/'}{'?' + self._url.query if self._url.query else ''}"
         address = httpcore.URL(scheme=self._url.scheme, host=self.host, port=self._port, target=target)
         fields = {
@@ -237,7 +237,7 @@ def encryption_context() -> ssl.SSLContext:
 
 
 def _parse_retry_after(answer: httpcore.Response) -> float:
-    """Return the delay of the Retry-After header in seconds, which can also be a date; return 0 without the header."""
+    """Return the delay in seconds of the Retry-After header, which can also contain a date. Without it, return 0."""
     text = next((value for name, value in answer.headers if name.lower() == b"retry-after"), b"").decode(
         "ascii", "replace"
     )

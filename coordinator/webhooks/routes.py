@@ -109,7 +109,7 @@ async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.
 
 @contextmanager
 def _reserve_attempt(tenant: str) -> Iterator[None]:
-    """Reserve a slot for a test request. Raises OverLimit if the tenant or this coordinator has none left."""
+    """Reserve a slot for a test request. Raises OverLimit if the tenant or this coordinator has no slot left."""
     if _active_tests[tenant] >= MAX_TENANT_TESTS:
         detail = f"tenant {tenant} is already testing {MAX_TENANT_TESTS} receivers; try again in 15 s"
         raise errors.OverLimit(detail, field="url", seconds=15)

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 #: Delays in seconds between attempts, each extended randomly by up to a quarter: eight attempts in about three hours.
 WAITS = (5, 30, 120, 600, 1800, 3600, 3600)
 ATTEMPTS = len(WAITS) + 1
-#: Maximum number of deliveries in progress per coordinator: in total, per tenant, per tenant and host, and per port.
+#: Maximum number of deliveries in progress per coordinator: in total, per tenant, per tenant's host, and per port.
 MAX_ACTIVE, PER_TENANT, PER_HOST, PER_PLACE = 64, 16, 8, 4
 #: Duration of a delivery's lease in seconds. An attempt takes at most half of it.
 LEASE_SECONDS = 30
@@ -87,7 +87,7 @@ def wait_seconds(attempts: int, outcome: Outcome) -> float | None:
 
 
 class Sender(threading.Thread):
-    """Sends deliveries until it is stopped. Without SECRETS_KEY it sends none."""
+    """Sends deliveries until it is stopped. Without SECRETS_KEY, it sends no deliveries."""
 
     def __init__(self, store: Webhooks, keys: Keys, guard: Guard, *, resolve: Resolve = attempt.look_up) -> None:
         super().__init__(name="webhooks", daemon=True)

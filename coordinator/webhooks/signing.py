@@ -23,9 +23,7 @@ def require(keys: Keys) -> None:
 
 
 def export_key(keys: Keys, tenant: str, generation: int = 0) -> str:
-    """Return a tenant's key in the format that receivers need: `whsec_` and base64. Raises Conflict without
-    SECRETS_KEY.
-    """
+    """Return a tenant's key in the format that receivers need. Raises Conflict without SECRETS_KEY."""
     require(keys)
     return f"whsec_{base64.b64encode(_derive_keys(keys, tenant, generation)[0]).decode()}"
 

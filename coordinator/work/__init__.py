@@ -1,3 +1,1 @@
-"""Worker API over HTTP, for workers without access to Redis. It exposes the calls of `jobs/store`; each worker has a
-token.
-"""
+"""Worker API over HTTP, for workers without access to Redis. It exposes the calls of `jobs/store`."""

@@ -55,9 +55,7 @@ class Answers:
     def heartbeat(
         self, born: str, row: Row, leases: Sequence[tuple[str, str, int]], slot: bool, leaving: bool
     ) -> Heard:
-        """Extend the worker's leases. The response to a runner lists its jobs whose output is followed, and requested
-        shells.
-        """
+        """Extend the worker's leases. The response names a runner's jobs with followers, and requested shells."""
         said = row.labelled(self._labels)
         if leaving:
             return Heard(word=self._store.fleet.heartbeat(self._worker, born, said, leaving=True), leases=())
@@ -73,9 +71,7 @@ class Answers:
     # -- leases --------------------------------------------------------------------------------------------------------
 
     def next(self, asked: Any, popped: Wakeup) -> Work:
-        """Return the result of NEXT with the descriptions of its jobs. Repeat NEXT if its job was deleted in the
-        meantime.
-        """
+        """Return the result of NEXT with the descriptions of its jobs. Repeat NEXT if its job has been deleted."""
         device = Device(asked.device)
         offer = offered(asked.offer.model_dump(), self._labels) if asked.offer else None
         while True:
@@ -125,11 +121,10 @@ class Answers:
     # -- results -------------------------------------------------------------------------------------------------------
 
     def gather(self, job: str, limit: int, start: int) -> Parts:
-        """Return committed partials of a job that the worker holds or has computed, some MiB per call; nothing for
-        other jobs.
+        """Return some MiB of committed partials of a job that the worker holds or has computed.
 
         A lane can commit the last unit of a job when its worker already holds another job; the worker then derives the
-        result. If the job's tenant now requires labels that the host lacks, the response is empty.
+        result. For other jobs, and if the job's tenant now requires labels that the host lacks, the response is empty.
         """
         slots = self._store.slots
         holds = slots.held(self._worker) == job or slots.has_computed(self._worker, job)

@@ -31,13 +31,13 @@ _GONE = Read(state="ended", exit=None, reason="", size="", closed=True, worker="
 
 
 class Take(LeasedCall):
-    """A runner starts a shell for the program of a unit of its lease."""
+    """Request of a runner to start a shell for the program of a unit of its lease."""
 
     unit: Units
 
 
 class ReadInput(LeasedCall):
-    """A runner reads input of a shell after an offset."""
+    """Request of a runner to read the input of a shell after an offset."""
 
     after: Units
     size: str = Field("", max_length=20, description="Terminal size that the runner knows.")
@@ -46,7 +46,7 @@ class ReadInput(LeasedCall):
 
 
 class WriteOutput(LeasedCall):
-    """A runner sends output of a shell."""
+    """Output of a shell, sent by its runner."""
 
     offset: Units
     stream: str = Field(pattern="^[oe]$", description="o for stdout or the terminal, e for stderr.")
@@ -55,7 +55,7 @@ class WriteOutput(LeasedCall):
 
 
 class End(LeasedCall):
-    """A shell has exited."""
+    """Exit of a shell, reported by its runner."""
 
     exit: int | None = Field(ge=0, le=255)
     reason: str = Field("", max_length=500, description="Reason if the shell did not exit by itself.")
@@ -92,7 +92,7 @@ async def read(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
 ) -> Response:
-    """Read input after an offset, and discard the input before it. In state `ended` the shell must exit."""
+    """Read the shell's input after an offset, and discard earlier input. In state `ended`, the shell must exit."""
     asked: ReadInput = await _body(request, ReadInput)
     who = worker_lease_token(worker, asked.lease)
 
@@ -114,9 +114,7 @@ async def read(
 async def write(
     request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
 ) -> Response:
-    """Send output of a shell from an offset on. If the client reads slowly, the call accepts no data until it has
-    caught up.
-    """
+    """Send output of a shell from an offset on. While the client reads slowly, the call accepts no data."""
     asked: WriteOutput = await _body(request, WriteOutput)
     chunk, who = (
         Chunk(asked.stream, attachment_calls.decode_base64(asked.data)),

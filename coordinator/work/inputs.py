@@ -16,7 +16,7 @@ from threads_protocol import manifest
 #: Kinds of input artifacts that a job specification can name.
 Which = Literal["files", "items"]
 _FIELDS: dict[str, str] = {"files": "files", "items": "items_artifact"}
-#: Maximum number of artifacts whose file hashes are cached. At most 50,000 files each, they need about 6 MB.
+#: Maximum number of artifacts whose file hashes are cached. With 50,000 files each, the hashes need about 6 MB.
 _REMEMBERED = 8
 
 

@@ -1,4 +1,4 @@
-"""Validate the marks that a worker submits with a result. They must follow from the job's specification and result."""
+"""Validate the marks that a worker submits with a result. Marks must follow from the job's specification and result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _find_invalid_mark(job: Description, left: SubmittedMarks) -> str | None:
     if job.kind not in registry.names():
         return named[0][0] if named else None
     definition = registry.definition(job.kind)
-    if job.version != str(definition.model_version):  # the job's specification may have another format
+    if job.version != str(definition.model_version):  # the stored specification may have another format
         names = {f"{job.kind}:{name}" for name in definition.mark_kinds}
         return next((mark[0] for mark in named if mark[0] not in names), None)
     try:

@@ -15,9 +15,7 @@ UNITS = r"^[0-9]{1,16}(-[0-9]{1,16})?(,[0-9]{1,16}(-[0-9]{1,16})?){0,999}$"
 
 
 def ranges(text: str) -> list[tuple[int, int]]:
-    """Parse a list such as 3-17,20 into half-open ranges. Raises InvalidRequest if it is malformed or has too many
-    units.
-    """
+    """Parse a list such as 3-17,20 into half-open ranges. Raises InvalidRequest for an invalid or too long list."""
     found = [_RANGE.fullmatch(part) for part in text.split(",")]
     pairs = [(int(each[1]), int(each[2] or each[1]) + 1) for each in found if each]
     if len(pairs) != len(found) or len(pairs) > MAX_RANGES or any(lo >= hi for lo, hi in pairs):

@@ -1,8 +1,8 @@
-"""Long polling for work: workers' requests wait here, and one thread receives wake-ups from Redis for all of them.
+"""Long polling for work. Workers' requests wait here, and one thread receives wake-ups from Redis for all of them.
 
 A waiting request uses no thread and no connection to Redis. A wake-up is popped only while a request waits for its
 queue; the longest-waiting request handles it with NEXT. If this process dies with a wake-up, the next SWEEP sends
-another one.
+another wake-up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POLL_SECONDS = 2.0
 #: Seconds for which the result of one check for pending work is valid for all waiting requests.
 _FRESH_SECONDS = 1.0
 
-#: Name of the queue of a wake-up; empty for none.
+#: Name of the queue of a wake-up; empty for no wake-up.
 Wakeup = str
 NO_WAKEUP: Wakeup = ""
 
@@ -59,9 +59,7 @@ class Polls:
         return len(self._waiting)
 
     async def wait(self, listened: Sequence[str], seconds: float) -> Wakeup:
-        """Wait for a wake-up from these queues. Return NO_WAKEUP when the worker should look without one, or after
-        `seconds`.
-        """
+        """Wait for a wake-up from these queues. Return NO_WAKEUP after `seconds`, or if pending work has no wake-up."""
         wakeup: asyncio.Future[Wakeup] = asyncio.get_running_loop().create_future()
         until = time.monotonic() + seconds
         self._waiting[wakeup] = frozenset(listened)

@@ -14,7 +14,7 @@ def check(store: Store, job: str, token: str, lo: int | None, upto: int, partial
 
     Partials of other kinds are read only when they are merged. `lo` is the first unit of a lease that continues.
     """
-    # A partial of programs contains the name "runs". JSON escapes could hide it, so texts with backslashes are checked
+    # A partial of programs contains the name "runs". JSON escapes can hide this name, so check texts with backslashes
     # too.
     if b'"runs"' not in partial and b"\\" not in partial:
         return

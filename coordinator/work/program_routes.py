@@ -21,7 +21,7 @@ from jobs.store.work.live_output import MAX_BYTES, MOST_CHUNKS
 
 routes = http.router(tag="worker", scope=Scope.WORKER)
 
-#: Maximum size in bytes of a request body: MAX_BYTES in base64, with the JSON around them.
+#: Maximum size in bytes of a request body: MAX_BYTES in base64, and the JSON around the chunks.
 _MOST_BODY = 2 * MAX_BYTES
 
 
@@ -75,9 +75,7 @@ async def output(request: Request, worker: WorkerDep, job: Job, cluster: http.Cl
 
 
 def _decode_chunks(rows: list[list[str]]) -> list[tuple[str, bytes]]:
-    """Decode chunks into (stream, bytes) pairs. Raises InvalidRequest for malformed chunks, and TooLarge beyond
-    MAX_BYTES.
-    """
+    """Decode chunks into (stream, bytes) pairs. Raises InvalidRequest, and TooLarge beyond MAX_BYTES."""
     chunks = []
     for stream, text in rows:
         try:

@@ -62,9 +62,7 @@ async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.C
 
 @routes.post("/worker/jobs/{job}/lead", **http.describe_response(schemas.Leader, body=LeasedCall))
 async def lead(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
-    """Return the leading replica of the service and its address. The first replica that calls this route becomes the
-    leader.
-    """
+    """Return the leading replica of the service and its address. The first replica that asks becomes the leader."""
     asked: LeasedCall = http.parse(LeasedCall, await bodies.read_json(request))
 
     def work() -> dict[str, Any]:
@@ -89,9 +87,7 @@ def _address_fields(report: Report | None) -> dict[str, Any]:
 
 
 def _parse_address(address: str) -> str:
-    """Return a normalized IP address. Raises InvalidRequest for host names, which could resolve to another address
-    later.
-    """
+    """Return a normalized IP address. Raises InvalidRequest for host names, whose addresses can change."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

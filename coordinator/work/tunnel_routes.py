@@ -1,4 +1,4 @@
-"""WebSocket route of tunnels. A runner connects to a coordinator, which sends requests to its replicas this way."""
+"""WebSocket route of tunnels. A runner opens a tunnel, through which the coordinator sends requests to its replicas."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ routes = APIRouter(prefix="/api")
 
 @routes.websocket(f"/worker/{PATH}")
 async def tunnel(socket: WebSocket) -> None:
-    """Serve one tunnel. The first message names this coordinator; the runner starts to use the tunnel by sending a
-    message.
-    """
+    """Serve one tunnel. The first message names this coordinator. The runner's first message selects the tunnel."""
     cluster: Cluster = shared_state(socket).cluster
     tunnels: Tunnels = shared_state(socket).tunnels
     bearer = _bearer(socket)
@@ -143,6 +141,6 @@ async def _watch(socket: WebSocket, cluster: Cluster, principal: Principal, work
             log.warning("closing the tunnel of %s: %s", worker, error)
             await _close(socket)
             return
-        except connection.Unreachable as error:  # the tunnel itself still works
+        except connection.Unreachable as error:  # the tunnel still forwards requests
             log.info("cannot announce the tunnel of %s to other coordinators: %s", worker, error)
         await asyncio.sleep(HEARTBEAT_SECONDS)

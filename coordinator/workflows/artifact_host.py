@@ -28,9 +28,7 @@ class ArtifactHost:
         self._actor = actor
 
     def publish(self, name: str, artifact: str | None, value: Any) -> str:
-        """Point a name to an existing artifact, or to a new artifact that contains `value` as JSON; return the artifact
-        ID.
-        """
+        """Point a name to an artifact, or to a new artifact that contains `value` as JSON; return the artifact ID."""
         tenant = self._actor.tenant
         if artifact is None:
             text = self._store_value(value)

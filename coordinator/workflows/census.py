@@ -1,6 +1,6 @@
-"""Counts of workflows by state for the metrics.
+"""Count workflows by state for the metrics.
 
-Each round of the leader counts some pages; the counts are published after the last page.
+In each round, the leader counts some pages of workflows. After the last page, it publishes the counts.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ class _Counts:
     """Counts of the workflows read so far."""
 
     states: Counter[str] = field(default_factory=Counter)
-    #: Time in milliseconds since 1970 since when an active workflow has had no working job; 0 if there is no such
-    #: workflow.
+    #: Unix time in milliseconds since which an active workflow has had no working job; 0 if there is none.
     idle: int = 0
     #: Cursor of the next page.
     after: tuple[int, str] | None = None

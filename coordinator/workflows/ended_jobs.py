@@ -1,4 +1,4 @@
-"""Cache of the results of finished jobs. It reads jobs in pipelines and has a maximum size in bytes."""
+"""Cache of finished jobs' results, which limits its size in bytes and reads jobs in pipelines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TURNS = 20
 
 
 class ReadInterrupted(Exception):
-    """Reading takes longer than one turn. The jobs read so far are cached; call again."""
+    """Reading takes longer than one turn. The jobs read so far are cached, and the caller must call again."""
 
 
 class Source(NamedTuple):
@@ -36,7 +36,7 @@ class Source(NamedTuple):
 
 
 class EndedJobs:
-    """Reads finished jobs, which no longer change, and caches their results. For use by one thread."""
+    """Reads finished jobs and caches their results. For use by one thread."""
 
     def __init__(self, store: Workflows, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
@@ -48,8 +48,8 @@ class EndedJobs:
     def read_jobs(self, workflow: str, sources: Sequence[Source]) -> list[JobOutput]:
         """Return these jobs of a workflow with their results.
 
-        Raises Unfilled if a job is missing or unreadable, or if MAX_READ or MAX_UNITS is exceeded. Raises Unread if the
-        caller must call again to continue.
+        Raises Unfilled if a job is missing or unreadable, or if MAX_READ or MAX_UNITS is exceeded. Raises
+        ReadInterrupted if the caller must call again to continue.
         """
         until = self._clock() + BATCH_SECONDS
         found: list[JobOutput] = []
@@ -69,13 +69,13 @@ class EndedJobs:
 
     def _interrupt(self, workflow: str) -> None:
         turns = self._turns[workflow] = self._turns.get(workflow, 0) + 1
-        if len(self._turns) > 1000:  # entries of workflows that were cancelled during a read
+        if len(self._turns) > 1000:  # remove entries of workflows that were cancelled during a read
             self._turns.clear()
         if turns <= _TURNS:
             raise ReadInterrupted
 
     def _read_batch(self, workflow: str, some: Sequence[Source], most: int) -> list[JobOutput]:
-        """Return the jobs, which may have a total size of at most `most` bytes."""
+        """Return the jobs. Raises Unfilled if their total size exceeds `most` bytes."""
         known = {one: kept for one in some if (kept := self._find(workflow, one))}
         missing = [one for one in some if one not in known]
         heads = self._heads(missing, most - sum(job.bytes for job in known.values()))

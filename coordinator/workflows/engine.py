@@ -52,27 +52,26 @@ from threads_protocol.states import TERMINAL
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of jobs, and of bytes of their parameters, submitted in one round trip; and maximum seconds of one
-#: look.
+#: Maximum number of jobs, and of bytes of their parameters, per round trip; and maximum duration of one pass in
+#: seconds.
 _TOGETHER, _TOGETHER_BYTES, POLL_SECONDS = 64, 4 << 20, 1.0
 #: Maximum size in bytes, as JSON, of all foreach items of a workflow, and of the result of an action that is not a job.
 MAX_ITEMS, _MAX_RESULT = 2 << 20, 64 << 10
-#: Maximum length of an error message in characters; its length once a workflow has MANY errors; and that number.
+#: Maximum length of an error message in characters; its length if a workflow has MANY errors; and that number.
 _MAX_ERROR, _SHORT_ERROR, MANY = 1000, 100, 1000
 
 
-#: States of jobs that a user can retry, which reopens their workflow; and maximum number of such jobs that are
-#: compared.
+#: States of jobs that a user can retry, which reopens the workflow; and maximum number of jobs that are compared.
 _RETRIABLE, _COMPARED = ("failed", "cancelled"), 1000
 
 
 @dataclass(kw_only=True)
 class Outcome:
-    """Result of a look at a workflow."""
+    """Result of one pass over a workflow."""
 
-    #: Whether the look changed the workflow, so the next look follows at once.
+    #: Whether the pass changed the workflow, so the next pass follows immediately.
     again: bool = False
-    #: Whether the workflow waits for something without an event, so the next look follows after a second.
+    #: Whether the workflow waits for a condition without an event, so the next pass follows after a second.
     soon: bool = False
 
 
@@ -98,7 +97,8 @@ class Engine:
     def look(self, workflow: str) -> Outcome:
         """Advance a workflow and store its state.
 
-        Raises Unreachable. After any other exception the workflow is tried again later; after several, it fails.
+        Raises Unreachable. After another exception, the workflow is tried again later; after repeated exceptions, it
+        fails.
         """
         if self.faults.resting(workflow):
             return Outcome(soon=True)
@@ -131,7 +131,7 @@ class Engine:
                 return Outcome()
             if plan.state == State.CANCELLED and known.state == State.CANCELLING and look.undo():
                 return look.outcome
-        elif not course.final or not _is_reopened(known):  # workflows that failed after repeated errors have none
+        elif not course.final or not _is_reopened(known):  # after repeated errors there are no final states
             return look.outcome
         self._settle(course.workflow, plan, known, look)
         return look.outcome
@@ -146,9 +146,7 @@ class Engine:
         self.store.workflows.settle(stored, State.FAILED, self._ttl_seconds, **fields)
 
     def _settle(self, stored: StoredWorkflow, plan: Plan, known: Known, look: _Look) -> None:
-        """Store the workflow's state and counts if they changed. A workflow does not end while its steps still change
-        it.
-        """
+        """Store the workflow's state and counts if they changed. A workflow cannot end while steps still change it."""
         state = plan.state
         if look.outcome.again and state in ENDED and known.state not in ENDED:
             return
@@ -228,7 +226,7 @@ def parse_record(row: Mapping[str, Any]) -> Record:
 
 
 class _Look:
-    """Executes the steps of one look at a workflow."""
+    """Executes the steps of one pass over a workflow."""
 
     def __init__(self, engine: Engine, stored: StoredWorkflow, whole: Document, known: Known) -> None:
         self._engine = engine
@@ -246,8 +244,8 @@ class _Look:
         self._items: tuple[int, int] | None = None
         self._failures = 0
         self.outcome = Outcome()
-        #: Reason why the next job waits, error that ends the workflow, and resources that a cancelled workflow could
-        #: not remove.
+        #: Reason why the next job waits, error that ends the workflow, and resources that the cancelled workflow
+        #: leaves.
         self.waits = self.fault = self.left = ""
 
     @property
@@ -299,8 +297,7 @@ class _Look:
     # -- cancelled workflows -------------------------------------------------------------------------------------------
 
     def undo(self) -> bool:
-        """Undo the actions whose effects outlive them, unless others use the result; return True if the workflow
-        changed.
+        """Undo actions whose effects outlive them, unless others use the results; return True if the workflow changed.
 
         A retry runs these actions again. The method is idempotent, since a leader may die before it stores the result.
         """
@@ -440,7 +437,7 @@ class _Look:
         elif isinstance(error, errors.Conflict) and error.field == "workflow":
             self._stopped = self.outcome.again = True  # the workflow was cancelled
         elif isinstance(error, errors.Conflict) and (error.field or "").startswith("after"):
-            self.outcome.soon = True  # a job of this batch that the job depends on was rejected
+            self.outcome.soon = True  # another job of this batch, on which the job depends, was rejected
         else:
             self._fail(step.key, error.detail)
 
@@ -455,7 +452,7 @@ class _Look:
         self._note(action.id, {"state": "expanded", "items": items})
 
     def _check_items(self, foreach: Any, items: Any) -> None:
-        """Count the items toward the workflow's limits. Raises Unfilled if there are too many or if they are not a
+        """Count the items toward the workflow's limits. Raises Unfilled for too many items, and if `items` is not a
         list.
         """
         others, bytes_of_others = self._items or self._count_items()

@@ -1,4 +1,4 @@
-"""Internal errors of the coordinator. A failed step is retried with increasing delays and then given up."""
+"""Internal errors of the coordinator. A failed step is retried with increasing delays a limited number of times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
 
-#: Number of attempts, and seconds before the second one. Each delay doubles, so all attempts take about a minute.
+#: Number of attempts, and delay before the second attempt in seconds. Delays double, so all take about a minute.
 TRIES, WAIT_SECONDS = 7, 1.0
 #: Seconds after which an error that did not recur is forgotten.
 KEPT_SECONDS = 600.0
@@ -22,7 +22,7 @@ class InternalError:
 
     tries: int
     words: str
-    #: Time, by the clock of Faults, of the next attempt.
+    #: Time of the next attempt by the clock of InternalErrors.
     until: float
 
     @property

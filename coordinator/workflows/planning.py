@@ -39,7 +39,7 @@ WAITING, APPROVAL = "waiting", "approval"
 _GONE = "its job was deleted"
 #: States of actions that ended without success.
 BAD = frozenset({"failed", "cancelled", "skipped"})
-#: Order of precedence of job states: the first state that a job of a foreach has is the state of its action.
+#: Job states in order of precedence: the first state that a job of a foreach has is the state of its action.
 _FIRST = (
     "running",
     "finishing",
@@ -206,7 +206,7 @@ class _Planner:
                 return State.CANCELLED
             if "failed" not in states and "cancelled" in states:
                 return State.CANCELLED
-            # Actions that are skipped without a failed one depended on a job that was deleted and submitted again.
+            # A skipped action without a failed one depended on a job that was deleted and submitted again.
             return State.FAILED if states & {"failed", "skipped"} else State.DONE
         if self._known.state == State.CANCELLING:
             return State.CANCELLING

@@ -63,7 +63,7 @@ class PoolHost(ArtifactHost):
         return self._steps[action_type](parameters)
 
     def undo(self, action_type: str, parameters: Parameters) -> UndoResult:
-        """Stop the service, or delete the files, that a step of this workflow started, unless others use them."""
+        """Remove the service or the files that a step of this workflow created, unless others use them."""
         if action_type == "model.batch":
             there = self._artifacts.named(self._tenant, parameters["name"]) is not None
             self._clear(parameters)
@@ -87,7 +87,7 @@ class PoolHost(ArtifactHost):
     # -- models --------------------------------------------------------------------------------------------------------
 
     def _source(self, given: Parameters) -> Parameters:
-        """Return the source of a model: the action's source, or otherwise the registered one."""
+        """Return the source of a model: the source that the action names, or otherwise the registered source."""
         name = given["model_name"]
         known = self._models.get_or_none(self._tenant, name)
         source = given.get("source") or (known.source if known else "")
@@ -135,9 +135,7 @@ class PoolHost(ArtifactHost):
         return {"model_name": given["model_name"], "artifact": given["artifact"], "place": str(place)}
 
     def _note_moved(self, given: Parameters) -> Parameters:
-        """Record the model's new location. On a GPU, first start a replica that receives no requests, and wait until it
-        is ready.
-        """
+        """Record the model's new location. For a GPU, first start a replica without requests and wait for it."""
         place = _parse_location(given["target_device"])
         if place.kind != "gpu":
             return self._note_placed(given)

@@ -1,4 +1,4 @@
-"""Results of actions, as references read them: results of jobs, and of actions that the coordinator ran itself."""
+"""Results of actions for references: results of jobs, and of actions that the coordinator runs itself."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from jobs.store.workflows import JobOutput
 
 #: Result fields of a program that contain values of its units.
 _OF_UNITS = frozenset({"value", "values", "artifact", "artifacts"})
-#: Maximum stored size in bytes of the results that one look keeps as parsed values.
+#: Maximum stored size in bytes of the results that one pass keeps as parsed values.
 MAX_KEPT = 8 << 20
 
 
 class Results:
-    """Results of one workflow's actions during one look. Methods raise Unfilled for a missing result, and Unread."""
+    """Results of one workflow's actions during one pass. Methods raise Unfilled and ReadInterrupted."""
 
     def __init__(self, document: Document, known: Known, run: str, jobs: EndedJobs) -> None:
         self._document = document
@@ -59,9 +59,7 @@ class Results:
         return references.part(given, reference)
 
     def _read_result(self, source: Source) -> dict[str, Any]:
-        """Return the result fields of a job, including the values and artifacts of a program's units if they are
-        needed.
-        """
+        """Return the result fields of a job, including values and artifacts of a program's units if needed."""
         if source not in self.kept_results:
             [job] = self._jobs.read_jobs(self._run, [source])
             self._keep(source, self._read_given(source, job), job.bytes)
@@ -78,9 +76,7 @@ class Results:
         return {**fields, "job_id": source.job, "state": job.state, **of_units}
 
     def _of_units(self, source: Source, job: JobOutput) -> dict[str, Any]:
-        """Return lists of the units' values and artifacts. A job with one unit also has the fields `value` and
-        `artifact`.
-        """
+        """Return the units' values and artifacts as lists. A job with one unit also has `value` and `artifact`."""
         running = registry.program_kind(self._document.actions[source.key.partition("/")[0]].type)
         values: list[Any] = [None] * job.units
         if running and job.accumulator:

@@ -15,9 +15,9 @@ from threads_protocol.states import TERMINAL
 class Retry(NamedTuple):
     """Keys of the jobs and records that a retry changes. Completed actions stay unchanged."""
 
-    #: Jobs that continue from their last progress. Jobs that were skipped because of them are released too.
+    #: Jobs that continue from their last progress. Jobs that were skipped because of these jobs are released too.
     goes_on: list[str]
-    #: Jobs and records that are forgotten, so that their actions start again.
+    #: Jobs and records that the retry deletes, so that their actions start again.
     restarted: list[str]
 
 
@@ -43,11 +43,10 @@ def _find_premature(whole: Document, known: Known) -> Iterator[str]:
 
 
 def find_restarted(whole: Document, known: Known, keys: Iterable[str]) -> set[str]:
-    """Return the keys, the keys of unfinished dependent actions, and the keys of deleted jobs whose results are needed
-    again.
+    """Return the given keys, the keys of unfinished dependents, and the keys of deleted jobs with needed results.
 
-    Unfinished dependent actions must wait for the new jobs; an action that is still running stays unchanged. Deleted
-    jobs must run again if an action that has yet to be submitted refers to their results.
+    Unfinished dependents must wait for the new jobs, but an action that is still running stays unchanged. A deleted job
+    must run again if an action that has yet to be submitted refers to its result.
     """
     return _RestartFinder(whole, known, keys).restarted
 

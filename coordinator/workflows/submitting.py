@@ -60,9 +60,7 @@ def submit(
 
 
 def validate_submission(text: bytes, principal: Principal, settings: Settings, notify: str = "") -> Document:
-    """Validate a workflow and check that the principal can submit it. Raises InvalidWorkflow, InvalidRequest or
-    Forbidden.
-    """
+    """Validate a workflow and the principal's permissions. Raises InvalidWorkflow, InvalidRequest or Forbidden."""
     valid = validation.validate(text)
     _check_may_run(valid.document, principal)
     if not (receiver := notify or valid.document.notify):

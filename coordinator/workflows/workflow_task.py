@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 
 #: Interval in seconds between checks for due workflows if no event arrives.
 ROUND_SECONDS = 1.0
-#: Interval in seconds between checks of a workflow without events. Events can be lost, as can the last writes to Redis.
+#: Interval in seconds between checks of a workflow without events, since Redis can lose events and its last writes.
 PATROL_SECONDS = 10.0
-#: Ratio of the pause after a look to its duration. It gives other workflows time while a large one is active.
+#: Ratio of the pause after a pass to its duration. The pause gives other workflows time while a large one is active.
 _REST = 3.0
 #: Maximum number of due workflows taken per round, and of expired workflows deleted per round.
 _AT_ONCE, _PURGED = 100, 20
@@ -38,7 +38,7 @@ class WorkflowTask:
         self._store = store
         self._engine = engine
         self._census = WorkflowCounter(store)
-        #: By workflow: time of the next look, and earliest time of a look, both by time.monotonic.
+        #: For each workflow, time of the next pass and earliest time of a pass, both by time.monotonic.
         self._due: dict[str, float] = {}
         self._resting: dict[str, float] = {}
         self._patrolled = self._rounded = -1e9
@@ -80,7 +80,7 @@ class WorkflowTask:
 
     def _look(self, workflow: str) -> None:
         began = time.monotonic()
-        # Delete the entry before the look, so that an event during the look makes the workflow due again.
+        # Delete the entry before the pass, so that an event during the pass makes the workflow due again.
         del self._due[workflow]
         try:
             outcome = self._engine.look(workflow)

@@ -32,7 +32,7 @@ class FleetCache:
 
     def get(self) -> scheduler.Fleet:
         """Return the fleet, at most FLEET_SECONDS old."""
-        now = time.monotonic()  # the age counts from before the read
+        now = time.monotonic()  # measure the age from before the read
         if (fleet := self.fresh()) is not None:
             return fleet
         fleet = read_fleet(self._store, self._table)

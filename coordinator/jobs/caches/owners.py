@@ -8,12 +8,12 @@ from itertools import islice
 
 from jobs.store.work.job_reads import JobReads
 
-#: Maximum number of cached jobs, which need about 8 MB.
+#: Maximum number of cached jobs. They need about 8 MB.
 _KEPT = 50_000
 
 
 class Owners:
-    """Returns the tenants of jobs. Thread-safe."""
+    """Looks up the tenants of jobs. Thread-safe."""
 
     def __init__(self, job_reads: JobReads, kept: int = _KEPT) -> None:
         self._job_reads = job_reads
@@ -22,9 +22,7 @@ class Owners:
         self._lock = threading.Lock()
 
     def of(self, ids: Sequence[str]) -> list[str | None]:
-        """Return the tenant of each job, or None if the job does not exist. Recently deleted jobs may still have a
-        tenant.
-        """
+        """Return the tenant of each job, or None if the job does not exist. Deleted jobs can still have a tenant."""
         known = {job_id: self._known.get(job_id) for job_id in ids}
         unknown = [job_id for job_id, tenant in known.items() if tenant is None]
         if unknown:

@@ -16,8 +16,7 @@ from jobs.store.work.unit_reads import StoredUnits, UnitMark, UnitReads
 MAX_BYTES, IDLE_SECONDS = 64 << 20, 60.0
 #: Approximate size of a unit in bytes, without its value.
 UNIT_BYTES = 300
-#: If reading a job's units took longer than _COSTLY seconds of CPU time, the cached units stay valid _WORTH times as
-#: long while the job makes progress. Thus all reads of a job together use at most a fifth of a CPU.
+#: If reading takes over _COSTLY CPU seconds, the units of an active job are cached for _WORTH times as long.
 _COSTLY, _WORTH = 0.05, 4.0
 
 

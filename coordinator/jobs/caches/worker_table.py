@@ -41,8 +41,7 @@ class WorkerTable:
         self._seen = _Reading()
 
     def read(self, store: Store) -> tuple[list[tuple[StoredWorker, bool]], float]:
-        """Return the workers of the last LOST_SECONDS sorted by name, each with whether it is alive, and the current
-        time.
+        """Return the workers of the last LOST_SECONDS by name, each with whether it is alive, and the current time.
 
         The time is in seconds since 1970, by Redis' clock.
         """
@@ -57,7 +56,7 @@ class WorkerTable:
 
 
 def _filter_unchanged(seen: _Reading, heard: Heartbeats) -> Iterator[tuple[bytes, StoredWorker]]:
-    """Yield the cached workers that are still valid. None is valid if Redis' clock has stepped back."""
+    """Yield the cached workers that are still valid. If Redis' clock has stepped back, no worker is valid."""
     if seen.drains != heard.drains or heard.now_ms < seen.at_ms:
         return
     oldest = heard.now_ms - KEPT_MS

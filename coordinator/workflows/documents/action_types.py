@@ -1,4 +1,4 @@
-"""Action types: one for each kind of job, and those of the coordinator itself (approvals, artifacts, models, data)."""
+"""Action types: one for each kind of job, and types for approvals, artifacts, models and data."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ class Host(Protocol):
     """
 
     def publish(self, name: str, artifact: str | None, value: Any) -> str:
-        """Point a name to an existing artifact, or to a new artifact that contains `value` as JSON; return the artifact
-        ID.
-        """
+        """Point a name to an artifact, or to a new artifact that contains `value` as JSON; return the artifact ID."""
         ...
 
     def delete(self, artifact: str) -> None:
@@ -57,7 +55,7 @@ class Host(Protocol):
         ...
 
     def undo(self, action_type: str, parameters: Mapping[str, Any]) -> UndoResult:
-        """Stop the service, or delete the files, that a step of this workflow started, unless others use them."""
+        """Remove the service or the files that a step of this workflow created, unless others use them."""
         ...
 
 

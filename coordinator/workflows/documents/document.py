@@ -24,8 +24,7 @@ from threads_protocol.yaml_texts import (
     short_name,
 )
 
-#: Bytes of workflow texts that a coordinator holds in memory at once, and size above which texts are validated one by
-#: one.
+#: Bytes of workflow texts that a coordinator holds in memory at once, and size of a large text (validated one by one).
 MAX_MEMORY, LARGE = 16 << 20, 64 << 10
 #: Maximum number of actions in a workflow, and maximum total number of their dependencies.
 MAX_ACTIONS, MAX_EDGES = 10_000, 100_000

@@ -24,7 +24,7 @@ class Documents:
 
     def get(self, stored: StoredWorkflow) -> Document | None:
         """Return the document of a workflow, or None if the store does not have it."""
-        name = (stored.id, stored.created)  # a workflow ID can be reused after deletion
+        name = (stored.id, stored.created)  # the store can reuse a workflow ID after the workflow is deleted
         if kept := self._find(name):
             return kept
         with self._reading:

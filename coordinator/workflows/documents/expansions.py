@@ -26,7 +26,7 @@ _ID_LENGTH, _SEPARATOR = 22, "--"
 _MODEL, _DATA, _ANSWERS = "outputs/0/model", "outputs/0/data", "outputs/0/answers"
 _PYTHON = ("python3", "-c")
 _RETRIES = {"max": 5, "initial_delay_seconds": 2}
-#: Program that reads all files of its folder, which loads them onto the host's disk and into its page cache.
+#: Program that reads all files of its folder to load them onto the host's disk and into its page cache.
 _READ = """\
 import pathlib
 size = 0
@@ -46,9 +46,7 @@ def read_fetch_program() -> str:
 
 
 def steps_of(action: Action) -> list[Action]:
-    """Return the steps of an action in order; the last step has the action's ID. An action without steps returns
-    itself.
-    """
+    """Return the steps of an action in order; the last step has the action's ID. Most actions are their only step."""
     make = EXPANSIONS.get(action.type)
     return list(make(_Steps(action))) if make else [action]
 
@@ -72,9 +70,7 @@ def step_id(action: str, step: str) -> str:
 
 
 def _end_of_move(action: Action, whole: Document) -> Action | None:
-    """Return the step that removes a moved model from its source location after all readers, or None if no step is
-    needed.
-    """
+    """Return the step that removes a moved model from its source after all readers, or None if it is not needed."""
     parameters = action.parameters
     if action.type != "move" or parameters.get("keep_source") or parameters["source_device"] == "disk":
         return None
@@ -138,9 +134,7 @@ class _Steps:
         return self.step(name, "command", {"retries": _RETRIES, **parameters, **required})
 
     def transfer_steps(self, place: Location, artifact: str) -> Iterator[Action]:
-        """Yield a step that copies an artifact to a host. Yield nothing for the cluster's store, which has all
-        artifacts.
-        """
+        """Yield a step that copies an artifact to a host. The cluster's store has all artifacts and needs no step."""
         if not place.is_store:
             yield self.program("bring", place.host, command=[*_PYTHON, literal(_READ)], files=artifact)
 

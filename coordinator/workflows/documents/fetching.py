@@ -112,8 +112,9 @@ def _region() -> str:
 
 
 def signature(url: str, moment: str) -> dict[str, str]:
-    """Return the headers that sign a GET request with AWS Signature Version 4. `moment` is a time like
-    20261123T170000Z.
+    """Return the headers that sign a GET request with AWS Signature Version 4.
+
+    `moment` is the time in the format 20261123T170000Z.
     """
     parts, region, none = parse.urlsplit(url), _region(), hashlib.sha256().hexdigest()
     headers = {"host": parts.netloc, "x-amz-content-sha256": none, "x-amz-date": moment}
@@ -189,7 +190,7 @@ def _hub() -> str:
 def _open(url: str, headers: dict[str, str] | None = None) -> Any:
     asked = request.Request(url, headers={"User-Agent": "threads-cluster", **(headers or {})})
     token = os.environ.get("HF_TOKEN")
-    if token and url.startswith(_hub() + "/"):  # the token is not sent to hosts that the hub redirects to
+    if token and url.startswith(_hub() + "/"):  # do not send the token to hosts that the hub redirects to
         asked.add_unredirected_header("Authorization", f"Bearer {token}")
     if os.environ.get("AWS_ACCESS_KEY_ID") and url.startswith(_s3() + "/"):
         for name, value in signature(url, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())).items():

@@ -33,8 +33,7 @@ _SHOWN_CYCLE = 20
 class Valid:
     """A valid workflow."""
 
-    #: Actions in topological order, with references as dependencies and with model and data actions expanded into
-    #: steps.
+    #: Actions in topological order. References are dependencies, and model and data actions are expanded into steps.
     document: Document
 
 
@@ -74,9 +73,7 @@ def _check_items(reading: Reading, by_id: dict[str, Action]) -> None:
 
 
 def _check_steps(reading: Reading, whole: Document, twice: list[Action]) -> None:
-    """Add errors if there are too many actions after expansion, or if an action's ID equals a step ID of another
-    action.
-    """
+    """Add errors if there are too many actions after expansion, or if an action and a step have the same ID."""
     if len(whole.actions) > MAX_ACTIONS:
         words = f"with the steps of model and data actions there are {len(whole.actions)}; the maximum is {MAX_ACTIONS}"
         reading.complain(yaml_texts.START, words, field="actions")
@@ -120,7 +117,7 @@ class _Checker:
         )
 
     def _divide(self, of: ActionType) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Split the fields into parameters and options. A top-level name that is both is a parameter."""
+        """Split an action's fields into parameters and job options. A top-level name that is both is a parameter."""
         beside = {name: value for name, value in self._node.items() if name not in STRUCTURE}
         parameters = dict(self._node["parameters"]) if self._nested else {}
         options: dict[str, Any] = {}
