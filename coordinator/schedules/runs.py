@@ -185,7 +185,7 @@ class Runs:
             self._store.note(schedule.schedule_id, firing, "submitted", answer, "submitted")
 
     def _claim(self, schedule: Schedule, now: int) -> int:
-        """Move a schedule to its next time. Return the run to submit, or 0 if there is none or it is already claimed."""
+        """Move a schedule to its next time. Return the run to submit, or 0 if there is none or if it is claimed."""
         count, last, following = times(schedule).passed(schedule.next, now)
         wanted = schedule.catch_up == "last" or now - last <= ON_TIME
         firing, missed = (last, count - 1) if wanted else (0, count)
