@@ -194,14 +194,19 @@ def test_names_of_artifacts_become_ids_that_the_job_holds(bench: Bench) -> None:
     recorded = bench.ask("GET", f"/api/jobs/{runner.job}").json()["parameters"]
     assert (recorded["files"], recorded["items_artifact"]) == (one, two)
     for artifact in (one, two):
-        refused(bench.ask("DELETE", f"/api/artifacts/{artifact}"), 409, "artifact", f"job:{runner.job} holds")
+        refused(bench.ask("DELETE", f"/api/artifacts/{artifact}"), 409, "artifact", f"held by job:{runner.job}")
     bench.ask("POST", f"/api/jobs/{runner.job}/cancel")
     assert bench.ask("DELETE", f"/api/jobs/{runner.job}").status_code == 204
     assert bench.ask("DELETE", f"/api/artifacts/{one}").status_code == 204
 
 
 def test_artifacts_that_are_not_there_are_named(bench: Bench) -> None:
-    refused(submit(bench, {"command": ["true"], "files": "nosuch"}), 404, "parameters.files", "no artifact nosuch")
+    refused(
+        submit(bench, {"command": ["true"], "files": "nosuch"}),
+        404,
+        "parameters.files",
+        "artifact nosuch does not exist",
+    )
     put(bench, "theirs", token=bench.token("other"))
     refused(submit(bench, {"command": ["true"], "files": "theirs"}), 404, "parameters.files", "no artifact theirs")
     bench.put_file(DATA)

@@ -297,7 +297,7 @@ def test_a_replica_that_is_refused_is_tried_again_later_and_says_why(api: Served
         ({"parameters": {}}, "parameters.command", "required"),
         ({"parameters": {"command": []}}, "parameters.command", ""),
         ({"parameters": {"command": ["x"], "more": 1}}, "parameters.more", "not a known field"),
-        ({"parameters": {"command": ["x"], "health": "up"}}, "parameters.health", "begin with /"),
+        ({"parameters": {"command": ["x"], "health": "up"}}, "parameters.health", "start with /"),
         ({"parameters": {"command": ["x"], "env": {"CLUSTER_KEY": "x"}}}, "parameters.env", "CLUSTER_"),
         ({"requirements": {"gpus": 0}}, "requirements.gpus", "1"),
         ({"requirements": {"size": 1}}, "requirements.size", "not a known field"),
@@ -500,7 +500,7 @@ def test_metrics_name_so_many_models_and_no_more(api: Served, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("given", "field", "why"),
     [
-        ({}, "model", "there is no artifact tiny"),
+        ({}, "model", "artifact tiny does not exist"),
         ({"model_name": "é"}, "model_name", "gives no name"),
         ({"max_memory_per_gpu": "12GB"}, "max_memory_per_gpu", "needs gpu_per_replica"),
         ({"max_memory_per_gpu": "much", "gpu_per_replica": 1}, "max_memory_per_gpu", "such as 12GB"),

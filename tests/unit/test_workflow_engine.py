@@ -313,7 +313,7 @@ def look_without_waking(flow: Flows, workflow: str) -> None:
 def test_retry_submits_anew_what_was_refused(flow: Flows) -> None:
     workflow = flow.submit("a, action_type: command, command: [x], files: nix")
     flow.look(workflow)
-    assert "there is no artifact nix" in flow.errors(workflow)["a"]
+    assert "artifact nix does not exist" in flow.errors(workflow)["a"]
     assert flow.row(workflow)["state"] == "failed"
     flow.put_file(b"data")
     from tests.unit.artifact_bench import sha_of
