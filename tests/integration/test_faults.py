@@ -61,7 +61,7 @@ def kill_redis(cluster: Live) -> None:
 def kill_function(cluster: Live) -> None:
     with stuck(cluster.redis_port):
         answer = fetch.post(f"{cluster.url()}/api/submit", json={"type": "collatz", "parameters": JOBS["collatz"]})
-        assert answer.status_code == 503 and "stops it with FUNCTION KILL" in answer.text
+        assert answer.status_code == 503 and "stop it with FUNCTION KILL" in answer.text
 
 
 def partly_done(cluster: Live, job: str) -> Any:

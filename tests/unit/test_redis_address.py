@@ -94,7 +94,7 @@ def test_no_master_is_said_in_words() -> None:
     client = connection.connect("redis+sentinel://127.0.0.1:1/main", retries=0)
     with pytest.raises(connection.Unreachable) as error:
         client.ping()
-    assert "no sentinel of REDIS_URL" in connection.reason(error.value)
+    assert "no reachable Sentinel in REDIS_URL" in connection.reason(error.value)
     client.close()
 
 
@@ -103,7 +103,7 @@ def test_a_redis_without_an_address_is_said_in_words() -> None:
     assert connection.reason(stopped).endswith("cannot be resolved; is the Redis container running?")
     assert "redis:6379" not in connection.reason(stopped)
     closed = connection.Unreachable[0]("Connection closed by server.")
-    assert "has closed the connection" in connection.reason(closed)
+    assert "it closed the connection" in connection.reason(closed)
 
 
 @pytest.mark.parametrize("command", ["FCALL", "FUNCTION"])
