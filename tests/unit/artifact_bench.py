@@ -1,4 +1,4 @@
-"""A coordinator's application without a server, on a real Redis, with a folder for artifacts, and its client."""
+"""A coordinator application without a server, with a real Redis and an artifact folder, and its client."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def sha_of(data: bytes) -> str:
 
 
 def manifest_of(*rows: list[Any]) -> bytes:
-    """A manifest of these lines, in the order that they have."""
+    """Return a manifest with these lines in their order."""
     lines = (json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
     return "".join(f"{line}\n" for line in (HEAD, *lines)).encode()
 
 
 class Bridge(httpx.BaseTransport):
-    """The application for a client that is not asynchronous; remembers what was asked."""
+    """Synchronous client of the application, which records all requests."""
 
     def __init__(self, application: Any) -> None:
         self.http_transport = httpx.ASGITransport(application, raise_app_exceptions=False)
         self.asked: list[httpx.Request] = []
-        #: Is called before each request, and may raise.
+        #: Called before each request; can raise an exception.
         self.before: Callable[[httpx.Request], None] = lambda _request: None
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -57,7 +57,7 @@ class Bridge(httpx.BaseTransport):
 
 
 class Bench:
-    """One coordinator with artifacts under a folder or a URL."""
+    """A coordinator that stores artifacts in a folder or at a URL."""
 
     def __init__(self, redis_url: str, folder: Path | str, **settings: Any) -> None:
         self.store = Store(connection.connect(redis_url))
@@ -83,13 +83,13 @@ class Bench:
             return http.request(method, path, content=content, headers=sent)
 
     def token(self, tenant: str, *scopes: str) -> str:
-        """A token of a tenant, which is registered."""
+        """Create a tenant and return a token for it."""
         self.ask("PUT", f"/api/tenants/{tenant}", {"weight": 1})
         body = {"name": "test", "scopes": list(scopes or ("read", "submit")), "tenant": tenant}
         return str(self.ask("POST", "/api/tokens", body).json()["token"])
 
     def put_file(self, data: bytes, **more: Any) -> httpx.Response:
-        """Upload one small file."""
+        """Upload a small file."""
         return self.ask("PUT", f"/api/files/{sha_of(data)}/parts/0?size={len(data)}", octets=data, **more)
 
     def commit(self, *rows: list[Any], name: str = "", **more: Any) -> httpx.Response:
@@ -101,27 +101,27 @@ class Bench:
         return found
 
     def sent(self, method: str, part: str) -> list[httpx.Request]:
-        """The requests whose path has this part."""
+        """Return the requests whose path contains this text."""
         return [one for one in self.bridge.asked if one.method == method and part in one.url.path]
 
     # -- time and the leader ----------------------------------------------------------------------------------------
 
     def pass_time(self, seconds: float) -> None:
-        """Make all that is due at some time due earlier by these seconds."""
+        """Move all due times into the past by some seconds."""
         for name in ("loose", "uploads", "unowned"):
             for member, _ in self.store.client.zscan_iter(f"ct:{name}"):
                 self.store.client.zincrby(f"ct:{name}", -1000 * seconds, member)
 
     def collect(self) -> None:
-        """Do a round of the leader's."""
+        """Run one round of the leader."""
         ArtifactCleanupTask(self.store, Trees(self.store, self.settings)).run_once()
 
     def objects(self, tenant: str = "default") -> int:
-        """Objects of a tenant that are on the disk."""
+        """Return the tenant's objects on disk."""
         return sum(path.is_file() for path in (self.folder / tenant).rglob("*"))
 
     def sums(self, tenant: str = "default") -> tuple[int, int, int, int]:
-        """Files and bytes that artifacts refer to, and the others."""
+        """Return the files and bytes that artifacts refer to, and the unreferenced ones."""
         found = self.store.files.sums().get(tenant)
         return (found.stored_files, found.stored_bytes, found.loose_files, found.loose_bytes) if found else (0, 0, 0, 0)
 

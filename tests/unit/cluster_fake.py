@@ -1,4 +1,4 @@
-"""A cluster in memory for the client's tests: answers from a list or from functions, and remembers what was asked."""
+"""A fake in-memory cluster for tests of the client: answers from lists or functions and records all requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Reply: TypeAlias = httpx.Response | Exception | dict[str, Any]
 
 
 class Fake:
-    """Each (method, path) answers with its replies in turn, the last one again and again."""
+    """Each (method, path) returns its replies in order and then repeats the last one."""
 
     def __init__(self) -> None:
         self.replies: dict[tuple[str, str], list[Reply | Callable[[httpx.Request], Reply]]] = {}
@@ -37,7 +37,7 @@ class Fake:
         return found if isinstance(found, httpx.Response) else httpx.Response(200, json=found)
 
     def bodies(self, path: str) -> list[Any]:
-        """Return the bodies posted there."""
+        """Return the bodies posted to a path."""
         return [json.loads(one.content) for one in self.asked if one.url.path == path]
 
 
@@ -46,15 +46,15 @@ def problem(status: int, title: str, detail: str = "", **more: Any) -> httpx.Res
     return httpx.Response(status, json=body, headers={"Content-Type": "application/problem+json"})
 
 
-#: Values of required fields that a test does not care about.
+#: Values of required fields that do not matter in a test.
 _VALUES: dict[Any, Any] = {str: "-", int: 0, float: 0.0, bool: False, list: [], dict: {}, Any: None}
 
-#: Marks times among texts.
+#: Marks time fields among text fields.
 (_MOMENT,) = get_args(Moment)[1:]
 
 
 def complete(declared: type, **fields: Any) -> dict[str, Any]:
-    """Return an answer of a declared type: these fields, and a value for each other field that it must have."""
+    """Return a response of a declared type with these fields and default values for the other required fields."""
     hints: dict[str, Any] = get_type_hints(declared, include_extras=True)
     needed = {name: hint for name, hint in hints.items() if name not in fields and get_origin(hint) is not NotRequired}
     return {name: _value(hint) for name, hint in needed.items()} | fields
@@ -72,12 +72,12 @@ def _value(hint: Any) -> Any:
     return _VALUES[get_origin(hint) or hint]
 
 
-#: Usage of a job that nobody computed yet.
+#: Usage of a job without any computed lease.
 USAGE: dict[str, Any] = {"lane_seconds": 0.0, "leases": 0, "expired_leases": 0, "workers": {}}
 
 
 def job(state: str, **more: Any) -> dict[str, Any]:
-    """A job as the API shows it."""
+    """Return a job as in the API."""
     ended = "2026-01-02T03:04:06.000Z" if state in ("done", "failed", "cancelled") else None
     return {
         "job_id": "j1",

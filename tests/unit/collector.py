@@ -1,4 +1,4 @@
-"""A receiver of OTLP over HTTP on loopback, which keeps the spans that it is sent."""
+"""An OTLP receiver over HTTP on loopback, which stores the received spans."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Span as it arrived. Times in seconds since 1970."""
+    """A received span. Times are in seconds since 1970."""
 
     trace: str
     span: str
-    #: Empty: it has none.
+    #: ID of the parent span; empty for none.
     parent: str
     name: str
     state: str
@@ -26,12 +26,12 @@ class Taken:
     end: float
     error: str
     attributes: dict[str, Any]
-    #: Of what sent it.
+    #: Attributes of the sending process.
     resource: dict[str, Any] = field(repr=False)
 
 
 class Collector:
-    """Server in a thread of its own, while the context lasts."""
+    """A server in its own thread, which runs while the context is open."""
 
     def __init__(self) -> None:
         self.status = 200
@@ -51,7 +51,7 @@ class Collector:
         self._thread.join()
 
     def of(self, trace: str) -> list[Taken]:
-        """Return the spans of one trace, each once, in the order of their begin."""
+        """Return the distinct spans of one trace, ordered by start time."""
         return sorted({one.span: one for one in self.spans if one.trace == trace}.values(), key=lambda one: one.start)
 
     def take(self, path: str, body: bytes) -> None:

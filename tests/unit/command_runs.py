@@ -1,4 +1,4 @@
-"""Commands of `cluster` in this process: with which exit code each ends, and what it prints."""
+"""Runs `cluster` commands in this process and returns their exit code and output."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 
 from threads_cluster.cli import main as cli
 
-#: Exit code, stdout and stderr of a command, by its arguments.
+#: Function from a command's arguments to its exit code, stdout and stderr.
 Run = Callable[..., tuple[int, str, str]]
 
 
 def runner(capsys: pytest.CaptureFixture[str], *group: str) -> Run:
-    """Return what runs a command, of a group where one is given. What the coordinator beside it logs is left out."""
+    """Return a function that runs a command, optionally of a group. Log lines of the coordinator are removed."""
 
     def ran(*arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Fixtures of several files of unit tests."""
+"""Fixtures for several files of unit tests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def flow(any_redis_url: str, tmp_path: Path) -> Iterator[Flows]:
-    """Workflows on one version of Redis, and the leader that a test turns by hand."""
-    from tests.unit.workflow_bench import Flows  # loads what most unit tests have no use for
+    """Workflows on one version of Redis, with a leader whose rounds the test runs."""
+    from tests.unit.workflow_bench import Flows  # imported here, because most unit tests do not need these modules
 
     made = Flows(any_redis_url, tmp_path / "store")
     yield made
@@ -25,7 +25,7 @@ def flow(any_redis_url: str, tmp_path: Path) -> Iterator[Flows]:
 
 @pytest.fixture
 def flows(redis_url: str, tmp_path: Path) -> Iterator[Flows]:
-    """The same on each version of Redis."""
+    """Workflows on each version of Redis."""
     from tests.unit.workflow_bench import Flows
 
     made = Flows(redis_url, tmp_path / "store")
@@ -45,7 +45,7 @@ def pool(any_redis_url: str, tmp_path: Path) -> Iterator[Pool]:
 
 @pytest.fixture
 def both(redis_url: str, tmp_path: Path) -> Iterator[Pool]:
-    """The same on each version of Redis."""
+    """Models and data on each version of Redis."""
     from tests.unit.models_bench import Pool
 
     made = Pool(redis_url, tmp_path / "store")

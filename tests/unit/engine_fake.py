@@ -1,4 +1,4 @@
-"""Stand-in for an engine: a server that reads requests and answers them as a test wants, byte by byte."""
+"""Fake engine: a server that reads requests and answers them byte by byte as a test requires."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Json: TypeAlias = dict[str, Any]
 
 
 async def until(what: Callable[[], Any]) -> None:
-    """Return when something is true."""
+    """Wait until a condition is true."""
     while not what():  # noqa: ASYNC110
         await asyncio.sleep(0.005)
 
 
 class Asked:
-    """One request, and what writes its answer."""
+    """A request, and a function that writes its response."""
 
     def __init__(self, head: str, body: Json, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.head, self.body, self.reader, self.writer = head, body, reader, writer
@@ -55,7 +55,7 @@ USAGE = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
 
 
 async def tokens(asked: Asked) -> None:
-    """Stream three tokens and, where they are asked for, the counts; else answer at once."""
+    """Stream three tokens, with counts if requested, or send one complete answer."""
     if not asked.body.get("stream"):
         await asked.answer(200, {"choices": [{"text": "abc"}], "usage": USAGE["usage"]})
         return
@@ -68,7 +68,7 @@ async def tokens(asked: Asked) -> None:
 
 
 class Engine:
-    """A stand-in on a port of its own; use it as an async context manager."""
+    """A fake engine on its own port, used as an async context manager."""
 
     def __init__(self, behaviour: Behaviour = tokens) -> None:
         self.behaviour = behaviour

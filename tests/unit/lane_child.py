@@ -1,4 +1,4 @@
-"""Child that a test's lane runs in place of `cpu_worker.child.main`: it is warm at once and sleeps in chunks."""
+"""Child process of a test lane in place of `cpu_worker.child.main`: it is warm immediately and sleeps in chunks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def main(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ())
     pipe.send(WarmUpResult())
     while True:
         what, *rest = pipe.recv()
-        if what == "small":  # as one that compiles: it looks at no flag
+        if what == "small":  # like a compiling child, which checks no flag
             for _, spec, _ in rest[0]:
                 time.sleep(spec["chunk_seconds"])
             pipe.send([])
@@ -33,7 +33,7 @@ def main(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ())
 
 
 def wrong_until_anew(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
-    """Be wrong until one was told to compile anew, which leaves a line in the file WRONG_UNTIL for each kind."""
+    """Return wrong results until the code is compiled again, which adds a line per kind to the file WRONG_UNTIL."""
     right = Path(os.environ["WRONG_UNTIL"])
     for kind in anew:
         with right.open("a") as file:
@@ -58,7 +58,7 @@ def always_wrong(pipe: Connection, shared: Any, parent: int, anew: Collection[st
 
 
 def crashed_until_anew(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
-    """Crash as wrong machine code does, until one was told to compile anew, which leaves the file WRONG_UNTIL."""
+    """Crash like wrong machine code until the code is compiled again, which creates the file WRONG_UNTIL."""
     right = Path(os.environ["WRONG_UNTIL"])
     if anew:
         right.write_text(" ".join(anew))

@@ -1,4 +1,4 @@
-"""Manifests as kubectl makes them of k8s/: built once for each combination of an overlay and components."""
+"""Manifests that kubectl builds from k8s/, once for each combination of an overlay and components."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NAME = "app.kubernetes.io/name"
 
 
 def built(folder: Path) -> list[Object]:
-    """Objects of a kustomization; a skip without kubectl, in CI a failure."""
+    """Return the objects of a kustomization. Without kubectl the test is skipped, or fails in CI."""
     return [parsed(text) for text in texts(folder)]
 
 
 @cache
 def texts(folder: Path) -> list[str]:
-    """Texts of its objects."""
+    """Return the texts of a kustomization's objects."""
     if shutil.which("kubectl") is None:
         if os.environ.get("CI") == "true":
             pytest.fail("kubectl is not installed")
@@ -43,7 +43,7 @@ def parsed(text: str) -> Object:
 
 
 def combined(folder: Path, overlay: str, *components: str, **more: object) -> list[Object]:
-    """Objects of `k8s/OVERLAY` with components, by a kustomization written into `folder`; `more` of its fields."""
+    """Return the objects of `k8s/OVERLAY` with components, from a kustomization with the fields `more`."""
 
     def path(name: str) -> str:
         return os.path.relpath(ROOT / "k8s" / name, folder)
@@ -55,7 +55,7 @@ def combined(folder: Path, overlay: str, *components: str, **more: object) -> li
 
 
 def of_kind(objects: list[Object], *kinds: str) -> dict[str, Object]:
-    """Objects of these kinds by name."""
+    """Return the objects of these kinds, keyed by name."""
     return {item["metadata"]["name"]: item for item in objects if item["kind"] in kinds}
 
 
@@ -75,7 +75,7 @@ def labels(workload: Object) -> dict[str, str]:
 
 
 def containers(objects: list[Object]) -> Iterator[tuple[str, Object]]:
-    """Name of the workload and container, for each container."""
+    """Yield each container with the name of its workload."""
     for name, workload in workloads(objects).items():
         for container in pod(workload)["containers"]:
             yield name, container
@@ -86,7 +86,7 @@ def ports(workload: Object) -> set[int]:
 
 
 def matches(selector: Mapping[str, Any], given: Mapping[str, str]) -> bool:
-    """Whether a selector by labels or by `In` selects an object with these labels."""
+    """Return True if a selector (by labels or `In`) selects an object with these labels."""
     by_label = all(given.get(key) == value for key, value in selector.get("matchLabels", {}).items())
     expressions = selector.get("matchExpressions", [])
     assert all(one["operator"] == "In" for one in expressions)

@@ -1,4 +1,4 @@
-"""Workflows about models and data, whose programs leave what a test says."""
+"""Workflows with models and data, whose programs create the files that a test requires."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ WEIGHTS = b"GGUF: weights of a test"
 
 
 class Pool(Flows):
-    """Its programs leave files before they are done."""
+    """Workflows whose programs create files before they finish."""
 
     def __init__(self, *given: Any, **settings: Any) -> None:
         super().__init__(*given, **settings)
         self._left: dict[str, bytes] = {}
 
     def put_model(self, name: str, data: bytes = WEIGHTS, path: str = "tiny.gguf", token: str = TOKEN) -> str:
-        """Put a model as `cluster artifact put` does, and return its artifact."""
+        """Store a model like `cluster artifact put`, and return its artifact."""
         return self.put(name, {path: data}, token)
 
     def put(self, name: str, files: dict[str, bytes], token: str = TOKEN) -> str:
@@ -30,7 +30,7 @@ class Pool(Flows):
         return str(answer.json()["artifact"]["artifact_id"])
 
     def leave(self, workflow: str, action: str, files: dict[str, bytes]) -> None:
-        """Let the program of an action leave these files, and be done."""
+        """Let the program of an action create these files and finish."""
         self._left = files
         self.done(workflow, action)
         self._left = {}
@@ -61,7 +61,7 @@ class Pool(Flows):
         return answer.json()
 
     def begin(self, path: str, body: Any, **more: Any) -> str:
-        """Ask for a workflow over the API, and look at it once."""
+        """Submit a workflow through the API and check it once."""
         answer = self.ask("POST", f"/api/v1/{path}", body, **more)
         assert answer.status_code == 202, answer.text
         workflow = str(answer.json()["task_id"])

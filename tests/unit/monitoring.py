@@ -1,4 +1,4 @@
-"""Tools of the tests of metrics, rules and dashboards: promtool, the rules, the names that exist."""
+"""Helpers for tests of metrics, rules and dashboards: promtool, the rules and the metric names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from jobs import metrics
 ROOT = Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "prometheus" / "rules").glob("*.yml"))
 
-#: Metrics of programs that are not ours and that rules or dashboards read, with who shows them. The test of the stack
-#: asks each for data; those of DCGM are in its exporter's default list of counters.
+#: Metrics of other projects' programs that rules or dashboards use, with the exporter of each. The stack test checks
+#: that
 EXPORTERS = {
     "prometheus": "up ALERTS prometheus_config_last_reload_successful prometheus_rule_evaluation_failures_total",
     "process": "process_cpu_seconds_total process_open_fds process_resident_memory_bytes process_start_time_seconds",
@@ -45,7 +45,7 @@ EXPORTERS = {
 
 
 def promtool(*arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Skips where there is no promtool; fails where it is promised."""
+    """Return the path of promtool. Without promtool the test is skipped, or fails in CI."""
     if shutil.which("promtool") is None:
         reason = "promtool is not installed: it comes with Prometheus (Debian: apt-get install prometheus)"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
@@ -53,7 +53,7 @@ def promtool(*arguments: str | Path, text: str | None = None) -> subprocess.Comp
 
 
 def rules() -> Iterator[dict[str, Any]]:
-    """Every recording rule and alert."""
+    """Return every recording rule and alert."""
     for path in RULES:
         for group in yaml.safe_load(path.read_text())["groups"]:
             yield from group["rules"]
@@ -61,7 +61,7 @@ def rules() -> Iterator[dict[str, Any]]:
 
 @cache
 def known() -> set[str]:
-    """Every name that an expression may read."""
+    """Return every name that an expression can use."""
     names = {rule["record"] for rule in rules() if "record" in rule}
     for metric in metrics.ALL:
         parts = ("_bucket", "_sum", "_count") if metric.type == "histogram" else ("",)
@@ -70,7 +70,7 @@ def known() -> set[str]:
 
 
 def added_over_replicas(expr: str) -> set[str]:
-    """Figures of the whole cluster that an expression adds up over coordinators, each of which shows them all."""
+    """Return cluster-wide metrics that an expression wrongly sums over the coordinators."""
     alike = {metric.name for metric in metrics.ALL if not metric.per_replica}
     sums = re.finditer(
         r"\bsum\b\s*(?:by\s*\(([^)]*)\))?\s*\(\s*(?:\w+\()?\s*(?:label_replace\()?\s*(cluster_\w+)", expr

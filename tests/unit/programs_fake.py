@@ -1,4 +1,4 @@
-"""A cluster in memory that ran a program: a job, its unit, live output, and artifacts of what was kept."""
+"""A fake in-memory cluster that has run a program: a job, its unit, live output, and artifacts of its files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLLOW, UNITS = "/api/jobs/j1/logs/0/follow", "/api/jobs/j1/units"
 
 
 def unit(state: str = "done", number: int = 0, **more: Any) -> dict[str, Any]:
-    """A unit as the API shows it."""
+    """Return a unit as in the API."""
     return {
         "unit": number,
         "state": state,
@@ -43,7 +43,7 @@ def page(*units: dict[str, Any], total: int | None = None) -> dict[str, Any]:
 
 
 def event(stream: str, offset: int, data: bytes, run: str = "aa", attempt: int = 1) -> str:
-    """Live output as the API sends it."""
+    """Return live output as an event of the API."""
     fields = {
         "unit": 0,
         "attempt": attempt,
@@ -60,7 +60,7 @@ END = 'event: end\ndata: {"state": "done", "exit": 0, "bytes": 0}\n\n'
 
 
 class Ran(Fake):
-    """Each of these replies may be replaced by `on`."""
+    """Fake cluster whose replies `on` can replace."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,11 +76,11 @@ class Ran(Fake):
         return job(state, **({"type": "command", "done": 0, "total": 1} | more))
 
     def live(self, *parts: str) -> None:
-        """Answer whoever follows with these events."""
+        """Send these events to clients that follow the output."""
         self.on("GET", FOLLOW, httpx.Response(200, headers=EVENTS, text="".join(parts)))
 
     def units(self, *units: dict[str, Any]) -> None:
-        """Answer with pages of these units."""
+        """Return pages with these units."""
 
         def answer(request: httpx.Request) -> dict[str, Any]:
             first, limit = int(request.url.params["from"]), int(request.url.params["limit"])
@@ -91,7 +91,7 @@ class Ran(Fake):
         self.on("GET", UNITS, answer)
 
     def keeps(self, **files: bytes) -> str:
-        """Keep an artifact; a path has __ for /. Its id."""
+        """Store an artifact and return its ID. Slashes in paths are written as __."""
         named = {path.replace("__", "/"): data for path, data in files.items()}
         return self.keeps_rows(
             *(["f", path, len(data), sha_of(data)] for path, data in sorted(named.items())), data=tuple(named.values())
@@ -113,7 +113,7 @@ class Ran(Fake):
         return httpx.Response(200, content=b"\n".join([head, b"".join(data for _, data in found)]))
 
     def takes_files(self) -> None:
-        """Take uploads; files that were sent once are known."""
+        """Accept uploads; files that were already sent are known."""
         known: set[str] = set()
 
         def missing(request: httpx.Request) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Ran(Fake):
 
 
 def ranged(data: bytes, request: httpx.Request) -> httpx.Response:
-    """The bytes of a file, or from the first of a range on."""
+    """Return the bytes of a file, or from the start of a requested range on."""
     asked = request.headers.get("Range", "")
     start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked else 0
     if start >= len(data) and asked:

@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback, which answers as it is told."""
+"""A receiver of webhooks on loopback with configurable responses."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-#: Answers on a connection, after the request was read.
+#: Function that answers on a connection after the request was read.
 Answer: TypeAlias = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass
 class Got:
-    """A request as it arrived."""
+    """A received request."""
 
     line: str
     headers: dict[str, str]
     body: bytes
-    #: Server name of the encryption.
+    #: Server name in the TLS handshake.
     name: str | None = None
 
 
@@ -36,7 +36,7 @@ def answers(status: int, *headers: str, body: bytes = b"") -> Answer:
 
 
 async def for_ever(writer: asyncio.StreamWriter) -> None:
-    """Answer 200 with a body that has no end."""
+    """Answer 200 with an endless body."""
     writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
     while True:
         writer.write(b"x" * 65536)
@@ -44,14 +44,14 @@ async def for_ever(writer: asyncio.StreamWriter) -> None:
 
 
 async def go_on_for_ever(writer: asyncio.StreamWriter) -> None:
-    """Answer that the request may go on, again and again."""
+    """Send `100 Continue` again and again."""
     while True:
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
         await writer.drain()
 
 
 async def in_drops(writer: asyncio.StreamWriter) -> None:
-    """Answer with a header that comes a character at a time and does not end."""
+    """Send an endless header, one character at a time."""
     writer.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
     while True:
         writer.write(b"x")
@@ -60,25 +60,25 @@ async def in_drops(writer: asyncio.StreamWriter) -> None:
 
 
 async def silence(writer: asyncio.StreamWriter) -> None:
-    """Answer nothing."""
+    """Send no response."""
     await asyncio.sleep(60)
 
 
 async def nonsense(writer: asyncio.StreamWriter) -> None:
-    """Answer with what is no HTTP."""
+    """Send a response that is not HTTP."""
     writer.write(b"SSH-2.0-OpenSSH_9.6\r\n" + bytes(range(256)) * 8)
     await writer.drain()
 
 
 @dataclass
 class Receiver:
-    """Server in a thread of its own."""
+    """A server in its own thread."""
 
     answer: Answer = field(default_factory=lambda: answers(204))
     encryption: ssl.SSLContext | None = None
     got: list[Got] = field(default_factory=list)
     port: int = 0
-    #: Most connections at once.
+    #: Maximum number of simultaneous connections.
     open: int = 0
     most: int = 0
 

@@ -1,4 +1,4 @@
-"""Requests for services as they are stored."""
+"""Stored requests for services."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def stored_request(**fields: Any) -> dict[str, Any]:
-    """Return all that is stored of a request for a service, with its default values but for `fields`."""
+    """Return a complete stored request for a service, with default values for all fields but `fields`."""
     return {
         "model": None,
         "max_concurrent_requests": 100,

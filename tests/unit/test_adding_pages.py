@@ -1,4 +1,4 @@
-"""The pages on adding something are there, and their Python can be parsed."""
+"""Tests that the pages about adding something exist, and that their Python code is valid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_there_is_a_page_for_a_kind_an_endpoint_an_engine_and_a_metric() -> None
 
 @each_page
 def test_python_can_be_parsed(page: Path) -> None:
-    """Whole modules, statements of one, or an entry of a list with its comma."""
+    """The code can be a module, statements, or a list entry with its comma."""
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         lines = block.splitlines()
         indent = len(lines[0]) - len(lines[0].lstrip())

@@ -1,4 +1,4 @@
-"""Pages of others cannot drive a cluster without a token; bodies must say that they are JSON."""
+"""Tests that foreign pages cannot control a cluster without a token, and that bodies must be declared as JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ask(
     body: bytes = b"",
     **chosen: str,
 ) -> httpx.Response:
-    """Ask a coordinator behind its admission; the Host is loopback's unless `headers` say otherwise."""
+    """Send a request through a coordinator's admission layer. The Host defaults to a loopback name."""
 
     async def go() -> httpx.Response:
         app = Admission(_answer, Settings.model_validate(chosen))

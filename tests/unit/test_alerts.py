@@ -1,4 +1,4 @@
-"""When alerts fire, when they are over, and what is forgotten."""
+"""Tests when alerts fire, when they end, and which are forgotten."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def queue(name: str, jobs: int = 1, oldest: float = 0.0) -> Queue:
 
 
 def worker(state: str = "idle", live: bool = True, seen: float = 0.5) -> Any:
-    """Return the fields of a worker that alerts read."""
+    """Return the fields of a worker that alerts use."""
     return {"id": "w", "state": state, "live": live, "seen_seconds_ago": seen, "host": None, "device": "gpu"}
 
 
-#: What is far beyond and what is just within, by the alert's id.
+#: Values far beyond and just within each alert's threshold, keyed by alert ID.
 CASES: dict[str, tuple[Facts, Facts]] = {
     "no-worker/gpu.normal": (
         Facts(queues=[queue("gpu.normal")], fleet=CPU),

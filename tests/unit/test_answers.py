@@ -1,4 +1,4 @@
-"""Each answer is declared once: the coordinator's type, OpenAPI and the client's check come from that."""
+"""Tests that each response type is declared once, for the coordinator, OpenAPI and the client's validation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DECLARED = [
     for each in vars(module).values()
     if is_typeddict(each) and each.__module__ == module.__name__ and not each.__name__.startswith("_")
 ]
-#: Prints what is made of the declaration of a job: names in OpenAPI and in the type, and why the client refuses a list.
+#: Program that prints the names of a job's declaration in OpenAPI and in the type, and the client's error for a list.
 PROGRAM = """
 import json, sys, typing
 from coordinator import openapi
@@ -102,7 +102,7 @@ def test_lists_of_json_are_taken_for_tuples() -> None:
 
 
 def test_one_wrong_element_is_enough() -> None:
-    """A list of a million wrong elements is refused at the first, without an error for each."""
+    """A list of a million invalid elements is rejected at the first one, without an error for each."""
     with pytest.raises(ValueError, match="1 validation error"):
         TypeAdapter(telemetry.Metrics).validate_python({"metrics": [7] * 1000})
 

@@ -1,4 +1,4 @@
-"""Redis' append-only file is rewritten once after each start of Redis, and asked for again only when that fails."""
+"""Tests that Redis' append-only file is rewritten once after each start, and again only after a failure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jobs.store.server.aof import Aof, AofState, RewriteRefused
 
 
 class FakeAof(Aof):
-    """Redis that starts anew when `started` changes."""
+    """Fake Redis that restarts when `started` changes."""
 
     def __init__(self) -> None:
         self.started, self.noted = "first", ""

@@ -1,4 +1,4 @@
-"""docs/architecture.md names the folders that there are; domains import in one direction."""
+"""Tests that docs/architecture.md names the existing folders, and that domains import in one direction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "architecture.md").read_text()
-#: Domains of the coordinator; each may import those before it.
+#: Domains of the coordinator, each of which can import the previous ones.
 DOMAINS = (
     "access",
     "tenants",
@@ -33,12 +33,12 @@ DOMAINS = (
     "work",
     "rpc",
 )
-#: Packages that CONTRIBUTING.md lists, and the kinds' and their benchmarks' own.
+#: Packages that CONTRIBUTING.md lists, and the packages of kinds and their benchmarks.
 ELSEWHERE = ("tests", "benchmarks/")
 
 
 def packages() -> set[str]:
-    """Packages up to two levels deep, as the table has them."""
+    """Return the packages up to two levels deep, as in the table."""
     found = {path.parent.relative_to(ROOT).as_posix() + "/" for path in ROOT.glob("[a-z]*/__init__.py")}
     found |= {path.parent.relative_to(ROOT).as_posix() + "/" for path in ROOT.glob("[a-z]*/[a-z]*/__init__.py")}
     return {name for name in found if not name.startswith(ELSEWHERE)}

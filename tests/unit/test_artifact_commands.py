@@ -1,4 +1,4 @@
-"""`cluster artifact` on a coordinator without a server: what is printed, and that only what changed is sent."""
+"""Tests the output of `cluster artifact` with a coordinator without a server, and that only changed files are sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bench(any_redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def run(bench: Bench, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Exit code, stdout and stderr of `cluster artifact ...`."""
+    """Return the exit code, stdout and stderr of `cluster artifact ...`."""
     return command_runs.runner(capsys, "artifact")
 
 

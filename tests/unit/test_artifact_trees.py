@@ -1,4 +1,4 @@
-"""Folders as artifacts on this machine: what is put, and that a fetch writes nothing outside its folder."""
+"""Tests how folders become artifacts, and that a download writes nothing outside its folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILE: list[Any] = [len(DATA), sha_of(DATA)]
 
 
 def beside(root: Path) -> None:
-    """A link that leads out through another, though its text leads to a file of the folder."""
+    """Create a link that leads out of the folder through another link, although its text names a file in the folder."""
     (root / "deep").mkdir()
     (root / "deep" / "up").symlink_to("..")
     (root / "deep" / "kept").touch()
@@ -85,7 +85,7 @@ def test_links_inside_are_kept_and_never_followed(tmp_path: Path) -> None:
 
 
 def test_links_through_links_and_names_with_two_dots_are_put(tmp_path: Path) -> None:
-    """As Kubernetes mounts a ConfigMap."""
+    """Kubernetes mounts ConfigMaps with such links."""
     (tmp_path / "..2026").mkdir()
     (tmp_path / "..2026" / "conf").write_bytes(DATA)
     (tmp_path / "..data").symlink_to("..2026")
@@ -95,7 +95,7 @@ def test_links_through_links_and_names_with_two_dots_are_put(tmp_path: Path) -> 
 
 def test_a_folder_of_any_depth_is_put(tmp_path: Path) -> None:
     (tmp_path / "/".join("a" * 300)).mkdir(parents=True)
-    trees.scan(tmp_path)  # what it imports needs its own depth
+    trees.scan(tmp_path)  # imported modules need stack depth too
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(len(inspect.stack()) + 150)
     try:
@@ -137,7 +137,7 @@ def test_the_same_folder_makes_the_same_manifest_in_any_place(tmp_path: Path) ->
 
 
 class Served:
-    """A cluster that has one artifact, whatever its manifest and its files are."""
+    """A fake cluster with one artifact, with any manifest and files."""
 
     def __init__(self, manifest: bytes, files: dict[str, bytes]) -> None:
         self.id, self.manifest, self.files = hashlib.sha256(manifest).hexdigest(), manifest, files
@@ -171,7 +171,7 @@ class Served:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[Path]:
-    """A folder to fetch into; nothing beside it changes."""
+    """Return a folder for a download, after which nothing next to it may have changed."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "kept").write_text("kept")
     yield tmp_path / "in"

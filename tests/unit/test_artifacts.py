@@ -1,4 +1,4 @@
-"""Artifacts over HTTP on a real Redis: what is uploaded comes back, whatever is sent, dies or is deleted meanwhile."""
+"""Tests artifacts over HTTP on a real Redis: uploads come back unchanged, despite deaths and deletions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bench(any_redis_url: str, tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a bit of everything."""
+    """Return a folder with various files."""
     root = tmp_path / "work"
     (root / "data").mkdir(parents=True)
     (root / "empty").mkdir()
@@ -57,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def tree(root: Path) -> dict[str, Any]:
-    """What lies in a folder."""
+    """Return the contents of a folder."""
     found: dict[str, Any] = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
@@ -198,7 +198,7 @@ def test_ranges_are_those_of_the_file(bench: Bench) -> None:
         ([["f", "a", *FILE[2:]], ["l", "b", "a\0"]], "contains NUL"),
         ([["f", "a", *FILE[2:]], ["l", "b", "./" * 2100 + "a"]], "too long"),
         ([["l", "a", "b"], ["l", "b", "a"]], "not in this artifact"),
-        # What `up/..` is: beside the tree, though p/q/x is in it.
+        # The path `up/..` is outside the tree, although p/q/x is inside.
         (
             [["l", "p/q/evil", "up/../x"], ["l", "p/q/up", "../.."], ["f", "p/q/x", *FILE[2:]]],
             "not in this artifact",
@@ -578,7 +578,7 @@ def test_bytes_of_a_coordinator_that_died_before_they_were_a_files_are_deleted(
 
 
 def test_two_uploads_of_one_hash_at_once_are_one_file(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second writes and is added while the first has written."""
+    """The second client writes and is added while the first one has written."""
     write = Blobs.write
 
     def with_another_before(self: Blobs, tenant: str, objects: Any) -> None:
@@ -609,7 +609,7 @@ def test_two_uploads_of_one_large_file_at_once_share_its_parts(bench: Bench) -> 
 
 
 def put_at_once(bench: Bench, path: Path, count: int) -> list[dict[str, Any]]:
-    """Put the same path with several clients; all of them verify the file before the first one stores it."""
+    """Store the same path with several clients, which all verify the file before the first one stores it."""
     barrier = threading.Barrier(count)
     digest = bench.trees.transfers.compute_digest
 
@@ -666,7 +666,7 @@ def test_a_part_that_arrives_after_the_file_was_stored_begins_no_upload(
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_file_whose_parts_were_swept_is_sent_again(bench: Bench, tmp_path: Path, number: int) -> None:
-    """Before the file is complete, and while its bytes are verified."""
+    """The parts are deleted before the file is complete, and while its bytes are verified."""
     data = os.urandom(PART_BYTES + 7)
     (tmp_path / "big.bin").write_bytes(data)
     digest, left = bench.trees.transfers.compute_digest, [number]
@@ -719,7 +719,7 @@ def test_a_file_whose_parts_are_swept_each_time_is_given_up(bench: Bench, tmp_pa
 
 
 def test_a_completion_whose_answer_was_lost_is_repeated(bench: Bench, tmp_path: Path) -> None:
-    """Meanwhile another client, which began before, sends one of the parts once more."""
+    """In the meantime, another client that started earlier sends one of the parts again."""
     data = os.urandom(PART_BYTES + 7)
     (tmp_path / "big.bin").write_bytes(data)
     handle, lost = bench.bridge.handle_request, [True]
@@ -835,7 +835,7 @@ def test_without_a_store_the_setting_is_named(any_redis_url: str) -> None:
 
 
 def test_a_store_that_is_away_loses_nothing(bench: Bench) -> None:
-    """As a volume that is not mounted: its folder is there, and empty."""
+    """The volume is not mounted: its folder exists and is empty."""
     bench.put_file(DATA)
     bench.put_file(OTHER)
     row = bench.commit(FILE).json()["artifact"]
@@ -894,7 +894,7 @@ def test_what_cannot_be_collected_keeps_nothing_else(bench: Bench, monkeypatch: 
 
 
 def test_a_store_that_hangs_holds_up_no_other_call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More downloads and uploads hang than there are threads for calls."""
+    """More downloads and uploads hang than threads exist for requests."""
     bench.put_file(DATA)
     opened, full, hung = threading.Event(), threading.Event(), list[int]()
 

@@ -1,4 +1,4 @@
-"""Artifacts in a bucket of S3, here that of moto's server, by the same code as in a folder."""
+"""Tests artifacts in an S3 bucket of moto's server, with the same code as for a folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.artifact_bench import Bench, sha_of
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
-    """URL of a bucket's folder; of one server, since the driver keeps its connections."""
+    """Return the URL of a bucket's folder. One server is shared, because the driver keeps its connections."""
     port = free_port()
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
     server.start()

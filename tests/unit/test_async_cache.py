@@ -1,4 +1,4 @@
-"""Values that are read when somebody asks: who shares a read, what is read again, and what is forgotten."""
+"""Tests the cache of values that are read on demand: shared reads, repeated reads, and forgotten values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coordinator.async_cache import AsyncCache
 
 
 class Source:
-    """A slow place of values: a number that counts its reads, and errors while `broken`."""
+    """A slow source: returns the number of its reads, or errors while `broken`."""
 
     def __init__(self) -> None:
         self.reads: Counter[str] = Counter()
@@ -108,7 +108,7 @@ def test_who_misses_something_has_it_read_again_and_not_more_often_than_is_said(
         began = time.monotonic()
         for _ in range(3):
             await asyncio.gather(*(source.known.refresh("a", time.monotonic()) for _ in range(20)))
-        # The twenty of a turn share a read, or two where the clock moves on between them.
+        # The twenty requests of a turn share one read, or two if the clock advances between them.
         assert source.reads["a"] <= 1 + (time.monotonic() - began) / 0.05 + 1
 
     monkeypatch.setattr(async_cache, "REFRESH_SECONDS", 0.05)

@@ -1,4 +1,4 @@
-"""Denied calls are counted within bounds; they are recorded each minute, and the leader exports the log."""
+"""Tests that denied requests are counted within limits and recorded, and that the leader exports the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOBODY = Actor("", "")
 
 
 def written(denials: Denials) -> list[Denied]:
-    """Return the counts, and begin anew."""
+    """Return the counts and reset them."""
     calls: list[Denied] = []
     denials.write(calls.extend)
     return calls
@@ -63,7 +63,7 @@ def test_counts_that_could_not_be_written_are_kept() -> None:
 
 
 class FakeLog:
-    """Remembers what it was asked to do."""
+    """Fake audit log that records its calls."""
 
     def __init__(self) -> None:
         self.denied: list[Denied] = []

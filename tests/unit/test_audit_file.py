@@ -1,4 +1,4 @@
-"""The audit log's file in a backup: put back where it is missing, never over what is there."""
+"""Tests the audit log's file in a backup: it is restored if it is missing, but never overwritten."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCRIPT = ROOT / "deploy" / "docker" / "audit_file.py"
 
 
 def ask(command: str, file: Path, given: bytes = b"") -> bytes:
-    """Run the script as a container does, which has no checkout."""
+    """Run the script like a container, which has no checkout."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.read_text(), command, str(file)],
         input=given,

@@ -1,4 +1,4 @@
-"""Workers that the work needs: the choice, and what follows from it on a simulated clock."""
+"""Tests the number of needed workers, and its effects on a simulated clock."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_tenant_asks_for_no_more_lanes_than_its_cap() -> None:
 
 
 def test_work_for_any_device_falls_to_each_by_the_speed_that_it_would_have() -> None:
-    """All lanes that there may be count: 20 of CPUs at speed 1, and 2 of a GPU at speed 90."""
+    """The work is divided by the speed of all permitted lanes: 20 CPU lanes at speed 1, and 2 GPU lanes at speed 90."""
     anywhere = Work(seconds=120000, paces={CPU: 1, GPU: 90})
     assert count(anywhere) == {CPU: 1000, GPU: 0}
     assert count(anywhere, gpus=1) == {CPU: 100, GPU: 10}
@@ -75,7 +75,7 @@ def test_workers_that_live_compute_work_for_any_device_too_where_none_may_be_add
 
 
 def followed(needs: Sequence[int], step: float = 5.0, limits: Limits = TEN, start: int = 1) -> list[int]:
-    """Numbers that are desired, one every `step` seconds."""
+    """Return the desired numbers, one per `step` seconds."""
     scale, now, desired = Scale(workers=start), 1e9, []
     for need in needs:
         scale, now = next_scale(scale, now, need, limits, CALM), now + step
@@ -128,7 +128,7 @@ def test_a_load_that_swings_faster_than_the_calm_is_not_followed_down(period: in
 
 
 class Simulated:
-    """Workers of two lanes that take 10 s to start and compute queued jobs; one round every five seconds."""
+    """Simulated workers with two lanes that start in 10 s and compute queued jobs; one round every five seconds."""
 
     STEP, STARTS = 5.0, 10.0
 
@@ -157,13 +157,13 @@ class Simulated:
 
 
 def directions(numbers: Sequence[int]) -> str:
-    """Return + for each time that numbers begin to rise, - for each time that they begin to fall."""
+    """Return + for each time that the numbers start to rise, and - for each time that they start to fall."""
     signs = ["+" if after > before else "-" for before, after in pairwise(numbers) if after != before]
     return "".join(sign for at, sign in enumerate(signs) if at == 0 or signs[at - 1] != sign)
 
 
 def test_a_load_of_0_200_0_jobs_is_followed_without_flapping() -> None:
-    """200 jobs of 20 s: ten workers of two lanes need 200 s."""
+    """The 200 jobs take 20 s each, so ten workers with two lanes need 200 s."""
     cluster = Simulated()
     for _ in range(60):
         cluster.round()

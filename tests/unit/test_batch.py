@@ -1,4 +1,4 @@
-"""The program that answers a batch of prompts with llama.cpp: what it reads, answers, and refuses."""
+"""Tests the program that answers a batch of prompts with llama.cpp: its inputs, answers and errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests import tiny_model
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where it runs, with a model and without prompts."""
+    """Return the program's working folder, with a model and without prompts."""
     (tmp_path / "input").mkdir()
     tiny_model.write(tmp_path / "tiny.gguf")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Benchmarks are found by their names: those of a kind in the folder that is named after it."""
+"""Tests that benchmarks are found by name, including those in the folder of a kind."""
 
 from __future__ import annotations
 

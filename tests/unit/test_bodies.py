@@ -1,4 +1,4 @@
-"""Bodies: what is parsed, what is refused before it costs, and how many are held at once."""
+"""Tests request bodies: which are parsed, which are rejected early, and how many are held at once."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_bodies_wait_for_room_and_give_it_back_however_they_end() -> None:
 
 
 def test_large_bodies_are_worked_on_one_after_the_other() -> None:
-    """Each takes several times its size while it is parsed and decoded."""
+    """A body takes several times its size while it is parsed, so large ones are handled one after another."""
 
     async def go() -> list[str]:
         among, told = bodies.BodyMemory(96 * MB), []

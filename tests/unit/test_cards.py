@@ -1,4 +1,4 @@
-"""GPUs of AMD and Intel by trees of files as their drivers make them."""
+"""Tests the detection of AMD and Intel GPUs with trees of files like those of their drivers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AMD = {
     "device/hwmon/hwmon4/power1_average": "95000000",
     "device/hwmon/hwmon4/freq1_input": "1700000000",
 }
-#: Reads the cards that a worker reports.
+#: Program that reads the GPUs that a worker reports.
 checked = TypeAdapter(rows.Row.model_fields["cards"].rebuild_annotation()).validate_python
 INTEL = {"device/vendor": "0x8086", "device/device": "0x9a49", "gt_act_freq_mhz": "1300"}
 

@@ -1,4 +1,4 @@
-"""The commands and options of docs/cheat-sheet.md exist."""
+"""Tests that the commands and options of docs/cheat-sheet.md exist."""
 
 from __future__ import annotations
 

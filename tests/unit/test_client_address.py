@@ -1,4 +1,4 @@
-"""The address of a denied call is the caller's, as a trusted proxy says it, and never as the caller says it."""
+"""Tests that a denied request is recorded with the client address from a trusted proxy, never from the client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROXIES = "10.1.0.0/16, 192.0.2.7,2001:db8::/32"
 
 
 def seen(peer: str, *forwarded: str, trusted: str = PROXIES) -> str:
-    """The address that the application sees behind the layer."""
+    """Return the address that the application sees behind the layer."""
     addresses = []
 
     async def application(scope, receive, send) -> None:  # type: ignore[no-untyped-def]

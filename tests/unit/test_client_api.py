@@ -1,4 +1,4 @@
-"""The Python client against a cluster in memory."""
+"""Tests the Python client with a fake in-memory cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ACCEPTED = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """A clock that advances only during sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -54,7 +54,7 @@ def cluster(fake: Fake, clock: Clock) -> Iterator[Cluster]:
 
 
 def known(fake: Fake, cluster: Cluster) -> None:
-    """The cluster has answered once."""
+    """Return a cluster that has answered once."""
     fake.on("GET", "/api/status", STATUS)
     cluster.status()
     fake.asked.clear()
@@ -213,7 +213,7 @@ def test_a_call_without_an_answer_says_how_long_it_goes_on(
     heard: queue.Queue[float] = queue.Queue()
 
     def late(request: httpx.Request) -> dict[str, Any]:
-        monkeypatch.setattr(connection, "NOTICE_SECONDS", 60)  # the second call is answered in time
+        monkeypatch.setattr(connection, "NOTICE_SECONDS", 60)  # the second request is answered in time
         return job("done", seconds=heard.get(timeout=30))
 
     cluster.notify(lambda error: None, heard.put)
@@ -316,7 +316,7 @@ def test_a_cookie_of_a_proxy_comes_back_to_it(clock: Clock) -> None:
 
 
 def test_what_httpx_would_send_is_sent(clock: Clock) -> None:
-    """Whether httpx makes a request or the connection does, it is the same."""
+    """The request is the same whether httpx or the connection builds it."""
     sent: list[Any] = []
 
     def answer(request: httpx.Request) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""The `cluster` command against a cluster in memory: what is printed where, and the exit codes."""
+"""Tests the output and exit codes of the `cluster` command with a fake in-memory cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Ran:
     err: str
 
     def lines(self) -> list[Any]:
-        """Stdout as JSON lines; fails on anything else."""
+        """Return stdout parsed as JSON lines; fail for any other output."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
@@ -277,7 +277,7 @@ def test_a_job_that_ends_badly_is_exit_code_1(fake: Fake, run: Run, state: str) 
 
 def test_waiting_prints_progress_lines_and_the_result(fake: Fake, run: Run) -> None:
     waiting = job("queued", waiting_because="2 jobs are before it")
-    further = job("running", progress=0.5)  # too soon for a line of its own
+    further = job("running", progress=0.5)  # too early for a separate line
     fake.on("GET", "/api/jobs/j1", waiting, job("running"), further, job("done"))
     ran = run("submit", "sums", "--start", "1", "--wait")
     assert ran.out == f"sum  {'9' * 30}\n"
@@ -662,7 +662,7 @@ def test_a_body_says_that_it_is_json_and_comes_from_no_page(fake: Fake, run: Run
 
 
 def chained(*bodies: str) -> list[str]:
-    """Lines of an audit log with these bodies."""
+    """Return lines of an audit log with these bodies."""
     lines, digest = [], "0" * 40
     for number, body in enumerate(bodies, 1):
         text = f'{{"seq":{number},{body}}}'
@@ -844,7 +844,7 @@ SECRET = {
 
 @pytest.fixture
 def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
-    """Puts bytes into stdin."""
+    """Write bytes to stdin."""
     return lambda content: monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 

@@ -1,4 +1,4 @@
-"""Tokens that the client keeps: for one address each, in a file for one user; and the commands that write it."""
+"""Tests the client's stored tokens, one per URL in a file that only the user can read, and the login commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WHO = {
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A user's folder of configuration, and a checkout without a cluster."""
+    """Return a user's configuration folder, and a checkout without a cluster."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr(settings, "LOCAL_FOLDER", tmp_path / "checkout")
     settings.load.cache_clear()
@@ -223,7 +223,7 @@ def test_a_local_cluster_that_should_run_is_not_started_a_second_time(
 
 
 def test_while_the_local_cluster_starts_that_is_what_is_said(home: Path) -> None:
-    """Nobody has its token yet; of an address elsewhere, and of a cluster that is up, nothing changes."""
+    """No client has the token yet. Nothing changes for other addresses or a running cluster."""
     local, folder = "http://127.0.0.1:3000", home / "checkout"
     folder.mkdir()
     stated = settings.Settings()
@@ -259,7 +259,7 @@ def test_a_user_without_a_home_needs_none_until_a_token_is_to_be_kept(monkeypatc
 def test_the_cluster_of_another_user_is_named_where_it_would_be_asked_and_no_trouble_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As after `sudo ./deploy-cluster.sh local`: its folder is that user's alone."""
+    """As after `sudo ./deploy-cluster.sh local`, when only the other user can read the folder."""
     monkeypatch.setattr(settings, "of_local_cluster", _closed)
     with pytest.raises(Misconfigured, match=r"/theirs/\.cluster/url: Permission denied") as refused:
         settings.Settings().url()

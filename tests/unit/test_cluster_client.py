@@ -1,4 +1,4 @@
-"""Inference as jobs by the words of a manager of GPUs: what is submitted, what comes back, and what is refused."""
+"""Tests inference jobs with the API of a GPU manager: submissions, results and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def client(pool: Pool) -> ClusterClient:
 
 
 def answered(pool: Pool, job: str, *rows: dict[str, str]) -> None:
-    """Have the batch of a job leave these answers."""
+    """Let a job's batch return these answers."""
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     pool.leave(job, "answer--run", {"answers/answers.jsonl": lines.encode()})
 

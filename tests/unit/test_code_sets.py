@@ -26,9 +26,9 @@ Run: TypeAlias = Callable[..., list[list[Any]]]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Do steps in order, with the starts of each step in parallel; return their output.
+    """Run steps in order, with the starts of each step in parallel, and return their output.
 
-    All are forks of one process: to load numba takes longer than a start.
+    All starts are forks of one process, because loading numba takes longer than a start.
     """
     folder = tmp_path_factory.mktemp("toys")
     toy_starts.write(folder)
@@ -113,7 +113,7 @@ def test_a_set_that_has_lost_files_is_compiled_again_and_published(run: Run, tmp
 
 
 def test_files_of_another_process_are_never_used(run: Run, tmp_path: Path) -> None:
-    """Such sets result from copying one cache over another, or from earlier versions."""
+    """Foreign files result from copying one cache over another, or from earlier versions."""
     cache, other, former = (tmp_path / name for name in ("cache", "other", "former"))
     run([start(each) for each in (cache, other, former)])
     [one], [two], [three] = (list(each.glob("*/cpu-*")) for each in (cache, other, former))
@@ -153,7 +153,7 @@ def test_code_that_cannot_be_kept_is_used_all_the_same(run: Run, tmp_path: Path)
 
 
 def test_code_is_compiled_if_the_cache_cannot_be_looked_into(run: Run, tmp_path: Path) -> None:
-    """As one below a folder of another user, which root could look into."""
+    """The cache is below a folder of another user, which root could read."""
     [[answer]] = run([start(tmp_path / ("x" * 300))])
     assert answer["answers"] == toy_starts.expected("even") and answer["wrong"] == {}
     assert "[Errno" in answer["unkept"]["even"]
@@ -206,7 +206,7 @@ def compiling(cache: Path, what: str) -> subprocess.Popen[str]:
 
 
 def spent(process: subprocess.Popen[str]) -> tuple[float, float]:
-    """Return the times at which it entered and left."""
+    """Return the times at which the process entered and left."""
     words = process.communicate(timeout=60)[0].split()
     return float(words[1]), float(words[3])
 

@@ -1,4 +1,4 @@
-"""Jobs of programs over HTTP on a real Redis: who may submit them, what they refer to, and rows of their units."""
+"""Tests jobs with programs over HTTP on a real Redis: permissions, references, and unit records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DATA = b"1\n2\n"
 
 
 class Runner:
-    """A runner by its calls alone: every slot is a lane of it."""
+    """A runner as seen by its requests: each slot is a lane."""
 
     def __init__(self, bench: Bench, job: str) -> None:
         self.leases, self.results, self.job = bench.store.leases, bench.store.results, job
@@ -421,7 +421,7 @@ def test_what_is_broken_in_redis_is_said(bench: Bench) -> None:
 
 
 def test_what_is_kept_of_units_is_never_what_they_were(bench: Bench) -> None:
-    """After every call of a runner and of a user, rows are those that a replica shows that never saw the job."""
+    """After every request of a runner or user, the records equal those of a replica that has never seen the job."""
     runner = submitted(bench, count=12)
     reads = bench.store.unit_reads
     kept, marks = UnitCache(reads), []

@@ -1,4 +1,4 @@
-"""Parameters of programs: what is valid, and every bound with the words that refuse what is beyond it."""
+"""Tests the parameters of programs: valid values, and the error message for every limit."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ SOUND: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def mostly_sound(draw: st.DrawFn) -> dict[str, Any]:
-    """A few parameters that are sound by themselves, and often one that may be anything."""
+    """Return some parameters, each valid on its own, and often an arbitrary one."""
     names = draw(st.lists(st.sampled_from(sorted(SOUND)), unique=True, max_size=4))
     needed = {"stop_signal_seconds": "timeout_seconds", "python": "files", "items_artifact": "count"}
     names += [needed[name] for name in names if name in needed]
@@ -299,7 +299,7 @@ LITERAL = ["${HOME}", "{{.Names}}", '{"a":1}', "{print $2}", "{a,b}", "{", "}{",
 @pytest.mark.parametrize("more", [{"items": ["x"]}, {"items_artifact": "a" * 64, "count": 2}, {"count": 2}])
 @pytest.mark.parametrize("unknown", UNKNOWN)
 def test_a_placeholder_that_does_not_exist_is_refused_by_its_name(unknown: str, more: dict[str, Any]) -> None:
-    """Before, it reached the program unchanged in each unit."""
+    """An unknown placeholder once reached the program unchanged in each unit."""
     with pytest.raises(errors.InvalidRequest) as caught:
         plan(command=["draw", f"out/{unknown}.png"], **more)
     assert caught.value.field == "parameters.command"

@@ -1,4 +1,4 @@
-"""Partials of programs: every unit counts once, in whatever order they come."""
+"""Tests that partials of programs count every unit once, in any order."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ WORKERS = ("runner-1", "runner-2")
 
 
 def row(unit: int, worker: str) -> tuple[int, int, Any]:
-    """Time, attempts and value of a unit: a function of the unit, so that a lost or doubled one is seen."""
+    """Return time, attempts and value of a unit, which depend on the unit to reveal lost and repeated ones."""
     return unit * 7 + 1, unit % 3 + 1, {"unit": unit} if worker == WORKERS[0] and unit % 2 else None
 
 
 @st.composite
 def leases(draw: st.DrawFn) -> list[Partial]:
-    """Partials of leases that cover the units 0..UNITS-1, in any order."""
+    """Return the partials of leases that cover units 0 to UNITS-1, in any order."""
     cuts = sorted({0, UNITS, *draw(st.lists(st.integers(1, UNITS - 1), max_size=8))})
     found = []
     for lo, hi in itertools.pairwise(cuts):

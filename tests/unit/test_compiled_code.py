@@ -1,4 +1,4 @@
-"""Compiled code never outlives its sources, and a kind's change leaves the others' compiled."""
+"""Tests that compiled code is never older than its sources, and that a change of a kind does not recompile others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ for kind in ("even", "odd"):
 
 @pytest.fixture
 def two_kinds(tmp_path: Path) -> Path:
-    """A folder for PYTHONPATH with two kinds, whose kernels call constants in a folder of their own."""
+    """Create a folder for PYTHONPATH with two kinds, whose kernels use constants in a separate folder."""
     for kind in ("even", "odd"):
         deep = tmp_path / "jobs" / "kinds" / kind / "deep"
         deep.mkdir(parents=True)
@@ -48,7 +48,7 @@ def two_kinds(tmp_path: Path) -> Path:
 
 
 def added(folder: Path) -> list[str]:
-    """Return what a new process answers for each kind: 1 + ADDED and how often it took the code from the cache."""
+    """Return each kind's answer from a new process: 1 + ADDED, and how often the code came from the cache."""
     environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}", "NUMBA_CACHE_DIR": str(folder / "cache")}
     command = [sys.executable, "-c", ADD]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -57,7 +57,7 @@ def added(folder: Path) -> list[str]:
 
 
 def look_old(folder: Path) -> None:
-    """Let a folder look as if nothing had used it since two months."""
+    """Make a folder look unused for two months."""
     then = time.time() - 2 * compiled_code.KEPT_SECONDS
     for path in (*folder.rglob("*"), folder):
         os.utime(path, (then, then))
@@ -129,7 +129,7 @@ NAME = "odd-0123456789abcdef-01234567"
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty cache; what a test uses of it is given back."""
+    """Return an empty cache, and release its files after the test."""
     monkeypatch.setattr(compiled_code, "cache_root", lambda: tmp_path)
     held: dict[Path, int] = {}
     monkeypatch.setattr(compiled_code, "used_folders", held)
@@ -139,7 +139,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def compiled(cache: Path, name: str) -> Path:
-    """Make a folder with compiled code that nothing has used for two months."""
+    """Create a folder with compiled code that looks unused for two months."""
     (cache / name / "deep").mkdir(parents=True)
     for file in ("compiled", "lock", "kernel.nbi", "deep/kernel.nbc"):
         (cache / name / file).touch()

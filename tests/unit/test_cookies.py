@@ -1,4 +1,4 @@
-"""Whose pages may use the cookie of a login."""
+"""Tests which pages can use a login cookie."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_no_other_page_may(origin: str) -> None:
 
 
 def test_a_page_that_came_without_tls_may_not_where_tls_is_used() -> None:
-    """Whoever changes what the network carries can write such a page."""
+    """An attacker in the network could replace a page that was loaded without TLS."""
     cookies.check_origin(asked(host="c.test", origin="https://c.test", x_forwarded_proto="https"))
     with pytest.raises(errors.Forbidden):
         cookies.check_origin(asked(host="c.test", origin="http://c.test", x_forwarded_proto="https"))

@@ -1,4 +1,4 @@
-"""A lane of a CPU worker: what the child makes of bad partials, and when the parent's handle is ready for work."""
+"""Tests a lane of a CPU worker: how the child handles bad partials, and when the parent's handle is ready for work."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_child_says_which_of_its_small_jobs_it_is_at(monkeypatch: pytest.Monke
 
 @pytest.fixture
 def lane(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildLane]:
-    """A lane whose child sleeps."""
+    """Return a lane whose child sleeps."""
     monkeypatch.setattr(child, "main", lane_child.main)
     made = ChildLane("0")
     made.warm_up()
@@ -64,7 +64,7 @@ def task(chunk_seconds: float) -> Task:
 def test_a_lane_that_is_told_to_drop_lets_go_at_once_and_keeps_its_child(
     lane: ChildLane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A chunk that takes five seconds is what 300 ms are on a loaded machine: a new child would take longer."""
+    """The chunk takes five seconds, like 300 ms on a busy machine, where starting a new child takes longer."""
     monkeypatch.setattr(lanes, "LATE_SECONDS", 60.0)
     pid, late = lane.pid, task(5.0)
     late.ask_to_stop(2)
@@ -104,7 +104,7 @@ def test_a_child_that_was_killed_while_idle_touches_no_work(lane: ChildLane) -> 
 def test_a_lane_whose_new_child_could_not_be_started_is_mended_later(
     lane: ChildLane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine without memory or processes to spare: the lane was lost for good, and the worker's end hung."""
+    """Without free memory or processes, the lane was once lost permanently and the worker hung at its end."""
     os.kill(lane.pid or 0, signal.SIGKILL)
     lane.child_process.join()
     start = lanes.spawn_context.Process.start
@@ -131,7 +131,7 @@ def test_a_closed_lane_starts_no_child(lane: ChildLane) -> None:
 def test_small_jobs_that_nobody_wants_any_more_are_given_up_and_their_child_replaced(
     lane: ChildLane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that is compiled in a lease hears nothing: the cancel of a small job took until the lease expired."""
+    """A kernel being compiled reads no messages, so cancelling a small job once took until the lease expired."""
     monkeypatch.setattr(lanes, "LATE_SECONDS", 0.1)
     pid, asked = lane.pid, iter([False, False, True])
     with pytest.raises(LaneDied, match="cancelled"):

@@ -1,4 +1,4 @@
-"""Levels of CPUs: what a machine has, what may be asked of it, and what compilers are told."""
+"""Tests CPU levels: the machine's level, the permitted levels, and the compiler options."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_lower_level_is_told_to_numba_and_gcc_and_ones_own_is_left_alone(monke
 
 
 def test_a_worker_refuses_a_level_that_its_cpu_has_not(tmp_path: Path) -> None:
-    """Before it looks for Redis."""
+    """The worker exits before it connects to Redis."""
     program = (
         "from jobs.hosts import cpu_level\nfrom cpu_worker import __main__ as worker\n"
         "cpu_level.of_host = lambda: 'v2'\nraise SystemExit(worker.main())"

@@ -1,4 +1,4 @@
-"""Tokens as a replica knows them while Redis is slow, is away, or changes."""
+"""Tests a replica's token cache while Redis is slow, unreachable or changing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GIVEN = tokens.mint()
 
 
 class Stored:
-    """Tokens of a Redis that answers each read once `answers` is set; `error`: it does not."""
+    """Tokens in a fake Redis that answers reads when `answers` is set, and raises `error` if it is set."""
 
     def __init__(self) -> None:
         self.tokens: dict[str, Token] = {}
@@ -44,7 +44,7 @@ class Stored:
         return self.tokens.get(token_id)
 
     def touch(self, token_id: str) -> None:
-        """Note nothing."""
+        """Record nothing."""
 
     def add(self, given: Credential) -> None:
         self.tokens[given.id] = Token(
@@ -57,7 +57,7 @@ def credentials(stored: Stored, **settings: str) -> Credentials:
 
 
 def test_all_who_wait_for_a_redis_that_is_away_hear_of_it_at_once() -> None:
-    """One after the other, each would have waited for seconds."""
+    """One after another, the requests would each wait for seconds."""
     stored = Stored()
     stored.error = Silent("redis has been silent")
     stored.answers.clear()
@@ -107,7 +107,7 @@ def test_a_change_counts_although_a_read_from_before_ends_after_it() -> None:
 
 
 def test_a_login_with_one_cluster_token_ends_with_that_one() -> None:
-    """Also by a link: whoever has a token that is being replaced cannot get at its successor's login."""
+    """The same is true for a login by link: a replaced token gives no access to a login with its successor."""
     stored = Stored()
 
     async def go() -> list[bool]:

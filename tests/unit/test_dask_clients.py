@@ -1,4 +1,4 @@
-"""Clients of Dask's by the cluster's Python client: what they ask, and what is said where there is none."""
+"""Tests Dask clients from the cluster's Python client: their requests, and errors without a service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWN = ".".join(map(str, sys.version_info[:3]))
 
 
 class Services:
-    """Services of a cluster whose replica that leads answers on a port."""
+    """Fake services whose leading replica answers on a port."""
 
     def __init__(self, port: int, late: int = 0) -> None:
         self.port, self.late = port, late
@@ -45,7 +45,7 @@ class Services:
 
 
 class Client:
-    """Stands for Dask's client."""
+    """Fake Dask client."""
 
     python = OWN
     made: Any = None

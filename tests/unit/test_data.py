@@ -1,4 +1,4 @@
-"""Chunks of data, batches and services at places: by workflows whose programs leave what a test says."""
+"""Tests data chunks, batches and services at places, with workflows whose programs create what a test requires."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACE = 'model_name: tiny, device: "node1:gpu0"'
 
 
 def created(pool: Pool, device: str = "disk", **more: Any) -> str:
-    """Make a chunk as a runner would, and return its id."""
+    """Create a chunk like a runner, and return its ID."""
     answer = pool.ask("POST", "/api/v1/data", {"source": SOURCE, "device": device}, **more)
     assert answer.status_code == 202, answer.text
     chunk, workflow = answer.json()["chunk_id"], answer.json()["task_id"]
@@ -75,7 +75,7 @@ def test_chunks_are_listed_page_by_page(pool: Pool) -> None:
 
 
 def test_every_step_may_be_repeated_by_the_leader_that_takes_over(pool: Pool) -> None:
-    """A leader may die between a step and its note: the next one carries it out again, with the same outcome."""
+    """A leader can die between a step and its record. The next leader repeats the step with the same outcome."""
     artifact = pool.put_model("tiny")
     prompts = pool.put("chunk-000000000001", {"a": PROMPTS})
     left = pool.put("left", {"outputs/0/model/tiny.gguf": WEIGHTS, "outputs/0/data/a": PROMPTS})
@@ -202,7 +202,7 @@ def test_the_name_of_a_service_follows_from_model_and_place(model: str, place: L
 
 
 def report_ready(pool: Pool, name: str) -> None:
-    """Pretend that the only replica of a service runs and is ready."""
+    """Report the only replica of a service as running and ready."""
     service = pool.store.services.one("default", name)
     assert service
     pool.store.services.place(service.service_id, 1, service.generation)
@@ -256,7 +256,7 @@ def test_replicas_that_die_fail_the_action_that_waits_for_them(pool: Pool) -> No
 
 
 def cancel(pool: Pool, workflow: str) -> dict[str, Any]:
-    """Cancel a workflow, and return it once it has ended."""
+    """Cancel a workflow, and return it when it has finished."""
     assert pool.ask("POST", f"/api/workflows/{workflow}/cancel").status_code == 200
     pool.look(workflow)
     row = pool.row(workflow)
@@ -307,7 +307,7 @@ def test_a_service_that_was_served_before_the_cancel_ends_and_is_served_anew_by_
     monkeypatch.setattr(Workflows, "settle", dies_once)
     pool.ask("POST", f"/api/workflows/{workflow}/cancel")
     pool.look(workflow)
-    pool.engine.faults.forget(workflow)  # as of a leader that takes over
+    pool.engine.faults.forget(workflow)  # like a new leader
     assert pool.row(workflow)["state"] == "cancelling"
     pool.look(workflow)
     assert pool.states(workflow) == {"s": "cancelled", "a": "cancelled"} and not failures

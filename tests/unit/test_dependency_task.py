@@ -1,4 +1,4 @@
-"""DependencyTask of a job that failed or was cancelled are skipped or released at once, before the next round."""
+"""Tests that dependents of a failed or cancelled job are skipped or released at once, before the next round."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def store(any_redis_url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def task(store: Store) -> Iterator[PeriodicTask]:
-    """The task of a leader. During a test it runs only after events."""
+    """Return the task of a leader, which runs only after events during a test."""
     made = PeriodicTask(
         "dependents",
         DependencyTask(store.fleet).run_once,

@@ -1,4 +1,4 @@
-"""Requests that are answered past FastAPI: they are answered as FastAPI answers them, errors to the letter."""
+"""Tests that requests answered without FastAPI get the same responses as from FastAPI, including errors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _HEADERS: tuple[list[tuple[str, str]], ...] = (
     [("A-Key", "one"), ("A-Key", "x" * 9)],
     [("A-Key", "x" * 9), ("A-Key", "one")],
 )
-#: Requests of the routes below: method, query, headers, body.
+#: Requests to the routes below: method, query, headers and body.
 ASKED: list[tuple[str, str, list[tuple[str, str]], bytes]] = [
     *(("POST", query, [], b"{}") for query in _QUERIES),
     *(("POST", "seconds=2", headers, b"") for headers in _HEADERS),
@@ -74,7 +74,7 @@ ASKED: list[tuple[str, str, list[tuple[str, str]], bytes]] = [
 
 
 class Known:
-    """A cluster that accepts any token as one principal, and no request without a token."""
+    """A cluster that accepts any token as the same principal, and rejects requests without a token."""
 
     def __init__(self, scopes: Sequence[Scope]) -> None:
         async def known(bearer: str) -> Principal:
@@ -93,7 +93,7 @@ async def tried(
     seconds: Annotated[float, Query(ge=0, le=30)] = 0,
     partial: bool = False,
 ) -> Response:
-    """Answer with all that was given."""
+    """Return all given arguments."""
     body = (await request.body()).decode()
     return json_response(
         [principal.token, place, a_key, seconds, partial, body, request.path_params, request.url.path], 202
@@ -101,7 +101,7 @@ async def tried(
 
 
 def application(answer: Callable[..., Awaitable[Response]], *scopes: Scope, plain: bool = False) -> FastAPI:
-    """Return an application with one more route; `plain`: as FastAPI answers."""
+    """Return an application with one more route. With `plain`, FastAPI answers it."""
     api = app.create(Settings(redis_url="redis://127.0.0.1:1/0"))
     api.state.coordinator = replace(api.state.coordinator, cluster=Known(scopes or (Scope.SUBMIT,)))
     router = http.router()
@@ -117,7 +117,7 @@ def application(answer: Callable[..., Awaitable[Response]], *scopes: Scope, plai
 def answers(
     api: FastAPI, asked: Sequence[tuple[str, str, list[tuple[str, str]], bytes]], token: str = "t"
 ) -> list[Any]:
-    """Status, headers and body of each answer; the error where one came out."""
+    """Return status, headers and body of each response, or the raised error."""
 
     async def go() -> list[Any]:
         transport, found = httpx.ASGITransport(app=api, raise_app_exceptions=False), []
@@ -133,7 +133,7 @@ def answers(
 
 
 def both(answer: Callable[..., Awaitable[Response]], *scopes: Scope, **more: Any) -> tuple[list[Any], list[Any]]:
-    """Return what the route answers to all requests, past FastAPI and by it."""
+    """Return the responses of a route to all requests, without FastAPI and with it."""
     one, other = application(answer, *scopes), application(answer, *scopes, plain=True)
     return answers(one, ASKED, **more), answers(other, ASKED, **more)
 
@@ -165,7 +165,7 @@ def test_who_is_unknown_or_lacks_the_scope_hears_the_same() -> None:
 
 @pytest.fixture(scope="module")
 def failing() -> Callable[[Exception], Sequence[FastAPI]]:
-    """Returns applications past FastAPI and by it whose route raises an error."""
+    """Return two applications, without FastAPI and with it, whose route raises an error."""
     raised: list[Exception] = []
 
     async def fails(_request: Request) -> Response:

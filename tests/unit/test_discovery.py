@@ -1,4 +1,4 @@
-"""Announcements by mDNS on loopback: what is announced when, what is heard of it, and what liars can do."""
+"""Tests mDNS announcements on loopback: their times, their reception, and the effects of false ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def settings(**more: Any) -> Settings:
 
 @contextmanager
 def announced(of: Settings) -> Iterator[None]:
-    """A coordinator's announcement, on a loop in a thread of its own, while the context lasts."""
+    """Announce a coordinator on a loop in a separate thread while the context is open."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -54,7 +54,7 @@ def announced(of: Settings) -> Iterator[None]:
 
 
 def heard(port: int) -> dict[str, Any] | None:
-    """Return what is heard of one port; others of this machine may announce themselves meanwhile."""
+    """Return the announcements for one port, because others on this machine can announce themselves too."""
     return next((row for row in discovery.clusters(0.5, LOOPBACK) if row["port"] == port), None)
 
 
@@ -202,12 +202,12 @@ def test_a_name_that_is_none_is_left_out() -> None:
 
 
 def test_names_without_anything_behind_them_take_two_seconds_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is waited for no longer than what is left."""
+    """Each name is waited for only as long as time remains."""
     waited: list[float] = []
     now = [100.0]
 
     class Nothing:
-        """An announcement of which nothing more is heard."""
+        """An announcement without further details."""
 
         def __init__(self, _type: str, _name: str) -> None: ...
 

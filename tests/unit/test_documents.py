@@ -1,4 +1,4 @@
-"""Every link of a document leads to a page and a heading that exist; every file it names is in the checkout."""
+"""Tests that document links lead to existing pages and headings, and that named files exist."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LISTED = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text
 FILES = [name for name in LISTED if name and (ROOT / name).is_file()]
 FOLDERS = {f"{folder}/" for name in FILES for folder in PurePosixPath(name).parents if folder.name}
 DOCUMENTS = [name for name in FILES if name.endswith(".md")]
-#: A changelog names files as they were at the time.
+#: A changelog names files that existed at the time.
 WITH_PATHS = [name for name in DOCUMENTS if name != "CHANGELOG.md"] + [".env.example", "docker-compose.yml"]
-#: Paths that a checkout lacks: made by a command, by the reader, or by docs/adding-a-kind.md.
+#: Paths outside a checkout, created by a command, by the reader, or by docs/adding-a-kind.md.
 MADE = (
     ".cluster/",
     ".venv/",
@@ -35,7 +35,7 @@ MADE = (
     "web/dist",
 )
 SUFFIXES = "bats|conf|cu|cuh|css|hpp|html|js|json|lua|md|mjs|py|sh|toml|ts|tsx|txt|yml"
-#: A file in folders or alone, or a folder with its slash; stars match as in a shell.
+#: A file with or without folders, or a folder with its slash; stars match as in a shell.
 PATH = re.compile(rf"(?:[\w.*-]+/)*(?:[\w.*-]+\.(?:{SUFFIXES})|[\w.*-]+/)")
 PLACEHOLDER = re.compile("NAME|PAGE")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -46,7 +46,7 @@ MENTION = re.compile(r"(?<![\w/])docs/[\w/-]+\.md\b")
 
 
 def anchors(document: str) -> set[str]:
-    """Names of a document's headings in links, as GitHub makes them."""
+    """Return the anchors of a document's headings in GitHub's format."""
     headings = HEADING.findall(FENCED.sub("", (ROOT / document).read_text()))
     plain = (re.sub(r"\]\([^)]*\)", "", heading).lower() for heading in headings)
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
@@ -62,7 +62,7 @@ def dead_links(document: str) -> Iterator[str]:
 
 
 def is_there(path: str, document: str) -> bool:
-    """Whether a path leads somewhere: from the root when it begins with a folder there, else from any folder."""
+    """Return True if a path exists: from the root if it starts with a top folder, otherwise from any folder."""
     if path.startswith(MADE) or ((ROOT / document).parent / path).exists():
         return True
     pattern = f"/{path}" if path.count("/") and f"{path.partition('/')[0]}/" in FOLDERS else f"*/{path}"
@@ -86,7 +86,7 @@ def test_paths_in_backticks_are_in_the_checkout(document: str) -> None:
 
 
 def test_pages_that_code_mentions_are_there() -> None:
-    """Messages, comments and alerts send people to pages under docs/."""
+    """Messages, comments and alerts refer to pages in docs/."""
     texts = {name: (ROOT / name).read_bytes().decode(errors="replace") for name in FILES if "/" in name}
     dead = [(name, page) for name, text in texts.items() for page in MENTION.findall(text) if page not in FILES]
     assert not dead
@@ -100,7 +100,7 @@ def test_a_dead_link_and_a_missing_path_are_seen(tmp_path: Path, monkeypatch: py
 
 
 def promises() -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return each promise of docs/guarantees.md with the names and files of its tests."""
+    """Return each guarantee of docs/guarantees.md with the names and files of its tests."""
     chapter = (ROOT / "docs/guarantees.md").read_text().partition("\n## Limits\n")[0]
     rows = re.findall(r"^\| (?!guarantee|---)(.+?) \| (.+) \|$", chapter, re.MULTILINE)
     return [(promise, re.findall(r"\[(\w+)\]\(\.\./(tests/[\w/]+\.py)\)", tests)) for promise, tests in rows]

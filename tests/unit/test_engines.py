@@ -1,4 +1,4 @@
-"""Engines as runners are told to start them: words, refusals, the memory that replicas need, and stand-ins that run."""
+"""Tests how runners start engines: arguments, errors, the memory of replicas, and fake engines that run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def needs(engine: str, given: Model, gpus: int = 0, **parameters: Any) -> Need:
 
 
 def test_nothing_is_filled_into_the_names_of_a_models_files() -> None:
-    """A runner replaces {port} in the arguments of an engine, but not in names that users chose."""
+    """A runner replaces {port} in the arguments of an engine, but not in file names that users chose."""
     path = "a{port}/{address}.gguf"
     words = launched("llamacpp", model({path: 5}, name="{python}"))
     filled = launch.arguments({"command": words}, {"port": "1", "address": "2", "python": "3"})
@@ -289,7 +289,7 @@ def test_models_code_is_run_only_where_it_is_asked_for() -> None:
     assert trusting.runs_models_code and trusting.command[-1] == "--trust-remote-code"
 
 
-#: What vLLM's server is: it parses its flags, compares its key, and answers OpenAI's calls.
+#: Fake vLLM server: parses its flags, checks its key, and answers requests of the OpenAI API.
 _STAND_IN = """
 import argparse, http.server, json, os
 parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -369,7 +369,7 @@ class Server:
 def test_llamacpp_starts_no_more_threads_than_its_container_has_cores(
     cores: str | None, threads: int, used: int, tmp_path: Path
 ) -> None:
-    """On a machine with 64; -1 is llama.cpp's own choice, and a runner of before says no number."""
+    """The machine has 64 cores. -1 is llama.cpp's own choice, because older runners report no number."""
     (tmp_path / "xllamacpp.py").write_text(_LLAMA)
     definition = registry.definition("llamacpp")
     launch = definition.launch(definition.Parameters(threads=threads), model({"a.gguf": 1}), 0)

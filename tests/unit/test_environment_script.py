@@ -1,4 +1,4 @@
-"""deploy/environment.sh: what a newcomer is told where the environment cannot be made, and that the next try works."""
+"""Tests deploy/environment.sh: its messages if the environment cannot be created, and that the next attempt works."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Makes environments whose pip does as the file `pip` says.
+#: Program that creates environments whose pip behaves as the file `pip` describes.
 PYTHON = """#!/bin/bash
 case "$*" in
   "-m venv .venv") [[ ! -e broken-venv ]] || { echo "Error: [Errno 28] No space left on device"; exit 1; }

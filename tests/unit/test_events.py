@@ -1,4 +1,4 @@
-"""Live events: in order, once, complete over any reconnection; what a listener that does not read loses."""
+"""Tests live events: in order, once, complete after any reconnection; and what slow listeners lose."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_place_beyond_64_bits_is_refused(place: str) -> None:
 
 
 class Stage:
-    """A coordinator's events on a Redis in which the test does the work."""
+    """A coordinator's event hub with a Redis in which the test does the work."""
 
     def __init__(self, url: str) -> None:
         self.bench = Bench(url)
@@ -121,7 +121,7 @@ def stage(any_redis_url: str) -> Iterator[Stage]:
 
 
 def play(stage: Stage, scene: Callable[[], Awaitable[Any]]) -> Any:
-    """Runs a scene beside the hub, once that reads."""
+    """Run a scene in parallel with the hub, when the hub is reading."""
     reads, original = asyncio.Event(), stage.hub.take
 
     def take(last: str, events: list[Event]) -> None:
@@ -147,7 +147,7 @@ async def until(true: Callable[[], Any]) -> None:
 
 
 def parsed(frames: list[bytes]) -> list[tuple[str, str, dict[str, Any]]]:
-    """(id, event, data) of what was sent."""
+    """Return the sent messages as (id, event, data)."""
     found = []
     for frame in b"".join(frames).decode().split("\n\n"):
         fields = dict(line.split(": ", 1) for line in frame.split("\n") if ": " in line)
@@ -157,7 +157,7 @@ def parsed(frames: list[bytes]) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 async def take(frames: AsyncIterator[bytes], until: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Collect what comes up to an event of this type, that included."""
+    """Collect events up to and including one of this type."""
     heard: list[bytes] = []
     async for frame in frames:
         heard.append(frame)
@@ -172,7 +172,7 @@ async def whole(frames: AsyncIterator[bytes]) -> list[tuple[str, str, dict[str, 
 
 
 def stages_of_a_job(stage: Stage) -> tuple[str, list[tuple[str, dict[str, str]]]]:
-    """A finished job of several leases and its events."""
+    """Return a finished job with several leases, and its events."""
     bench = stage.bench
     job = bench.submit(10)
     for _ in range(5):
@@ -275,7 +275,7 @@ def test_a_place_after_all_that_happened_is_told_to_look_again(stage: Stage) -> 
 
 
 def test_listeners_look_again_when_a_replica_without_the_last_events_goes_on(stage: Stage) -> None:
-    """Events that it adds may follow the lost ones by number: only the missing last event tells them apart."""
+    """Added events can follow the lost ones by number; only the missing last event reveals the difference."""
 
     async def scene() -> None:
         listening = asyncio.create_task(take(stage.fleet(), "resync"))
@@ -378,7 +378,7 @@ def test_a_stream_whose_redis_goes_away_ends_in_order_for_its_listener_to_come_a
 def test_streams_end_when_redis_is_silent_for_long_and_live_again_after_it(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Pings alone would let a page say that it is live while nobody knows what happens."""
+    """With pings alone, a page would claim to be live while the current state is unknown."""
     monkeypatch.setattr(hub, "OUTAGE_SECONDS", 2.0)
     monkeypatch.setattr(reader, "BLOCK_MS", 200)  # a healthy read answers long before it counts as silent
     look, heals = Reader.look, threading.Event()
@@ -394,7 +394,7 @@ def test_streams_end_when_redis_is_silent_for_long_and_live_again_after_it(
     monkeypatch.setattr(Reader, "look", silent_look)
 
     async def healthy() -> asyncio.Task[Any]:
-        """Return a listener that has heard nothing for longer than an outage, while Redis was read all the time."""
+        """Return a listener that received nothing for longer than an outage, while Redis was read all the time."""
         while True:
             again, begun = asyncio.create_task(take(stage.fleet(), until="done")), len(looked)
             await asyncio.sleep(3.5)

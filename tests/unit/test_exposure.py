@@ -1,4 +1,4 @@
-"""Nothing listens for strangers without a token: which settings may start, and what the others say."""
+"""Tests that no port is open to the network without a token: which settings can start, and the error messages."""
 
 from __future__ import annotations
 

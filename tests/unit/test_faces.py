@@ -1,4 +1,4 @@
-"""`gswarm` and `grid-cli`: what their words become, and what they refuse."""
+"""Tests `gswarm` and `grid-cli`: how their commands are translated, and which are rejected."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_line_of_shell_runs_on_a_runner_or_over_ssh(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("row", [*faces.GSWARM, *faces.GRID_CLI], ids=lambda row: row.foreign)
 def test_our_commands_know_the_flags_that_they_are_given(row: faces.Row) -> None:
-    """A row whose command is there gives it only flags that it has; --json too, but to a program."""
+    """A translated command receives only flags that it has, and --json unless it runs a program."""
     if not faces.has_command(row.native.split()):
         return
     command: Any = typer.main.get_command(cli.app)

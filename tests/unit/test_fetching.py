@@ -1,4 +1,4 @@
-"""Downloads of models from a server that breaks off, leads elsewhere, lies, and speaks as a hub does."""
+"""Tests downloads of models from servers that disconnect, redirect, send wrong data, or behave like a hub."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHA = hashlib.sha256(DATA).hexdigest()
 
 
 class Hub(ThreadingHTTPServer):
-    """A server of files by path. `breaks`: bytes after which the next answers are cut off."""
+    """A file server by path. `breaks` contains the number of bytes after which the next responses are cut off."""
 
     daemon_threads = True
 
@@ -31,7 +31,7 @@ class Hub(ThreadingHTTPServer):
         self.leads: dict[str, str] = {}
         self.breaks: list[int] = []
         self.tag = '"one"'
-        #: Method's path, Range and Authorization of each request.
+        #: Path, Range and Authorization of each request.
         self.asked: list[tuple[str, str | None, str | None]] = []
 
     @property
@@ -138,7 +138,7 @@ def test_another_hash_than_it_must_have_leaves_nothing(hub: Hub, tmp_path: Path,
 
 
 def raw(text: bytes) -> Iterator[str]:
-    """Serve one connection after the other with these bytes, whatever is asked."""
+    """Serve one connection after another with these bytes, regardless of the request."""
 
     class Liar(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -237,14 +237,14 @@ def test_one_file_of_a_repository_has_the_hash_that_the_hub_tells(hub: Hub, caps
 
 
 def page(*keys: str, more: str = "") -> bytes:
-    """One page of a list, as S3 has it."""
+    """Return one page of a list in S3's format."""
     rest = f"<NextContinuationToken>{more}</NextContinuationToken>" if more else ""
     return f"<R>{''.join(f'<Contents><Key>{key}</Key></Contents>' for key in keys)}{rest}</R>".encode()
 
 
 @pytest.fixture
 def bucket(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """A server of S3 without a signature, whose lists are files."""
+    """Return an unsigned S3 server whose lists are files."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", hub.url)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
@@ -314,7 +314,7 @@ def test_requests_are_signed_as_amazons_own_client_signs_them(
 
 
 def theirs(signer: Any, asked: Any, url: str, ours: dict[str, str]) -> str:
-    """Return the signature that Amazon's client has for the headers that ours names."""
+    """Return the signature that Amazon's client computes for the headers that our signature names."""
     anew = awsrequest.AWSRequest(
         "GET", url, headers={name: value for name, value in ours.items() if name != "Authorization"}
     )

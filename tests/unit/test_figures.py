@@ -1,4 +1,4 @@
-"""One table says what a host's and a GPU's figures are called: what spells them again is compared with it."""
+"""Tests that all names of host and GPU measurements match the table that defines them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.monitoring import ROOT
 from threads_protocol.answers import fleet
 
 TABLES = {"host": (figures.HOST, fleet.Worker), "gpu": (figures.GPU, fleet.Gpu)}
-#: Of a GPU, but no figure: what it is, and reasons, which are a metric by reason.
+#: GPU fields that are not measurements: the identity, and reasons, each of which is a metric.
 DERIVED: set[metrics.Metric] = {metrics.HOST_SCORE, metrics.HOST_CLOCK, metrics.HOST_DISK_FREE, metrics.HOST_DISK_TOTAL}
 FACTS = {"uuid", "index", "name", "throttle_reasons"}
 

@@ -1,4 +1,4 @@
-"""The end of a job: parts are folded, the result is derived and stored, with another look only where more has come."""
+"""Tests how a job finishes: parts are folded, and the result is derived, stored, and checked again after new parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobs.worker.execution import Derived
 
 
 class Results:
-    """Parts that come one after the other: each `gather` sees one that the `fold` before did not."""
+    """Parts that arrive one after another: each `gather` returns one more than the previous `fold` had."""
 
     def __init__(self, *parts: bytes) -> None:
         self.coming = list(parts)

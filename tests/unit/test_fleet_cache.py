@@ -1,4 +1,4 @@
-"""One copy of the fleet a replica, read at most every FLEET_SECONDS."""
+"""Tests that a replica has one copy of the fleet, which it reads again after FLEET_SECONDS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobs.store.tenancy.tenants import Tenant
 
 
 class Reading:
-    """A clock that stands still, and a fleet whose lanes count how often it was read."""
+    """A stopped clock, and a fleet whose lanes count the reads."""
 
     def __init__(self) -> None:
         self.now, self.reads, self.takes = 1000.0, 0, 0.0
@@ -109,5 +109,5 @@ def test_a_tenant_that_requires_labels_has_the_part_of_the_fleet_that_has_all_of
 
 @pytest.fixture
 def lonely() -> Queries:
-    """Queries whose Redis is never asked."""
+    """Return queries whose Redis is never used."""
     return Queries(Store(connection.connect("redis://127.0.0.1:1")), Settings())

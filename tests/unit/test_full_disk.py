@@ -1,4 +1,4 @@
-"""Programs fill a disk: their units fail, the space is freed at once, and the runner continues."""
+"""Tests programs that fill a disk: their units fail, the space is freed at once, and the runner continues."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_nothing_that_a_program_does_on_a_full_disk_keeps_it_full(bench: Bench, 
 def test_a_program_that_fills_the_disk_with_its_workspace_fails_and_its_log_shows_the_end(
     bench: Bench, disk: Path
 ) -> None:
-    """If it counted as not tried, it would go on to the next runner and fill that one's disk, too."""
+    """If the attempt did not count, the unit would fill the disk of the next runner too."""
     fill = "head -c 1G /dev/zero > $CLUSTER_WORKSPACE/big 2> /dev/null"
     call = bench.fail(f"{fill}; echo x", workspace="fits")
     assert call[2].startswith("disk full: ") and "its workspace fits was not deleted" in call[2]
@@ -106,7 +106,7 @@ def test_a_jobs_files_that_do_not_fit_on_the_disk_leave_nothing(bench: Bench, di
 
 
 def test_a_runner_that_starts_on_a_full_disk_frees_it(disk: Path) -> None:
-    """An earlier runner left files of its programs, and files and environments that are not in use."""
+    """An earlier runner left files of its programs, and unused files and environments."""
     places = Places(disk)
     places.make()
     for folder in (places.work / "0" / "home", places.work / "7" / "home", places.environments / "e"):

@@ -1,4 +1,4 @@
-"""Launches: how large they get, what happens when memory runs out, and what a source is."""
+"""Tests GPU launches: their sizes, failures without memory, and which texts are sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The device on CuPy, against a pretended cupy: what it passes on, its streams, and CUDA's errors as ours."""
+"""Tests the CuPy device with a fake cupy: its calls, its streams, and the conversion of CUDA's errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Stream:
 
 
 class Cupy(ModuleType):
-    """The part of cupy that the device uses; `failing` is raised by the next call."""
+    """The part of cupy that the device uses; the next call raises `failing`."""
 
     def __init__(self) -> None:
         super().__init__("cupy")

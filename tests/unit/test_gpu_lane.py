@@ -1,4 +1,4 @@
-"""A lane of a GPU worker: limits of a launch, what it makes of failures, and the watch over launches that hang."""
+"""Tests a lane of a GPU worker: limits of a launch, handling of failures, and detection of hanging launches."""
 
 from __future__ import annotations
 

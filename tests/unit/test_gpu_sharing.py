@@ -1,4 +1,4 @@
-"""When a GPU worker gives its GPU to programs, and how it becomes a process without CUDA."""
+"""Tests when a GPU worker hands its GPU to programs, and how it becomes a process without CUDA."""
 
 from __future__ import annotations
 

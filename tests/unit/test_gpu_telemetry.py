@@ -1,4 +1,4 @@
-"""Telemetry: the real pynvml on a pretended libnvidia-ml.so.1; shares of a device; RAPL; GPUs that may be claimed."""
+"""Tests telemetry with the real pynvml and a fake libnvidia-ml.so.1: shares of a device, RAPL, and claimable GPUs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(library: Path, stub: str = "") -> Any:
-    """Return what a fresh process learns from the library."""
+    """Return what a new process reads from the library."""
     environment = {"LD_LIBRARY_PATH": str(library), "NVML_STUB": stub, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -112,7 +112,7 @@ def test_a_gpu_is_sick_by_what_its_driver_reports_of_it_and_not_of_programs(
 
 
 class _Provider:
-    """Reports faults one after the other."""
+    """Reports faults one after another."""
 
     def __init__(self, *faults: str) -> None:
         self.faults = list(faults)
@@ -140,7 +140,7 @@ def test_a_driver_that_is_not_loaded_is_said(library: Path, tmp_path: Path) -> N
 
 
 def sampled(library: Path, file: Path, stub: str = "") -> list[Any]:
-    """Return the lines of a recording of a host and its GPU, by the process that a GPU worker starts."""
+    """Return the recording of a host and its GPU by the process that a GPU worker starts."""
     asked = {
         "file": str(file),
         "hz": 20,

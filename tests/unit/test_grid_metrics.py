@@ -1,4 +1,4 @@
-"""Counts and durations under the names of grid-cli: of the API, of Prometheus' port and of the command."""
+"""Tests counts and durations under grid-cli's names: in the API, on Prometheus' port and in the command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bench(any_redis_url: str, tmp_path: Path) -> Iterator[Bench]:
 
 
 def values(bench: Bench) -> dict[str, float]:
-    """Every sample as Prometheus reads the text of the command."""
+    """Return every sample that Prometheus reads from the command's text."""
     text = "\n".join(line for row in bench.client.metrics() for line in exposition(row)) + "\n"
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):

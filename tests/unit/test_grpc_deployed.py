@@ -1,4 +1,4 @@
-"""Promises of deploy/grpc.yml and of k8s/components/grpc, read without an engine or a cluster."""
+"""Checks deploy/grpc.yml and k8s/components/grpc without an engine or a cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_images_have_what_it_needs() -> None:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
-    """The overlay dev, whose policies deny everything else, with the component."""
+    """Return the overlay dev, whose policies deny all other traffic, with the component."""
     return combined(tmp_path_factory.mktemp("k"), "overlays/dev", "gpu", "grpc", "runner")
 
 

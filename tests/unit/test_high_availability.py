@@ -1,4 +1,4 @@
-"""Promises of deploy/ha.yml and of k8s/components/sentinel, read without an engine or a cluster."""
+"""Checks deploy/ha.yml and k8s/components/sentinel without an engine or a cluster."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_sentinel_is_as_hardened_as_redis_and_on_inner_networks_alone(name: st
 
 @pytest.mark.parametrize("name", [*SERVERS, *SENTINELS])
 def test_each_is_found_under_its_own_name_and_keeps_what_it_learned(name: str) -> None:
-    """Sentinels that come back under another name would count as further ones, and no majority would be left."""
+    """A sentinel that returns under another name would count as an additional one, and the majority would be lost."""
     service = SERVICES[name]
     script = "sentinel.sh" if name in SENTINELS else "server.sh"
     assert service["entrypoint"] == ["sh", f"/etc/threads/{script}", name, "redis"]
@@ -78,7 +78,7 @@ def test_everybody_goes_through_the_sentinels_and_waits_for_a_replica() -> None:
         for name in services:
             assert SERVICES[name]["environment"] == {"REDIS_REPLICAS_TO_WAIT": "1"}
             first = SERVICES[name]["depends_on"]
-            # While no replica runs, the master takes no writes, and no worker is healthy.
+            # While no replica is running, the master accepts no writes, and no worker is healthy.
             assert first.keys() == {*SENTINELS, *SERVERS} - {"redis"}
             assert {first[server]["condition"] for server in SERVERS if server != "redis"} == {"service_started"}
     url = "redis+sentinel://worker:x@sentinel:26379/threads/0"
@@ -93,7 +93,7 @@ def test_what_it_mounts_is_made_and_has_no_default() -> None:
 
 
 def test_servers_and_sentinels_ask_no_dns_for_each_other_and_who_uses_them_does_not_wait_for_it() -> None:
-    """Docker forgets the name of a container that has ended; older engines then let who asks wait for ten seconds."""
+    """Docker forgets the name of a stopped container, and older engines then delay the client for ten seconds."""
     (prefix,) = {text.rpartition(".")[0] for text in re.findall(r"\$\{HA_NETWORK:-[\d.]+\}\.\d+", HA_TEXT)}
     assert HA["networks"]["redis"]["ipam"]["config"] == [{"subnet": f"{prefix}.0/28"}]
     assert HA["networks"]["redis"]["internal"] is True
@@ -113,7 +113,7 @@ def test_servers_and_sentinels_ask_no_dns_for_each_other_and_who_uses_them_does_
 
 @pytest.fixture
 def scripts(tmp_path: Path) -> dict[str, str]:
-    """An environment in which `redis-server` prints how it is called, with the passwords a and b."""
+    """Return an environment in which `redis-server` prints its arguments, with the passwords a and b."""
     for name, text in (("redis_replica_password", "a"), ("redis_sentinel_password", "b")):
         (tmp_path / name).write_text(f"{text}\n")
     server = tmp_path / "redis-server"
@@ -123,7 +123,7 @@ def scripts(tmp_path: Path) -> dict[str, str]:
 
 
 def run(script: str, environment: dict[str, str], *arguments: str) -> tuple[str, str]:
-    """Return what was started, and the file from which it reads its settings."""
+    """Return the started command, and the file with its settings."""
     done = subprocess.run(["sh", SCRIPTS / script, *arguments], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     conf = Path(environment["DATA"]) / ("redis.conf" if script == "server.sh" else "sentinel.conf")
@@ -169,7 +169,7 @@ def test_a_sentinel_keeps_what_it_learned_and_takes_new_passwords(scripts: dict[
 
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
-    """The overlay dev with the component."""
+    """Return the overlay dev with the component."""
     return combined(tmp_path_factory.mktemp("k"), "overlays/dev", "sentinel", "gpu")
 
 

@@ -1,4 +1,4 @@
-"""An hour of samples in Redis: bounded, binned as asked for, and whole when two leaders write."""
+"""Tests the hour of samples in Redis: limited size, requested intervals, and completeness with two leaders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jobs import errors
 from jobs.store import Store, keys
 from jobs.store.server import connection
 
-#: Of 8 nodes with a GPU each.
+#: Measurements of 8 nodes with a GPU each.
 GPU_FIGURES = ("utilization", "memory", "memory_total", "temperature", "power", "clock")
 
 
@@ -28,7 +28,7 @@ def client(any_redis_url: str) -> connection.Client:
 
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch, client: connection.Client) -> Callable[[int, int, str, int], dict[str, Any]]:
-    """Return what the history shows at a moment: (now, seconds, names, points)."""
+    """Return the history at a time: (now, seconds, names, points)."""
 
     def show(now: int, seconds: int, names: str = "*", points: int = 1000) -> Any:
         _, blocks = history.read(Store(client), seconds)
@@ -112,7 +112,7 @@ def test_names_and_their_stars_are_bounded(names: str, words: str) -> None:
 
 
 def test_an_hour_of_a_big_cluster_takes_little(client: connection.Client, at: Any) -> None:
-    """8 nodes with a GPU each, everything changing all the time."""
+    """The cluster has 8 nodes with a GPU each, and all measurements change all the time."""
     rng = random.Random(1)
     for second in range(3 * 3600 // 2):
         sample: dict[str, float] = {f"queue.{n}": rng.randrange(100) for n in range(12)}

@@ -1,4 +1,4 @@
-"""Hosts as objects: what is made of their workers' rows, what a worker tells of its machine, and what people see."""
+"""Tests host records: how they are built from workers, what a worker reports about its machine, and the output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GIB = 2**30
 
 
 def worker(name: str, **facts: Any) -> Any:
-    """The row of a live worker, made of its hash as the API makes it."""
+    """Return the record of a live worker, built from its hash like in the API."""
     stored = {
         "device": "cpu",
         "state": "busy",

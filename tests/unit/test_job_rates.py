@@ -1,4 +1,4 @@
-"""Speed and time left of a job: told while somebody computes it, and not by what it was before its turn ended."""
+"""Tests the speed and remaining time of a job, which are reported only while it is being computed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from coordinator.jobs import scheduler, serializers
 from jobs.models import QueuePosition
 
 NOW = 1_900_000_000.0
-#: A job that had 20 units/s two seconds ago, and has 80 left.
+#: A job with 20 units/s two seconds ago and 80 remaining units.
 ROW = {
     "state": "running",
     "kind": "sum",
@@ -34,7 +34,7 @@ ROW = {
     ("holders", "place", "told"),
     [
         ("1", QueuePosition(), (20.0, 4.0)),
-        ("0", QueuePosition(leases=2), (20.0, 4.0)),  # its last leases, or as many as it may have
+        ("0", QueuePosition(leases=2), (20.0, 4.0)),  # its last leases, or the maximum number that it can have
         ("0", QueuePosition(before=3), (None, None)),
         ("0", QueuePosition(before=0), (None, None)),
     ],

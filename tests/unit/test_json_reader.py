@@ -1,4 +1,4 @@
-"""JSON that is read in pieces gives the same values as the whole text, for any pieces, in little memory."""
+"""Tests that JSON read in pieces yields the same values as the whole text, with little memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders that programs leave: what is kept of them, whatever lies there."""
+"""Tests which parts of the folders left by programs are stored, with any contents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def kept(root: Path) -> dict[str, str]:
 def test_what_no_manifest_has_is_left_out_and_named(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(DATA)
     (tmp_path / "huge").touch()
-    os.truncate(tmp_path / "huge", 1 << 42)  # sparse: it takes no room, and would be read for hours
+    os.truncate(tmp_path / "huge", 1 << 42)  # sparse: it needs no space, but reading it would take hours
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "out").symlink_to("/etc/passwd")
     (tmp_path / "deep").mkdir()
@@ -50,7 +50,7 @@ def test_what_nobody_may_read_is_left_out(tmp_path: Path, monkeypatch: pytest.Mo
             raise PermissionError(13, "Permission denied")
         return really(name, *flags, dir_fd=dir_fd)
 
-    monkeypatch.setattr(os, "open", opens)  # root, as whom tests may run, may read everything
+    monkeypatch.setattr(os, "open", opens)  # tests may run as root, which can read everything
     assert kept(tmp_path) == {"a": "f"}
 
 

@@ -1,4 +1,4 @@
-"""Every key of Redis is spelled alike in `jobs/store/keys.py`, in the Lua, and in the protocol's table."""
+"""Tests that Redis keys are spelled alike in `jobs/store/keys.py`, in Lua, and in the protocol's table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LUA = ROOT / "jobs" / "store" / "lua"
 PROTOCOL = ROOT / "docs" / "lease-protocol.md"
 
-#: Keys that only Python names. The functions leave them alone.
+#: Keys that only Python uses, and that the Lua functions ignore.
 PYTHON_ALONE = {
     "history",
     "history:now",
@@ -32,7 +32,7 @@ READERS = {"unsupported_member", "caps"}
 
 
 def shape(key: str) -> str:
-    """A key without its prefix; {} stands for whatever it holds of a job, queue, worker and the like."""
+    """Return a key without its prefix, with {} in place of IDs of jobs, queues, workers and so on."""
     return re.sub(r"\{[^}]*\}", "{}", key.removeprefix(keys.PREFIX)).replace("{}:{}|{}", "{}")
 
 
@@ -51,7 +51,7 @@ def in_python() -> set[str]:
 
 
 def in_lua() -> set[str]:
-    """Keys that the functions spell, with {} for what is put together or written out after a first colon."""
+    """Return the keys in the Lua functions, with {} for parts that are computed or written after a first colon."""
     text = "\n".join(path.read_text() for path in sorted(LUA.glob("*.lua")))
     spelled = set(re.findall(r"PREFIX \.\. '([^']+)'", text))
     spelled.update(re.findall(r"'\^ct:(\w+:?)\$?'", text))  # patterns of indexes
@@ -63,7 +63,7 @@ def in_lua() -> set[str]:
 
 
 def in_the_protocol() -> set[str]:
-    """Keys of the table under "Keys"; a cell's `:name` goes on from the job of its row."""
+    """Return the keys in the table under "Keys"; a cell `:name` continues the job key of its row."""
     text = PROTOCOL.read_text()
     section = text[text.index("## Keys") : text.index("## Functions")]
     listed = set()
@@ -74,7 +74,7 @@ def in_the_protocol() -> set[str]:
 
 
 def joined(shapes: set[str]) -> set[str]:
-    """Shapes with several {} as one: the functions put names with a colon inside together before they make a key."""
+    """Merge several {} into one, because the functions join names with a colon inside before they build a key."""
     return {re.sub(r"\{\}(:\{\})+", "{}", each) for each in shapes}
 
 

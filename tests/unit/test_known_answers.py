@@ -1,4 +1,4 @@
-"""Compiled code that gives wrong answers is found out before it gets work, compiled once more, and else refused."""
+"""Tests that compiled code with wrong answers gets no work, is compiled again, and is otherwise rejected."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def run(spec, lo, hi, tick):
 """,
     "cpu_known.json": json.dumps([{"parameters": {"count": 10}, "lo": 2, "hi": 10, "partial": {"sum": 52, "hits": 0}}]),
 }
-#: Prints what became of the kind, and how often compiled code came from the cache; `prototype` computes another sum.
+#: Program that prints the kind's state and how often code came from the cache; `prototype` computes another sum.
 WARM = """
 import json, sys
 from cpu_worker import child
@@ -86,7 +86,7 @@ print(json.dumps([list(warmed.seconds), warmed.wrong, hits]))
 
 @pytest.fixture
 def sums(tmp_path: Path) -> Path:
-    """A folder for PYTHONPATH with a kind that adds numbers."""
+    """Create a folder for PYTHONPATH with a kind that adds numbers."""
     folder = tmp_path / "jobs" / "kinds" / "sums"
     folder.mkdir(parents=True)
     for package in (folder.parents[1], folder.parent, folder):
@@ -97,7 +97,7 @@ def sums(tmp_path: Path) -> Path:
 
 
 def warm(folder: Path, *words: str) -> tuple[dict[str, str], int]:
-    """Warm the kind in a new process: why it is wrong, by kind, and how often its code came from the cache."""
+    """Warm the kind in a new process. Return the errors by kind, and how often its code came from the cache."""
     environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}", "NUMBA_CACHE_DIR": str(folder / "cache")}
     command = [sys.executable, "-c", WARM, *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)

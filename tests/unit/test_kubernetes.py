@@ -1,4 +1,4 @@
-"""Promises of k8s/, read without a cluster; tests/kubernetes looks at what runs."""
+"""Checks k8s/ without a cluster; tests/kubernetes checks the running one."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from tests.unit.manifests import (
 )
 
 VERSIONS = ("1.35", "1.36", "1.37")
-#: Kinds of others, of which no schema is at hand.
+#: Kinds of other projects, for which no schema is available.
 FOREIGN = {"ScaledObject"}
 OPTIONAL = ("gpu", "ingress", "keda", "runner", "storage")
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-#: Secrets that deploy-cluster.sh makes, and the files in each.
+#: Secrets that deploy-cluster.sh creates, and the files in each.
 SECRETS = {
     "redis": {"redis.acl", "redis_password"},
     "coordinator": {"redis_url", "cluster_token", "secrets_key"},
@@ -42,12 +42,12 @@ SECRETS = {
     "redis-exporter": {"redis_exporter.json"},
     "grafana": {"grafana_admin_password"},
 }
-#: Made by hand: a token for each pod, under its name.
+#: A Secret created by users: a token for each pod, under the pod's name.
 RUNNER_TOKENS = "runner-tokens"
 
 
 def combos() -> list[tuple[str, tuple[str, ...]]]:
-    """Every overlay with every choice of optional components; prod has an autoscaler, so no KEDA."""
+    """Yield every overlay with every choice of optional components; prod has an autoscaler, so KEDA is not combined."""
     return [("base", ()), ("base", OPTIONAL)] + [
         (overlay, chosen)
         for overlay in ("overlays/dev", "overlays/prod")
@@ -59,7 +59,7 @@ def combos() -> list[tuple[str, tuple[str, ...]]]:
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
-    """The overlay dev with all components."""
+    """Return the overlay dev with all components."""
     return combined(tmp_path_factory.mktemp("k"), "overlays/dev", *OPTIONAL)
 
 
@@ -184,7 +184,7 @@ def test_requests_and_limits_are_those_of_the_specification(everything: list[Obj
 def test_images_are_those_of_compose(everything: list[Object]) -> None:
     ours = {container["image"] for _, container in containers(everything)}
     theirs = {re.sub(r"\$\{[A-Z]+:-([^}]*)\}", r"\1", service["image"]) for service in COMPOSE.values()}
-    # The autoscaler starts containers of an engine; here KEDA or an autoscaler of the cluster does.
+    # The autoscaler starts containers of an engine; on Kubernetes, KEDA or a HorizontalPodAutoscaler is used.
     assert theirs - ours == {image for image in theirs if "dcgm-exporter" in image or "autoscaler" in image}
     assert ours <= theirs
     version = (ROOT / "jobs/VERSION").read_text().strip()
@@ -281,7 +281,7 @@ def environment(name: str) -> dict[str, str]:
 
 
 def defaults(service: str) -> dict[str, str]:
-    """Settings of a service in Compose, with the defaults that stand there."""
+    """Return the settings of a service in Compose with their defaults."""
     given = COMPOSE[service]["environment"]
     return {name: re.sub(r"^\$\{[A-Z_]+:-([^}]*)\}$", r"\1", str(value)) for name, value in given.items()}
 
@@ -298,7 +298,7 @@ def test_settings_are_known_and_start_like_composes() -> None:
 
 @pytest.fixture(scope="module")
 def documented(tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
-    """The overlay prod with GPU workers, a runner and all that docs/kubernetes.md shows for overlays of one's own."""
+    """Return the overlay prod with GPU workers, a runner and all examples for overlays in docs/kubernetes.md."""
     shown = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs/kubernetes.md").read_text(), re.MULTILINE | re.DOTALL)
     whole, *parts = [yaml.safe_load(text) for text in shown]
     assert (whole["resources"], whole["components"]) == (["../prod"], ["../../components/ingress"]) and len(parts) == 3
@@ -316,7 +316,7 @@ def variables(container: Object) -> dict[str, str]:
 
 
 def test_labels_of_hosts_reach_coordinators_and_all_workers_but_those_of_a_variable(documented: list[Object]) -> None:
-    """A runner has those of its token, which the script reads in the same place."""
+    """A runner has the labels of its token, which the script reads from the same place."""
     [settings] = [item for name, item in of_kind(documented, "ConfigMap").items() if name.startswith("settings-")]
     assert (settings["data"]["WORKER_LABELS"], settings["data"]["RESULT_TTL"]) == ("trusted,eu", "86400")
     parts = {name: one for name, one in containers(documented) if one["name"] != "runner-token"}
@@ -440,7 +440,7 @@ def test_every_workload_has_a_policy_and_every_path_is_named_at_both_ends(everyt
 
 
 def paths(policy: Object, parts: dict[str, Any], name: str, way: str, peers: str) -> list[tuple[str, str, int]]:
-    """Paths that a policy opens: who asks, who is asked, on which port. Clients that bring the label are `client`."""
+    """Return the connections that a policy allows: client, server and port. Clients that set the label are `client`."""
     found = []
     for rule in policy["spec"].get(way, []):
         for peer in rule.get(peers, []):

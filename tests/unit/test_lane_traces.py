@@ -1,4 +1,4 @@
-"""Traces of jobs for Perfetto: what is in them, and what `cluster profile kernels` says where there is none."""
+"""Tests traces of jobs for Perfetto, and the message of `cluster profile kernels` without a trace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from threads_cluster.cli import main as cli
 from threads_cluster.client import api
 from threads_cluster.profiling import lane_traces
 
-#: 2026-01-02T03:04:05Z, when the job of the fake was submitted; it started half a second later and ran for as long.
+#: Time at which the fake job was submitted: 2026-01-02T03:04:05Z. It starts half a second later and runs for as long.
 CREATED = 1767323045.0
 Run = Callable[..., tuple[int, str, str]]
 
@@ -83,7 +83,7 @@ def test_the_job_has_its_wait_its_run_and_the_lanes_at_work() -> None:
 
 
 def test_no_time_of_a_trace_is_negative_although_clocks_differ() -> None:
-    """A span of another clock may begin before its job was submitted, or end before it begins."""
+    """A span from another clock can start before the job's submission, or end before its own start."""
     trace = lane_traces.trace(job("running"), stream(span(0, -2.0, 0.1), span(1, 0.5, 0.4)))
     timed = [event for event in trace["traceEvents"] if "ts" in event]
     assert all(event["ts"] >= 0 and event.get("dur", 0) >= 0 for event in timed)
@@ -123,7 +123,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
 
 @pytest.fixture
 def run(fake: Fake, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Exit code, stdout and stderr of `cluster profile ...`."""
+    """Return the exit code, stdout and stderr of `cluster profile ...`."""
 
     def ran(*arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Results of tens of megabytes: they do not delay other requests, and a coordinator never has a whole one in memory."""
+"""Tests results of tens of megabytes: they delay no other requests, and a coordinator never holds a complete one."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from jobs.store.work.job_reads import PIECE_BYTES, JobReads
 from tests.unit.artifact_bench import TOKEN, Bench
 
 CORES = 4
-#: Events of a trace of 21 MB.
+#: Number of events of a trace with 21 MB.
 MOST = 125_000
 
 
 def trace_of(events: int) -> bytes:
-    """A trace as a worker stores it, with slices on several cores, each of a different thread."""
+    """Return a trace as stored by a worker, with slices on several cores, each of a different thread."""
     slices = ",".join(
         f'{{"pid":1,"ph":"X","tid":{number % CORES},"dur":1.5,"name":"T0.{number}","cat":"d1","args":'
         f'{{"path":"T0.{number}","parent":"T0","depth":1,"work_us":1.5,"wait_us":0.0,"children":0}}'
@@ -68,7 +68,7 @@ def traced(bench: Bench, text: bytes, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def exchange(bench: Bench, talk: Callable[[httpx.AsyncClient], Awaitable[Any]]) -> tuple[Any, float]:
-    """Return the result of calls to the application, and the longest time that its event loop was blocked."""
+    """Return the result of requests to the application, and the longest time for which its event loop was blocked."""
 
     async def go() -> tuple[Any, float]:
         gaps = list[float]()

@@ -1,4 +1,4 @@
-"""The leader joins a mark's ranges when that may change something, and not again and again."""
+"""Tests that the leader joins a mark's ranges only if the result can change."""
 
 from __future__ import annotations
 

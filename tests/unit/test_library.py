@@ -1,4 +1,4 @@
-"""The library of Redis Functions: its names, its files, its flags."""
+"""Tests the names, files and flags of the Redis Functions library."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_each_function_has_the_flag_that_fits_what_it_does() -> None:
 
 @pytest.mark.parametrize("file", sorted(lua_names.files()))
 def test_every_name_is_declared(file: str) -> None:
-    """Lua finds a misspelled name only when it is used."""
+    """Lua detects a misspelled name only when it is used."""
     files = lua_names.files()
     shared = set(GIVEN) | OFFERED
     for name in SHARED if file not in SHARED else SHARED[: SHARED.index(file)]:
@@ -84,7 +84,7 @@ def test_no_file_is_longer_than_what_one_reads() -> None:
 
 
 def test_names_carry_a_digest_of_the_text() -> None:
-    """So a library of another version, or of a test, stands beside this one."""
+    """A library of another version or test can therefore be loaded at the same time."""
     ours, other = make_library(settings_of(LIMITS)), make_library(settings_of(Limits(expiries=1)))
     assert re.fullmatch(r"tc_[0-9a-f]{8}", ours.name) and ours.name != other.name
     assert ours.function("submit") == f"{ours.name}_submit"

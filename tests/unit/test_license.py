@@ -1,4 +1,4 @@
-"""The source tree, the npm package of the pages and every image name the project's license."""
+"""Tests that the source tree, the pages' npm package and all images name the project's license."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures of the tests themselves are taken again where the machine stood still, and nowhere else."""
+"""Tests that the tests repeat time measurements only if the machine paused."""
 
 from __future__ import annotations
 

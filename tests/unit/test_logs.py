@@ -1,4 +1,4 @@
-"""Lines of the log, as processes really write them."""
+"""Tests log lines that processes really write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests that anybody may have written: a text is refused, or it is the only way to write the tree read from it."""
+"""Tests manifests from untrusted sources: a text is either rejected or the only encoding of its tree."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def rows(names: st.SearchStrategy[str], sizes: Any, shas: Any) -> st.SearchStrat
     ).map(list)
 
 
-#: What readers of JSON may take for a row.
+#: Texts that JSON parsers can mistake for a row.
 STRANGE = st.sampled_from(
     [
         [],
@@ -86,7 +86,7 @@ GOOD = st.lists(rows(GOOD_NAMES, st.just(7), st.sampled_from([SHA, "0" * 64])), 
 ANY = st.lists(st.one_of(rows(GOOD_NAMES, st.just(7), st.just(SHA)), rows(NAMES, SIZES, SHAS), STRANGE), max_size=5)
 
 
-#: Where a text is changed, what is put there, and in the place of how many bytes.
+#: Changes to a text: position, inserted bytes, and number of replaced bytes.
 CHANGE = st.tuples(st.integers(0, 10**6), st.binary(max_size=3), st.integers(0, 3))
 
 
@@ -100,7 +100,7 @@ def _sorted(lines: list[Any]) -> list[Any]:
 
 
 def read(text: bytes) -> list[Entry] | None:
-    """Return the entries of a text, or None when it is refused."""
+    """Return the entries of a text, or None if it is rejected."""
     try:
         entries = manifest.entries(text)
     except MalformedText:

@@ -1,4 +1,4 @@
-"""Ranges are joined where they touch, whatever their order and size."""
+"""Tests that touching ranges are joined, in any order and of any size."""
 
 from __future__ import annotations
 

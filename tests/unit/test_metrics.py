@@ -1,4 +1,4 @@
-"""Metrics that Prometheus reads of a coordinator and a worker, from a real Redis."""
+"""Tests the Prometheus metrics of a coordinator and a worker with a real Redis."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 class Shown:
-    """A coordinator's exporter on a Redis, and what it shows."""
+    """A coordinator's exporter with a Redis, and its output."""
 
     def __init__(self, url: str, timeout: float = 60) -> None:
         self.store = Store(connection.connect(url, retries=0, timeout=timeout))
@@ -117,7 +117,7 @@ class Shown:
         return self.samples().get((metric.name + suffix, frozenset(labels.items())))
 
     def throttled(self, **labels: str) -> dict[str, float | None]:
-        """Return what slows a GPU down, of one moment: a worker that is silent for seconds is shown no more."""
+        """Return the current throttle reasons of a GPU. Workers that are silent for seconds are not reported."""
         samples = self.samples()
         name, fixed = metrics.GPU_THROTTLED.name, set(labels.items())
         return {
@@ -164,7 +164,7 @@ def test_a_coordinator_shows_every_metric_with_its_type_help_and_labels(shown: S
 
 
 def test_openmetrics_has_each_name_once(shown: Shown) -> None:
-    """There a counter's family is named without _total, so a gauge of that name would be a second one."""
+    """OpenMetrics names a counter's family without _total, so a gauge with that name would be a duplicate."""
     families = re.findall(r"^# TYPE (\S+)", generate_openmetrics(shown.exporter.registry).decode(), re.MULTILINE)
     assert len(families) == len(set(families)) > len(metrics.ALL)
 

@@ -1,4 +1,4 @@
-"""`cluster serve FILE` and `cluster model list`: what is served has a name, and no name is taken from anything else."""
+"""Tests `cluster serve FILE` and `cluster model list`: a served model has a name, which belongs to nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bench(any_redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def run(bench: Bench, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Exit code, stdout and stderr of a command."""
+    """Return the exit code, stdout and stderr of a command."""
     return command_runs.runner(capsys)
 
 
@@ -95,7 +95,7 @@ def test_only_what_may_be_a_model_is_looked_into(bench: Pool) -> None:
         bench.put(f"results-{number}", {"table.csv": b"%d" % number})
         bench.put(f"model-{number}", {"a.gguf": b"GGUF %d" % number})
     old = bench.put("old", {"old.gguf": b"GGUF"})
-    bench.store.client.hdel(f"ct:artifact:default:{old}", "model")  # as a version before stored it
+    bench.store.client.hdel(f"ct:artifact:default:{old}", "model")  # as an earlier version stored it
     plain = bench.put("plain", {"old.csv": b"1"})
     bench.store.client.hdel(f"ct:artifact:default:{plain}", "model")
     asked, read = list[str](), bench.trees.entries

@@ -1,4 +1,4 @@
-"""Models over HTTP and in workflows: registered, downloaded, copied, moved, deleted; whose they are."""
+"""Tests models over HTTP and in workflows: registration, download, copies, moves, deletion and ownership."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ def test_a_model_is_deleted_at_one_place_or_whole_and_not_while_something_has_it
 
 
 def test_what_has_the_same_files_under_another_name_stays(both: Pool) -> None:
-    """Artifacts are known by what is in them: two models, or chunks, that are alike are one artifact with two names."""
+    """Artifacts are identified by their contents, so two equal models or chunks are one artifact with two names."""
     for names in (("one", "two"), ("chunk-000000000001", "chunk-000000000002")):
         kind = "data" if names[0].startswith("chunk-") else "models"
         [artifact] = {both.put_model(name, path=f"{kind}.gguf") for name in names}

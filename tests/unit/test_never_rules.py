@@ -29,18 +29,18 @@ METRIC = re.compile(
     "|".join([*(re.escape(metric.name) for metric in metrics.ALL), r"cluster_\w+_(total|seconds|bytes|ratio|info)"])
 )
 QUEUE = re.compile(r"(gpu|any|cpu)\.(interactive|high|normal|low)")
-#: Comments that keep ruff from formatting a line or a block.
+#: Comments that prevent ruff from formatting a line or a block.
 UNFORMATTED = re.compile(r"# (?:fmt|yapf): ?(?:skip|off)")
-#: Beginnings of docstrings that leave out what they describe.
+#: Starts of docstrings that omit the described object.
 ELLIPTIC = re.compile(r"(Of|As|What)\b")
 NAMELESS = frozenset({"utils", "util", "common", "helpers", "base", "manager", "misc"})
-#: Commands of Redis whose names nothing else has.
+#: Redis commands whose names have no other meaning.
 REDIS_CALL = re.compile(
     r"pipeline|register_script|script_load|evalsha|fcall|getrange|strlen|mget|scan_iter|hincrby|hget(all)?|hm?set|hmget|hdel"
     r"|hlen|zadd|zrem|zcard|zrank|zcount|zscore|zrange\w*|zrevrange\w*|xadd|xlen|xread|xtrim|x(rev)?range|sadd|srem|scard"
     r"|smembers|sismember|[lr]push|[lr]pop|llen|lrange|ltrim|waitaof|pttl|pexpire"
 )
-#: Modules that ruff exempts from every banned import at once, each for the sake of one of them.
+#: Modules that ruff exempts from all banned imports, each because of one of them.
 EXEMPT = frozenset(
     {"jobs/settings.py", "threads_cluster/settings.py", "jobs/store/work/wakeups.py", "jobs/store/server/connection.py"}
 )
@@ -49,7 +49,7 @@ PICKLES = frozenset({"pickle", "cPickle", "cloudpickle", "dill", "marshal", "she
 
 @pytest.fixture(autouse=True)
 def no_collection() -> Iterator[None]:
-    """Hold garbage collection back: a finalizer that logs a traceback within ast.parse makes it fail on Python 3.11."""
+    """Disable garbage collection. On Python 3.11, a finalizer that logs a traceback makes ast.parse fail."""
     gc.disable()
     yield
     gc.enable()
@@ -59,7 +59,7 @@ def no_collection() -> Iterator[None]:
 
 
 def loaded(imports: str, forbidden: set[str]) -> set[str]:
-    """Those of `forbidden` that a fresh interpreter has loaded after running `imports`."""
+    """Return the modules of `forbidden` that a new interpreter has loaded after running `imports`."""
     program = f"import sys\n{imports}\nprint(*({forbidden!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -97,12 +97,12 @@ def test_a_forbidden_load_is_seen_through_another_module() -> None:
 
 @lru_cache(maxsize=1)
 def nodes(source: str) -> list[ast.AST]:
-    """Return all nodes of a module. The rules for one module share one parse."""
+    """Return all nodes of a module. All rules for a module share one parse."""
     return list(ast.walk(ast.parse(source)))
 
 
 def strings(source: str) -> Iterator[tuple[int, str]]:
-    """String constants with their lines, docstrings left out."""
+    """Return the string constants with their lines, without docstrings."""
     said = {id(node.value) for node in nodes(source) if isinstance(node, ast.Expr)}
     for node in nodes(source):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
@@ -110,7 +110,7 @@ def strings(source: str) -> Iterator[tuple[int, str]]:
 
 
 def imported(source: str) -> Iterator[tuple[int, str]]:
-    """Imported modules and names, dotted, and attributes of os, with their lines."""
+    """Return the imported modules and names with dots, and attributes of os, with their lines."""
     for node in nodes(source):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -121,7 +121,7 @@ def imported(source: str) -> Iterator[tuple[int, str]]:
 
 
 def redis_complaints(path: str, source: str) -> list[str]:
-    """List what a module says to Redis, or spells of it, that belongs into jobs/store."""
+    """List the Redis commands and keys in a module that belong into jobs/store."""
     found = []
     if path != "jobs/store/keys.py":
         keys = [(line, text) for line, text in strings(source) if text.startswith(("ct:", "rq:"))]
@@ -133,7 +133,7 @@ def redis_complaints(path: str, source: str) -> list[str]:
 
 
 def redis_calls(source: str) -> Iterator[tuple[int, str]]:
-    """Attributes by which a client of Redis is reached or asked, with their lines."""
+    """Return the attributes through which a Redis client is reached or called, with their lines."""
     for node in nodes(source):
         if isinstance(node, ast.Attribute) and (node.attr == "client" or REDIS_CALL.fullmatch(node.attr)):
             of_a_request = isinstance(node.value, ast.Name) and node.value.id == "request"
@@ -142,7 +142,7 @@ def redis_calls(source: str) -> Iterator[tuple[int, str]]:
 
 
 def complaints(path: str, source: str) -> list[str]:
-    """List what a module at `path` must not say."""
+    """List the violations in a module at `path`."""
     found = []
     for line, text in strings(source):
         if path != "jobs/metrics.py" and METRIC.fullmatch(text):
@@ -163,14 +163,14 @@ def complaints(path: str, source: str) -> list[str]:
 
 
 def docstrings(source: str) -> Iterator[str]:
-    """First lines of the docstrings of a module, its classes and functions."""
+    """Return the first lines of the docstrings of a module, its classes and its functions."""
     for node in nodes(source):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield (ast.get_docstring(node) or "").partition("\n")[0]
 
 
 def imports_complained_about(path: str, source: str) -> list[str]:
-    """Complaints about what a module at `path` imports."""
+    """List the forbidden imports of a module at `path`."""
     found = []
     for line, name in imported(source):
         first = name.partition(".")[0]
@@ -243,12 +243,12 @@ class PrivateUse:
     path: str
     name: str
     library: str
-    #: The version in which this use was last verified.
+    #: The version in which this use was last checked.
     version: str
     reason: str
 
 
-#: At most five.
+#: Maximum number: five.
 PRIVATE_USES = (
     PrivateUse(
         "coordinator/server/direct_dispatch.py",
@@ -267,7 +267,7 @@ PRIVATE_USES = (
 )
 #: Names with an underscore that Python's documentation describes.
 DOCUMENTED = frozenset({"_asdict", "_exit", "_fields", "_make", "_replace"})
-#: Functions that take the name of an attribute as text.
+#: Functions that accept the name of an attribute as text.
 ATTRIBUTE_CALLS = frozenset({"attrgetter", "delattr", "getattr", "hasattr", "patch", "setattr"})
 
 
@@ -298,7 +298,7 @@ def is_own(node: ast.expr) -> bool:
 
 
 def private_names(source: str) -> Iterator[tuple[int, str, bool]]:
-    """List the lines and names of private attributes and imports, and whether each is of the object's own class."""
+    """Return the lines and names of private attributes and imports, and whether each belongs to its own class."""
     for node in nodes(source):
         if isinstance(node, ast.Attribute):
             yield node.lineno, node.attr, is_own(node.value)
@@ -311,14 +311,14 @@ def private_names(source: str) -> Iterator[tuple[int, str, bool]]:
 
 
 def called_name(call: ast.Call) -> str:
-    """Return the last name of a function that is called, such as setattr of monkeypatch.setattr."""
+    """Return the last name of a called function, such as setattr of monkeypatch.setattr."""
     function = call.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 @cache
 def definitions_and_uses(source: str) -> tuple[set[str], list[tuple[int, str, bool]]]:
-    """Return the private names that a module defines, and those of `private_names`."""
+    """Return the private names that a module defines, and the result of `private_names`."""
     return defined_names(source), [use for use in private_names(source) if is_private(use[1])]
 
 
@@ -339,7 +339,7 @@ def private_complaints(path: str, source: str, defined_elsewhere: set[str]) -> l
 
 
 def all_sources() -> dict[str, str]:
-    """Return the sources of the product, its tests and benchmarks by path. Generated code is left out."""
+    """Return the sources of the product, its tests and its benchmarks by path, without generated code."""
     paths = [path for package in (*ALL, "benchmarks", "tests") for path in (ROOT / package).rglob("*.py")]
     return {path.relative_to(ROOT).as_posix(): path.read_text() for path in paths if not path.match("*_pb2.py")}
 
@@ -446,7 +446,7 @@ def test_ruff_lets_the_owners_and_tests_do_it(path: str, source: str) -> None:
     assert "TID251" not in ruff(path, source)
 
 
-#: One violation of every import contract: where it is written, what it imports, and the chain that must be reported.
+#: One violation of every import contract: the file, the import, and the chain that must be reported.
 VIOLATIONS = {
     "The protocol package never imports": ("threads_protocol/probe_part.py", "jobs"),
     "The shared package never imports a service": ("jobs/probe_service.py", "coordinator.app"),
@@ -464,7 +464,7 @@ VIOLATIONS = {
 
 @pytest.fixture(scope="module")
 def broken_contracts(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return what import-linter says of a copy of the packages with every violation in it."""
+    """Return import-linter's report on a copy of the packages that contains every violation."""
     copy = tmp_path_factory.mktemp("violations")
     shutil.copy(ROOT / "pyproject.toml", copy)
     for package in ALL:

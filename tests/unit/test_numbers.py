@@ -1,4 +1,4 @@
-"""Integers on the wire: exact or refused."""
+"""Tests that integers are transferred exactly or rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of the API that the pages are built with is that of this code."""
+"""Tests that the API description used to build the pages matches the code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_pages_description_is_that_of_the_code() -> None:
 
 
 def test_every_answer_is_typed(description: dict[str, Any]) -> None:
-    """A route whose answer is any object gives the pages nothing to build on."""
+    """Pages cannot use a route whose response is an untyped object."""
     loose = []
     for path, verbs in description["paths"].items():
         for verb, route in verbs.items():
@@ -48,7 +48,7 @@ def test_refusals_are_problems_everywhere(description: dict[str, Any]) -> None:
 
 
 def test_others_are_answered_while_the_description_is_made() -> None:
-    """That takes a fifth of a second of a core, and seconds on a machine that is busy."""
+    """Creating the description takes a fifth of a second of CPU time, and seconds on a busy machine."""
     api, begun, made = app.create(Settings()), threading.Event(), threading.Event()
 
     def describe() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The cluster's start and status, and its GPUs, by the words and units of PyCluster."""
+"""Tests the cluster's start, status and GPUs with the commands and units of PyCluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def api(any_redis_url: str) -> Iterator[Api]:
 
 
 def live(api: Api, name: str, device: str, **facts: Any) -> None:
-    """Let a worker beat once."""
+    """Let a worker send one heartbeat."""
     row = {"device": device, "state": "idle", "lanes": 1, "host": "h", **facts}
     api.store.fleet.heartbeat(name, api.store.fleet.birth(), row)
 

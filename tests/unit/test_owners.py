@@ -1,4 +1,4 @@
-"""Whose jobs are, remembered."""
+"""Tests the cache of jobs' owners."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from coordinator.jobs.caches.owners import Owners
 
 
 class Reads:
-    """Jobs by their tenants, and what was asked of them."""
+    """Jobs by tenant, and the recorded requests for them."""
 
     def __init__(self, **tenants: str) -> None:
         self.jobs, self.asked = tenants, list[list[str]]()

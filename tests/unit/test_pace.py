@@ -1,4 +1,4 @@
-"""Lease sizes: learned from short leases too, growth bounded."""
+"""Tests that lease sizes adapt to short leases too, and that their growth is bounded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from jobs.worker.pace import Pace
 
 
 def leases_until(guess: float, true_rate: float, within: float) -> int:
-    """Leases after which the next one is within a factor of its target second."""
+    """Return the number of leases after which the next one is within a factor of its target duration."""
     lane, count = Pace(guess), 0
     while abs(lane.want() / true_rate - 1.0) > within and count < 1000:
         units = lane.want()

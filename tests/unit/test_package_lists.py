@@ -1,4 +1,4 @@
-"""Lists of packages kept by hand name every package, and CONTRIBUTING names every contract of import-linter."""
+"""Tests that manual lists of packages are complete, and that CONTRIBUTING.md names every import-linter contract."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_contributing_names_every_contract() -> None:
 
 
 def test_there_is_a_check_of_every_folder_of_tests() -> None:
-    """Else a new folder would be run by nobody."""
+    """Without this check, the tests in a new folder would never run."""
     folders = {path.parent.relative_to(TOP).as_posix() for path in TOP.glob("tests/*/test_*.py")}
     elsewhere = {
         "tests/gpu",

@@ -1,4 +1,4 @@
-"""Addresses of package registries come from the machine, never from the repository."""
+"""Tests that addresses of package registries come from the machine and never from the repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _mirror(tools: Path, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 def _apt(tools: Path, *rows: str) -> Path:
-    """Put an apt-get that lists these sources before the machine's own."""
+    """Create an apt-get that lists these sources and precedes the machine's own."""
     tool = tools / "apt-get"
     tool.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(rows) + "\nEND\n")
     tool.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Packed columns: what comes out is what went in, where a page expects it."""
+"""Tests that packed columns are decoded unchanged, in the format that pages expect."""
 
 from __future__ import annotations
 

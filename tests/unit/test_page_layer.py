@@ -1,4 +1,4 @@
-"""Pages of services between browsers and a pretended replica: who is let in, what passes, and what never does."""
+"""Tests service pages between browsers and a fake replica: which users and headers are permitted."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Ask = Callable[..., Awaitable[httpx.Response]]
 
 
 class Replica:
-    """HTTP server of a dashboard; it notes what it is asked, and answers with headers of its own."""
+    """HTTP server of a fake dashboard, which records requests and sends its own headers."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str, dict[str, str]]] = []
         self.status = 200
-        #: Bytes that are announced and never come.
+        #: Number of announced bytes that are never sent.
         self.lacks = 0
-        #: Bytes after an answer, and after the headers of an answer to HEAD.
+        #: Bytes after a response, and after the headers of a response to HEAD.
         self.left_over = b""
         self.answers: dict[str, str] = {"Content-Type": "text/html", "Set-Cookie": "a=b", "Server": "x"}
         replica = self
@@ -93,7 +93,7 @@ class Shown:
         self.host = f"dask-{found.service_id}.localhost:3000"
 
     def run(self, work: Callable[[Ask], Awaitable[None]], application: Any = None) -> None:
-        """Call `work` with what asks the application, in one event loop."""
+        """Call `work` with a function that sends requests to the application, in one event loop."""
 
         asked = application or self.api.app
 

@@ -1,4 +1,4 @@
-"""Names of hosts for services' pages: whose they are, and what is no such name."""
+"""Tests the host names of services' pages: to whom they belong, and which names are invalid."""
 
 from __future__ import annotations
 

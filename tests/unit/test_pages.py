@@ -1,4 +1,4 @@
-"""The pages that a coordinator serves by itself: types, headers, caching, and nothing outside their folder."""
+"""Tests the pages that a coordinator serves: types, headers, caching, and no access outside their folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Client:
-    """Asks an application without a server; paths arrive as they are written, which httpx would tidy up."""
+    """Sends requests to an application without a server, with unchanged paths, which httpx would normalize."""
 
     def __init__(self, served: FastAPI) -> None:
         self.served = served
@@ -44,7 +44,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
-    """Client of a coordinator whose Redis does not answer: pages need none."""
+    """Return a client of a coordinator whose Redis does not answer, because pages need no Redis."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "secret.txt").write_text("not a page")
     dist = folder / "dist"
@@ -89,7 +89,7 @@ def test_a_page_has_its_type_and_the_fronts_headers(client: Client, path: str, k
 
 
 def test_the_address_of_the_documentation_gets_its_slash(client: Client) -> None:
-    """Links of its pages are relative."""
+    """Links on the documentation's pages are relative."""
     answer = client.get("/docs")
     assert answer.status_code == 307 and answer.headers["location"].endswith("/docs/")
 
@@ -147,7 +147,7 @@ PLAIN = "export const figures = [1, 2, 3];\n" * 100
 
 @pytest.fixture
 def packed(tmp_path: Path) -> tuple[Path, Client]:
-    """A script with packed forms beside it, as a build leaves them; and one without."""
+    """Return a script with compressed versions, as a build creates them, and one without."""
     assets = tmp_path / "assets"
     assets.mkdir()
     (tmp_path / "index.html").write_text("here")

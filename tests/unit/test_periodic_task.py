@@ -1,4 +1,4 @@
-"""Background work of a coordinator: when it is called, what it logs, and how it ends."""
+"""Tests background work of a coordinator: when it runs, what it logs, and how it ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ task = partial(PeriodicTask, "task", failure="it was not done")
 
 
 def raising(*reasons: Exception | None) -> Callable[[], None]:
-    """Return work that fails for these reasons, one after the other."""
+    """Return work that fails with these errors, one after another."""
     left = list(reasons)
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""What a runner finds out of a replica's health, and when it says that the replica must be ended."""
+"""Tests how a runner checks a replica's health, and when it reports that the replica must be stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.live import until
 
 
 class Server:
-    """A replica whose health a test decides."""
+    """A fake replica whose health the test controls."""
 
     def __init__(self) -> None:
         self.status = 200

@@ -1,4 +1,4 @@
-"""Analysis of recordings whose answer is known: loads, gaps, torn lines, clocks, GPUs; plots that a person can open."""
+"""Tests the analysis of recordings with known results (loads, gaps, incomplete lines, clocks, GPUs) and plots."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(folder: Path, rows: list[Any], name: str = "w-1.1", **head: Any) -> Pa
 
 
 def steady(seconds: float, cores: float, *, start: float = 0.0, hz: int = 10, base: float = 100.0) -> list[Any]:
-    """Samples of a host of which so many cores are busy, 2 MB/s come in, at 50 W."""
+    """Return samples of a host with some busy cores, 2 MB/s of received data, and 50 W."""
     times = [start + number / hz for number in range(int(seconds * hz) + 1)]
     return [
         {
@@ -87,7 +87,7 @@ def test_what_did_not_change_is_left_out_of_a_line(tmp_path: Path) -> None:
 
 
 def test_a_gap_is_no_idle_time(tmp_path: Path) -> None:
-    """The worker was killed for ten seconds, and another process went on: its counters of energy begin anew."""
+    """The worker was down for ten seconds. The next process continued with energy counters that restart at zero."""
     folder = tmp_path / "p"
     write(folder, steady(10, 4.0))
     write(folder, steady(10, 4.0, base=220.0), "w-2.1", wall=1020.0)
@@ -178,7 +178,7 @@ def test_a_plot_that_cannot_be_written_is_refused_first(tmp_path: Path, name: st
 def test_a_plot_is_a_file_of_its_kind(tmp_path: Path, ending: str, begins: bytes) -> None:
     pytest.importorskip("matplotlib")
     folder = tmp_path / "p"
-    for number in range(12 if ending == "png" else 2):  # many are drawn as a band
+    for number in range(12 if ending == "png" else 2):  # many lines are drawn as a band
         write(folder, steady(3, 1.0), f"w-{number}.1", host=f"h{number}", devices=[f"host:h{number}"])
     file = tmp_path / f"x.{ending}"
     profile_plots.write(profile_analysis.read(folder), file)

@@ -1,4 +1,4 @@
-"""A worker's part of profiles: what is sampled into which file, and what becomes of it, whatever fails meanwhile."""
+"""Tests a worker's part of profiles: the sampled values, the files, and the handling of failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COLLECTING = Order(profile_id=ID, state="collecting", hz=50, until=10**15)
 
 
 class Clock:
-    """Moves as it is waited for; `late` seconds more at some samples."""
+    """A clock that advances while the profiler waits, by `late` more seconds at some samples."""
 
     def __init__(self, late: dict[int, float] | None = None) -> None:
         self.now, self.late, self.waits = 100.0, late or {}, 0
@@ -100,7 +100,7 @@ def test_a_recording_ends_where_its_room_does(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full_costs_samples_and_spoils_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second write fails, the third is cut off, the others succeed."""
+    """The second write fails, the third is cut off, and the others succeed."""
     calls: list[int] = []
     write = os.write
 
@@ -199,7 +199,7 @@ def test_a_folder_of_others_is_not_used(tmp_path: Path) -> None:
 
 
 class Calls:
-    """A cluster as a worker asks it: grants what it is told to, and takes parts."""
+    """A fake cluster for a worker, which grants requests and accepts parts."""
 
     def __init__(self) -> None:
         self.granted: tuple[str, ...] = ("host:one",)
@@ -247,7 +247,7 @@ def profiler(calls: Calls, folder: Path) -> Iterator[Profiler]:
 
 
 def rounds(profiler: Profiler, order: Order, what: Callable[[], Any]) -> None:
-    """Do rounds until something is so."""
+    """Run rounds until a condition is true."""
     until(lambda: (profiler.round({order.profile_id: order}), what())[1])
 
 
@@ -314,7 +314,7 @@ def test_a_cluster_that_is_away_costs_no_sample_and_no_file(profiler: Any, calls
 
 
 def test_a_thread_that_hears_of_nothing_does_nothing(calls: Calls, folder: Path) -> None:
-    """A coordinator that cannot tell of profiles does not say that there are none."""
+    """A coordinator that cannot report profiles does not claim that there are none."""
     made: Any = Profiler(calls, "w-1", "one", folder)  # type: ignore[arg-type]
     made.hear(Heard(leases=(), word="ok", profiles=(RECORDING,)))
     made.hear(Heard(leases=(), word="ok"))

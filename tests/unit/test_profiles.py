@@ -1,4 +1,4 @@
-"""Profiles over HTTP on a real Redis: what is refused, whose they are, and what the leader does with what comes."""
+"""Tests profiles over HTTP on a real Redis: rejected requests, ownership, and the leader's handling of recordings."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def recording(data: bytes = DATA, name: str = "w-1.1") -> Recording:
 
 
 def send(bench: Bench, profile_id: str, data: bytes = DATA, said: Recording | None = None) -> str:
-    """Do once what a worker does with a recording; what the answer to its report wants."""
+    """Report a recording once like a worker, and return what the response requests."""
     row = said or recording(data)
     wanted = bench.store.profiles.report(profile_id, "w-1", (), [row]).wanted[row.name]
     if wanted.isdigit():
@@ -74,7 +74,7 @@ def send(bench: Bench, profile_id: str, data: bytes = DATA, said: Recording | No
 
 
 def lead(bench: Bench) -> None:
-    """Do a round of the leader's."""
+    """Run one round of the leader."""
     Collection(bench.store, bench.trees).run_once()
 
 
@@ -84,7 +84,7 @@ def settled(bench: Bench, profile_id: str) -> None:
 
 
 def brought(bench: Bench, name: str = "night", data: bytes = DATA) -> Any:
-    """A profile that is done, with one recording."""
+    """Return a finished profile with one recording."""
     profile_id = begin(bench, name)
     bench.client.profiles.stop(name)
     while send(bench, profile_id, data) != "kept":
@@ -112,7 +112,7 @@ def test_a_recording_of_several_parts_comes_home_through_the_death_of_a_leader(b
     profile_id = begin(bench)
     bench.client.profiles.stop("night")
     assert send(bench, profile_id, data) == "0" and send(bench, profile_id, data) == "1"
-    # It stored the first, and died before it noted that.
+    # It stored the first part and died before it recorded that.
     row = recording(data)
     bench.trees.transfers.put_part("default", row.sha, row.size, 0, data[:PART_BYTES])
     lead(bench)
@@ -229,7 +229,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Exit code, stdout and stderr of `cluster profile ...`."""
+    """Return the exit code, stdout and stderr of `cluster profile ...`."""
     monkeypatch.setattr(session.Session, "cluster", bench.client)
 
     def ran(*arguments: object) -> tuple[int, str, str]:
@@ -265,7 +265,7 @@ def test_a_profile_from_its_start_to_its_figures(run: Run, bench: Bench, tmp_pat
 
 @pytest.fixture
 def brings(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Make a recording of a profile arrive while a command waits for it."""
+    """Let a profile's recording arrive while a command waits for it."""
 
     def begin_to_bring(profile_id: str) -> None:
         def pause(_seconds: float) -> None:
@@ -279,7 +279,7 @@ def brings(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
 
 
 def test_what_was_stopped_can_be_analyzed_at_once(run: Run, bench: Bench, brings: Callable[[str], None]) -> None:
-    """Before, it was refused while the profile was still being collected."""
+    """The analysis was once rejected while the profile was still being collected."""
     brings(begin(bench))
     code, out, err = run("stop", "night")
     assert (code, out) == (0, "night done\n") and "recordings have arrived" not in err, "it took no time"

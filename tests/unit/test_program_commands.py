@@ -1,4 +1,4 @@
-"""`cluster run`, `map`, `logs`, `units` and `submit command` against a cluster in memory."""
+"""Tests `cluster run`, `map`, `logs`, `units` and `submit command` with a fake in-memory cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Shown:
 
 
 Run = Callable[..., Shown]
-#: Of `run` without a folder.
+#: Request body of `run` without a folder.
 BARE = ("run", "--no-files", "--")
 
 
@@ -253,7 +253,7 @@ def test_without_a_runner_it_says_so_at_once_and_waits(fake: Ran, run: Run) -> N
 
 
 def interrupting(number: int, *then: str) -> Callable[[httpx.Request], httpx.Response]:
-    """Follow, and get a signal meanwhile; the second one to follow gets these events."""
+    """Follow a job and send a signal meanwhile. The second connection gets these events."""
     times = iter([True, False])
 
     def answer(_request: httpx.Request) -> httpx.Response:
@@ -291,7 +291,7 @@ def test_a_second_ctrl_c_says_what_still_runs(fake: Ran, run: Run) -> None:
 
 @pytest.fixture
 def pythons_ctrl_c() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt, whatever another test of this process has left: RQ's worker sets its own."""
+    """Ctrl-C raises KeyboardInterrupt, even if another test in this process changed the handler."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -495,7 +495,7 @@ def test_units_by_number_and_by_item(fake: Ran, run: Run, tmp_path: Path) -> Non
 
 
 def test_items_of_several_sources_are_one_list(fake: Ran, run: Run, folder: Path) -> None:
-    """Before, only the last one was used."""
+    """Only the last source was once used."""
     fake.takes_files()
     (folder / "a.txt").write_text("a\n")
     (folder / "b.jsonl").write_text('{"b": 1}\n')
@@ -530,7 +530,7 @@ def test_many_items_become_an_artifact(fake: Ran, run: Run, folder: Path) -> Non
     parameters = sent(fake)
     assert parameters.keys() == {"command", "items_artifact", "count"} and parameters["count"] == 100_000
     assert fake.committed[0].startswith("items-my-work-") and parts == [lines]
-    # Integers that a job would hold as texts travel in a file, too.
+    # Integers that a job would store as texts are sent in a file, too.
     assert run("submit", "command", "--items", f"{2**53}..{2**53}", "--", "x").code == 0
     assert sent(fake)["count"] == 1
 
@@ -577,7 +577,7 @@ def test_map_prints_values_in_order_as_they_come(fake: Ran, run: Run, folder: Pa
 
 
 def calls_that_end(fake: Ran, *last_lines: str) -> list[dict[str, Any]]:
-    """Rows of failed calls, each with its last line; a line is empty for one that is done."""
+    """Return records of failed calls with their last lines; the line is empty for a finished call."""
     rows = []
     for number, line in enumerate(last_lines):
         kept = fake.keeps(**{f"logs__{number}": f"Traceback:\n{line}\n".encode()}) if line else ""

@@ -1,4 +1,4 @@
-"""Requests that never end are closed, and heads are bounded, without a word too much about the others."""
+"""Tests that endless requests are closed and that headers are limited, without effects on other requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GET = b"GET /a HTTP/1.1\r\nHost: localhost\r\n"
 
 
 async def _echo(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with the length of the body, when all of it is there."""
+    """Answers with the length of the body when it is complete."""
     size, more = 0, True
     while more:
         message = await receive()
@@ -32,7 +32,7 @@ async def _echo(scope: Any, receive: Any, send: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(app: Any = _echo) -> AsyncIterator[int]:
-    """A server as a coordinator has it, on a port of its own."""
+    """Run a server configured like a coordinator's, on its own port."""
     port = free_port()
     config = uvicorn.Config(
         app, host="127.0.0.1", port=port, http=protocol.BoundedProtocol, lifespan="off", log_config=None
@@ -49,7 +49,7 @@ async def serving(app: Any = _echo) -> AsyncIterator[int]:
 
 
 def heard(*pieces: bytes, end: bool = True, patience: float = 20.0) -> bytes:
-    """Return what a server answers to these pieces, sent 20 ms apart, to its close; `end` closes after each answer."""
+    """Send these pieces 20 ms apart, and return the output until the server closes; `end` closes after each."""
 
     async def go() -> bytes:
         text = bytearray()

@@ -1,4 +1,4 @@
-"""Jobs by the names of a queue of tasks: the same jobs, of the same tenants, behind the same scopes."""
+"""Tests jobs through the routes of a task queue: the same jobs, tenants and scopes."""
 
 from __future__ import annotations
 

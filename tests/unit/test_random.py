@@ -1,4 +1,4 @@
-"""SplitMix64 and its twins: published words, and the same words from Python, numba and the GPU's source."""
+"""Tests SplitMix64 against published numbers, and equal numbers from Python, numba and the GPU's source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobs.kinds import gpu, random, random_cpu
 from tests.gpu import devices
 
 WORDS = st.integers(0, random.MASK)
-#: From Vigna's splitmix64.c and from Rosetta Code's "Pseudo-random numbers/Splitmix64": words in order, by seed.
+#: Published numbers by seed, from Vigna's splitmix64.c and Rosetta Code's "Pseudo-random numbers/Splitmix64".
 PUBLISHED = {
     0: (0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F),
     1234567: (6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431),

@@ -1,4 +1,4 @@
-"""Hashes of Redis as dataclasses."""
+"""Tests the conversion of Redis hashes to dataclasses."""
 
 from __future__ import annotations
 

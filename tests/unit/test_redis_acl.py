@@ -1,4 +1,4 @@
-"""Users of Redis: every key is somebody's, and no function of a worker touches one that a worker may not."""
+"""Tests the Redis users: every key belongs to a role, and no worker function uses a key forbidden to workers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WORKERS = frozenset(
         "add_profile_part",
     )
 )
-#: Keys that only coordinators touch.
+#: Keys that only coordinators use.
 COORDINATOR_KEYS = (
     keys.LEADER,
     keys.LIBRARIES,
@@ -130,7 +130,7 @@ COORDINATOR_KEYS = (
     keys.profiles_of("*"),
     keys.SUBMITTED,
 )
-#: Keys of programs, which run where no Redis is.
+#: Keys of programs, which run on machines without access to Redis.
 NOT_WORKERS = {
     "shapes",
     "shapes:{}",
@@ -142,7 +142,7 @@ NOT_WORKERS = {
     "reserved",
     "claimed:{}",
 }
-#: What no worker may read, whatever it is called: who may do what, and secrets.
+#: Keys that no worker may read, whatever their names: permissions and secrets.
 PRIVATE = (
     "token:x",
     "tokens",
@@ -175,19 +175,19 @@ def allowed(name: str) -> bool:
 
 
 def text_of(function: str) -> str:
-    """The Lua that a function of the library may run."""
+    """Return the Lua code that a function of the library can run."""
     return "\n".join(definition.text for definition in lua_names.reached(function))
 
 
 def spelled(text: str) -> set[str]:
-    """Keys that Lua spells, with {} for what is put together."""
+    """Return the keys in Lua code, with {} for computed parts."""
     spelled = set(re.findall(r"PREFIX \.\. '([^']+)'", text)) | set(re.findall(r"observe\('(\w+)'", text))
     spelled |= set(re.findall(r"'(rq:\w+:)' \.\.", text))
     return {f"{name}{{}}" if name.endswith(":") else name for name in spelled}
 
 
 def test_every_key_is_a_workers_or_a_coordinators() -> None:
-    """Else a new key would be open to workers, or hidden from them, by accident."""
+    """Otherwise, a new key would be open or closed to workers by accident."""
     unclear = {
         key
         for key in in_python()
@@ -211,7 +211,7 @@ def test_a_workers_function_writes_no_key_that_it_may_only_read(function: str) -
 
 
 def test_workers_call_functions_and_load_none() -> None:
-    """Whoever may load a function can replace what others call next."""
+    """A user who can load a function can replace the code that others call."""
     worker, coordinator, *_ = (role.line(">x").split() for role in acl.ROLES)
     assert "+fcall" in worker and not [word for word in worker if word.startswith(("+function", "+script", "+eval"))]
     assert {"+fcall", "+function|load", "+function|list", "+function|delete"} <= set(coordinator)
@@ -248,7 +248,7 @@ def test_sentinels_do_for_clients_no_more_than_name_the_master() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A checkout with what makes secrets."""
+    """Return a checkout with the files that create secrets."""
     (tmp_path / "deploy").mkdir()
     for name in ("secrets.sh", "redis-users.acl", "sentinel-users.acl"):
         shutil.copy(ROOT / "deploy" / name, tmp_path / "deploy" / name)
@@ -256,7 +256,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def make_secrets(folder: Path) -> dict[str, str]:
-    """Run secrets.sh; return the lines of Redis' users by name."""
+    """Run secrets.sh, and return the lines of the Redis users, keyed by name."""
     subprocess.run(["bash", folder / "deploy" / "secrets.sh"], check=True, capture_output=True)
     lines = (folder / "secrets" / "redis.acl").read_text().splitlines()
     return {line.split()[1]: line for line in lines}

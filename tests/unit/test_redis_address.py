@@ -1,4 +1,4 @@
-"""REDIS_URL: what it may name, and what is said of what it must not."""
+"""Tests REDIS_URL: valid addresses, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_addresses_of_one_server(url: str) -> None:
 
 
 class Sentinel:
-    """A sentinel that answers with what it is given, or raises it, after what else happens meanwhile."""
+    """A fake sentinel that returns or raises a given response, after a given action."""
 
     def __init__(self, answer: object, meanwhile: Callable[[], object] = lambda: None) -> None:
         self._answer = answer
@@ -152,7 +152,7 @@ def test_whatever_a_sentinel_answers_the_next_one_is_asked_and_none_is_lost() ->
         state(is_sdown=True),
         state(is_master=False),
     ]
-    # While one is asked, another thread doubts the first.
+    # While one thread queries a sentinel, another thread reports a failed connection.
     right = Sentinel(state())
     sentinels = [*(Sentinel(answer, manager.doubt) for answer in wrong), right]
     manager.sentinels = sentinels

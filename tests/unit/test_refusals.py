@@ -1,4 +1,4 @@
-"""Refusals by caps, whose text says when there is room only if that is known, and answers to unexpected errors."""
+"""Tests rejections by caps, which name a time only if it is known, and responses to unexpected errors."""
 
 from __future__ import annotations
 

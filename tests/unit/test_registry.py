@@ -1,4 +1,4 @@
-"""Kinds are found, and kernels are loaded one at a time."""
+"""Tests that kinds are found, and that kernels are loaded one at a time."""
 
 from __future__ import annotations
 

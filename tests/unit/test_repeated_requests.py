@@ -1,4 +1,4 @@
-"""Requests that a proxy or a client sends again after a lost answer: they count once and are answered alike."""
+"""Tests requests repeated by a proxy or client after a lost response: they count once and get the same response."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TINY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
 
 
 class Api:
-    """The routes of one replica, without the threads that it starts."""
+    """The routes of one replica, without its threads."""
 
     def __init__(self, redis_url: str) -> None:
         self.app = app.create(Settings(redis_url=redis_url, metrics_port=0))

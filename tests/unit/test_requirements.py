@@ -1,4 +1,4 @@
-"""Requirements of programs, and what runners lack for them, in words."""
+"""Tests the descriptions of programs' requirements and of what runners lack."""
 
 from __future__ import annotations
 

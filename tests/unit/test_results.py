@@ -1,4 +1,4 @@
-"""Results of many jobs in one answer: spliced in as they are stored, and no more of them than an answer may hold."""
+"""Tests results of many jobs in one response: unchanged stored texts, and a limited size."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_an_answer_holds_so_much_and_tells_where_the_rest_is(store: Store, monke
 
 
 def test_large_results_take_little_memory(store: Store) -> None:
-    """Each of many numbers, which would be many times as large when they are parsed."""
+    """Each result has many numbers, which would need many times the memory when parsed."""
     ids = [put(store, f"j{number}", b"[" + b"1.5," * 500_000 + b"1]") for number in range(40)]
     tracemalloc.start()
     text = results.many(store, ids)

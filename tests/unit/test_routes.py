@@ -1,4 +1,4 @@
-"""Routes of the API: found by folder, independent of their order, each with one name."""
+"""Tests the API's routes: found by folder, independent of their order, with unique names."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from jobs import errors
 from jobs.settings import Settings
 
 FOLDER = Path(coordinator.__path__[0])
-#: In place of a path's parameters.
+#: Sample values for path parameters.
 SAMPLES = {"verb": "cancel"}
 
 
 def described(api: FastAPI) -> list[tuple[str, str]]:
-    """Method and path of every operation, with samples for its parameters."""
+    """Return method and path of every operation, with samples for its parameters."""
     paths = api.openapi()["paths"]
     return [
         (method.upper(), re.sub(r"\{(\w+)\}", lambda found: SAMPLES.get(found[1], found[1]), path))
@@ -34,14 +34,14 @@ def described(api: FastAPI) -> list[tuple[str, str]]:
 
 
 class _Unused:
-    """A cluster that answers nothing: only the route matters."""
+    """A cluster that answers nothing, because only the route matters."""
 
     def __getattr__(self, name: str) -> Any:
         raise errors.Conflict(f"reached {name}")
 
 
 async def reached(api: FastAPI, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Path of the route that each request comes to."""
+    """Return the path of the route that handles each request."""
     api.state.coordinator = replace(api.state.coordinator, cluster=_Unused())
     routes = {}
 

@@ -1,4 +1,4 @@
-"""Programs in the hands of a slot and its guard: what they get, how they end, and that nothing of them lives on."""
+"""Tests programs in a slot with their guard: inputs, exits, and that no process of a program survives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="gu
 
 
 class Written:
-    """Output of programs, by stream."""
+    """Output of programs, keyed by stream."""
 
     def __init__(self) -> None:
         self.streams = [bytearray(), bytearray()]
@@ -62,7 +62,7 @@ def python(text: str, **more: Any) -> Order:
 
 
 def alive(pid: int) -> bool:
-    """Tell whether a process runs; a zombie does not."""
+    """Return True if a process is running; a zombie is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -244,7 +244,7 @@ mine.close()
 
 @pytest.fixture
 def runner() -> Iterator[subprocess.Popen[str]]:
-    """A process with a slot that runs a program; it writes the guard's process id first, then four of the program."""
+    """Start a process with a slot that runs a program. It prints the guard's process ID, then four of the program."""
     text = ESCAPES + "\nprint(os.getpid(), flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", RUNNER, text], stdout=subprocess.PIPE, text=True) as process:
         yield process
@@ -311,7 +311,7 @@ def test_a_guard_that_is_stopped_and_whose_runner_is_gone_is_ended_by_the_next_o
 
 
 def _begun(channel: socket.socket, guard: int) -> int:
-    """Have a guard run a program, and return its process id."""
+    """Let a guard run a program, and return its process ID."""
     output = [os.open(os.devnull, os.O_WRONLY) for _ in range(2)]
     orders.send_run(channel, Order(argv=["/bin/sleep", "4242.8"], folder="/", environment={}), output)
     for descriptor in output:
@@ -346,7 +346,7 @@ def test_two_runners_never_work_in_one_folder(tmp_path: Path) -> None:
 
 
 def test_a_program_that_outlived_its_runner_with_the_lock_keeps_no_other_runner_away(tmp_path: Path) -> None:
-    """As one can whose user is the runner's own."""
+    """A program can keep the lock if its user is the runner's own."""
     places = Places(tmp_path)
     places.make()
     cleanup.lock(places).close()
@@ -448,7 +448,7 @@ while :; do /bin/true; echo >> ticks; done
 def test_a_guard_suspends_a_program_of_whose_lease_it_hears_no_more(
     slot: Slot, written: Written, tmp_path: Path
 ) -> None:
-    """As where the runner is stopped by a signal for longer than a lease; it goes on as soon as the lease is kept."""
+    """For example, a signal stops the runner for longer than a lease. Renewing the lease resumes the program."""
     ticks, until_now, grace = tmp_path / "ticks", [time.monotonic() + 600], list[float]()
     ended: list[ProgramEnd] = []
     order = Order(argv=["sh", "-c", _BUSY], folder=str(tmp_path), environment={"PATH": os.defpath}, timeout_seconds=60)
@@ -462,7 +462,7 @@ def test_a_guard_suspends_a_program_of_whose_lease_it_hears_no_more(
     until_now[0] = time.monotonic() + 2
 
     def stand_still() -> bool:
-        """Whether nothing of it notes that it runs. Not all need be T: one may wait for a child stopped before exec."""
+        """Return True if no process of the program is running, even if not all of them are in state T."""
         size = ticks.stat().st_size
         time.sleep(0.5)
         now = states(slot.pid)
@@ -498,7 +498,7 @@ def test_time_in_which_a_program_is_suspended_does_not_count_for_its_timeout(
 
 
 def test_what_cannot_be_suspended_is_killed(slot: Slot, written: Written) -> None:
-    """Somebody else has it go on again and again."""
+    """Another process resumes the program again and again."""
     begun, ended = list[float](), threading.Event()
 
     def until_it_runs() -> float:
@@ -524,7 +524,7 @@ def test_what_cannot_be_suspended_is_killed(slot: Slot, written: Written) -> Non
 def test_a_program_whose_lease_ended_on_the_way_to_the_guard_does_not_begin(
     slot: Slot, written: Written, tmp_path: Path
 ) -> None:
-    """The runner was stopped after it had looked."""
+    """The runner was stopped after it had checked the lease."""
     begun, ran = time.monotonic(), tmp_path / "ran"
     order = shell(f"echo >> {ran}; exit 4")
     how = slot.run(order, written, lambda: 0.0 if time.monotonic() > begun + 2 else None, lambda: begun - 1)
@@ -585,10 +585,10 @@ time.sleep(600)
 
 @pytest.mark.parametrize("code", [_WITHOUT_ITS_FIRST_THREAD, _TRACED], ids=["ended", "traced"])
 def test_threads_are_suspended_whatever_the_first_one_does(slot: Slot, code: str) -> None:
-    """And what somebody else has go on afterwards is noticed."""
+    """The guard also notices if another process resumes them afterwards."""
     ticks, now, seen = [0.0], time.monotonic, list[bool]()
     begun = now()
-    #: When it was found to run; from then on nobody keeps its lease.
+    #: Time at which the program was seen running. From then on, its lease is not renewed.
     lost: list[float] = []
 
     def note(_: int, data: bytes) -> None:
@@ -614,7 +614,7 @@ def test_threads_are_suspended_whatever_the_first_one_does(slot: Slot, code: str
 
 
 def test_a_suspension_has_an_end(slot: Slot, written: Written, tmp_path: Path) -> None:
-    """A program that stands still may hold locks for which others wait."""
+    """A suspended program can hold locks for which others wait."""
     guard = (
         "import runner.programs.guard as guard, sys; guard.LONGEST_SUSPENSION = 1.5; sys.exit(guard.main(sys.argv[1:]))"
     )

@@ -1,4 +1,4 @@
-"""Folders of programs: what a unit left never reaches the next one, and nothing outside a folder is touched."""
+"""Tests programs' folders: a unit's files never reach the next unit, and nothing outside a folder changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATHS = ["a.txt", "sub", "sub/b.txt", "sub/deep", "sub/deep/c.txt"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    """A folder with the files of a job."""
+    """Return a folder with the files of a job."""
     made = Folder(tmp_path / "home")
 
     def place(path: str) -> None:
@@ -48,7 +48,7 @@ def test_a_folder_that_nothing_changed_keeps_its_files(folder: Folder) -> None:
 
 
 def rewrite(top: Path) -> None:
-    """Change a file and set its times back."""
+    """Change a file and restore its timestamps."""
     times = (top / "a.txt").stat()
     (top / "a.txt").write_bytes(b"FIRST")
     os.utime(top / "a.txt", ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -108,7 +108,7 @@ def test_folders_too_deep_to_be_walked_are_said(folder: Folder) -> None:
     os.close(at)
     with pytest.raises(TooDeep):
         folder.restore()
-    # Deeper than pytest can remove.
+    # This path is deeper than pytest can remove.
     subprocess.run(["rm", "-rf", Path(folder.path) / "d"], check=True)
 
 
@@ -164,7 +164,7 @@ def test_a_glob_that_would_take_years_takes_no_time() -> None:
 
 
 def test_what_is_too_deep_or_has_too_long_a_path_is_no_output_and_is_removed(tmp_path: Path) -> None:
-    """A program can make paths that nobody can name at once; the slot must be clean again."""
+    """A program can create paths that are too long for one system call. The slot must be clean again."""
     for name, levels in (("d" * 250, 30), ("d", 250)):
         folder = Folder(tmp_path / f"slot-{levels}")
         folder.fill([], lambda path: None)
@@ -238,7 +238,7 @@ def sha(data: bytes) -> str:
 
 
 class Source:
-    """Files that can be fetched; remembers which were."""
+    """Downloadable files; records which were downloaded."""
 
     def __init__(self, *files: bytes) -> None:
         self.files = {sha(data): data for data in files}

@@ -1,4 +1,4 @@
-"""GPUs on which something of others lies, as NVIDIA's driver tells."""
+"""Tests the detection of GPUs that other processes use, through NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Refused(Exception):
 
 
 class Driver(SimpleNamespace):
-    """pynvml with one GPU; without `pids` it cannot tell its processes, without `errors` those of its memory."""
+    """Fake pynvml with one GPU. Without `pids` it reports no processes, and without `errors` no memory errors."""
 
     def __init__(self, used_mib: int = 600, pids: tuple[int, ...] | None = (), errors: int | None = 0) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Items of a job from a file, whatever is in it."""
+"""Tests a job's items from a file with any content."""
 
 from __future__ import annotations
 

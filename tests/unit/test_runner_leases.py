@@ -1,4 +1,4 @@
-"""One lease in the hands of a runner: what is committed, what is failed, what is given back, and what is kept of it."""
+"""Tests a lease in a runner: committed, failed and returned units, and stored files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="gu
 
 
 class Leases:
-    """Calls about leases, remembered in order."""
+    """Records the requests about leases in order."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -66,7 +66,7 @@ class Leases:
 
 
 class Files(inputs.Files):
-    """Files of a job in memory, and what is kept: (units, contents by path)."""
+    """Files of a job in memory, and the stored files: (units, contents by path)."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.bytes = {hashlib.sha256(data).hexdigest(): data for data in files.values()}
@@ -107,7 +107,7 @@ class Files(inputs.Files):
 
 
 class Bench:
-    """A runner of one slot, without a cluster."""
+    """A runner with one slot and without a cluster."""
 
     def __init__(self, folder: Path, least_free: int = 0) -> None:
         places = Places(folder)
@@ -147,13 +147,13 @@ class Bench:
         return Task(facts, Grant(token="t", lo=lo, hi=hi, errors=errors))
 
     def run(self, command: Any, lo: int = 0, hi: int = 1, **more: Any) -> tuple[int, dict[str, Any]]:
-        """Run a lease; return how far it came, and the run of its partial."""
+        """Run a lease. Return its progress and the run of its partial."""
         computed, encoded = self.lane.compute(self.task(command, lo, hi, **more))
         partial = json.loads(encoded)
         return computed.upto, partial["runs"][0] if partial else {}
 
     def fail(self, command: Any, lo: int = 0, hi: int = 1, **more: Any) -> tuple[Any, ...]:
-        """Run a lease that ends with a failure; return that."""
+        """Run a lease that fails, and return the failure."""
         with pytest.raises(LeaseEnded):
             self.lane.compute(self.task(command, lo, hi, **more))
         return self.leases.calls[-1]
@@ -218,7 +218,7 @@ def test_a_program_gets_its_variables_and_no_others(bench: Bench) -> None:
     ],
 )
 def test_a_text_item_is_given_as_it_is_and_as_json(item: str, given: str) -> None:
-    """Before, the text had JSON quotes."""
+    """The text once had JSON quotes."""
     job, around = commands.parse({"total": 1}), commands.ProgramContext(job="j", folder="/x")
     environment = commands.environment(job, around, unit=0, attempt=1, item=item)
     assert (environment["CLUSTER_ITEM"], environment["CLUSTER_ITEM_JSON"]) == (given, item)
@@ -335,7 +335,7 @@ def test_a_program_that_leaves_folders_too_deep_to_be_walked_leaves_none(bench: 
     assert not list(bench.home.iterdir())
 
 
-#: Stands for a Python that makes an environment: whatever is installed is a line of its list, and one cannot be had.
+#: A fake Python that creates environments. It adds each package to a list, and one package cannot be installed.
 PYTHON = """#!/bin/sh
 mkdir -p "$3/bin"
 printf '#!/bin/sh\\necho looking; grep bad "$6" && echo no bad anywhere && exit 1; exit 0' > "$3/bin/python"
@@ -367,7 +367,7 @@ def test_an_environment_is_made_once_for_each_list_of_packages(bench: Bench, tmp
 
 
 def made(bench: Bench, name: str, job: str) -> set[str]:
-    """Run a program with the environment of a list; return the lists whose environments there are then."""
+    """Run a program with the environment of a list, and return the lists with existing environments."""
     assert bench.run(["tool"], job=job, files=job * 64, python={"requirements": name})[0] == 1
     tools = bench.host.places.environments.glob("*/bin/tool")
     return {tool.read_text().partition("# ")[2].strip() for tool in tools}
@@ -408,7 +408,7 @@ def test_environments_that_were_unused_longest_go_and_none_that_is_in_use(bench:
 
 
 def test_a_workspace_is_of_one_user_at_a_time() -> None:
-    """Slots with users of their own would take it from each other while programs are at work there."""
+    """Slots with their own users would otherwise take the workspace from a running program."""
     workspaces, key = Workspaces(), ("default", "w")
     assert workspaces.take(key, 61_000, lambda: False) and workspaces.take(key, 61_000, lambda: False)
     assert not workspaces.take(key, 61_001, lambda: True)
@@ -429,7 +429,7 @@ def test_a_workspace_is_of_one_user_at_a_time() -> None:
 
 
 def during(bench: Bench, task: Task, act: Callable[[], object]) -> tuple[int, Any]:
-    """Run a lease and act once its program is at work."""
+    """Run a lease and call a function when its program is running."""
     ended: list[Any] = []
 
     def run() -> None:
@@ -537,7 +537,7 @@ def test_no_program_starts_under_a_lease_that_nobody_keeps(bench: Bench) -> None
 
 
 def test_what_ended_before_nobody_answered_is_committed_when_somebody_does(bench: Bench) -> None:
-    """However long that takes: nothing of it runs, and a lease that others have by then takes no commit."""
+    """The delay does not matter: no process is running, and a commit is rejected if others have the lease."""
     kept, tries = bench.files.keep, []
     task = bench.task("echo x", 0, 1)
 
@@ -553,7 +553,7 @@ def test_what_ended_before_nobody_answered_is_committed_when_somebody_does(bench
 
 
 def test_a_grace_is_no_longer_than_the_lease(bench: Bench) -> None:
-    """A job may be cancelled, or a runner ended, while no coordinator has answered for a while."""
+    """A job can be cancelled, or a runner stopped, while no coordinator has answered for some time."""
     task = bench.task("trap '' TERM; touch ready; while :; do sleep 0.1; done", grace_seconds=20)
 
     def cancel() -> None:
@@ -646,7 +646,7 @@ def test_a_runner_with_replicas_alone_is_idle_and_is_not_drained_before_they_end
 
 
 def test_a_unit_that_its_host_fails_again_and_again_counts_as_tried(bench: Bench, tmp_path: Path) -> None:
-    """Else a program that breaks its place would run for ever."""
+    """Otherwise, a program that breaks its folder would be retried forever."""
     wreck = "rm -rf ../kept; touch ../kept; echo x"
     assert [bench.run(wreck)[0] for _ in range(2)] == [0, 0]
     assert "the unit failed 3 times in a row because of this host" in bench.fail(wreck)[2]

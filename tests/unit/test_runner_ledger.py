@@ -1,4 +1,4 @@
-"""Resources of a runner: leases get what their jobs require, or nothing."""
+"""Tests a runner's resources: leases get what their jobs require, or nothing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from runner.ledger import FOREIGN_SECONDS, TAKEN_SECONDS, Ledger, Resources
 
 
 class Claims:
-    """Claims to GPUs; `others` are another worker's."""
+    """Fake GPU claims; `others` belong to another worker."""
 
     def __init__(self, *others: str) -> None:
         self.others, self.mine = set(others), set[str]()
-        #: Of each claim the GPUs and the priority.
+        #: GPUs and priority of each claim.
         self.asked: list[tuple[str, ...]] = []
 
     def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed:
@@ -62,7 +62,7 @@ def facts(tenant: str = "default", job: str = "j", kind: str = "command", **need
     )
 
 
-#: What a runner computes.
+#: Kinds that a runner computes.
 KINDS = {"command": 1, "service": 2}
 
 
@@ -99,7 +99,7 @@ def test_what_there_is_not_is_not_taken(needs: dict[str, Any]) -> None:
 
 
 class Clock:
-    """One that stands still until it is moved."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -1,4 +1,4 @@
-"""What a runner says of a replica."""
+"""Tests a runner's reports about a replica."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AT = Endpoint(address="127.0.0.1", port=9, key="k" * 16)
 
 
 class Coordinator:
-    """Coordinator that keeps the fields of each call."""
+    """Fake coordinator that stores the fields of each request."""
 
     def __init__(self) -> None:
         self.heard: list[dict[str, Any]] = []

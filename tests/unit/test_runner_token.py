@@ -1,4 +1,4 @@
-"""A runner's token goes to a runner that starts, and to nobody while one lives."""
+"""Tests that a runner's token is passed only to a starting runner, and to no other process while a runner is alive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CALM = 0.3
 
 
 def keep(folder: Path, calm: float = CALM) -> None:
-    """Start another keeper of the folder, as after the death of one."""
+    """Start another keeper of the folder, as after the death of a keeper."""
     before = socket_number(folder)
     threading.Thread(target=token_keeper.serve, args=(folder, TOKEN, calm), daemon=True).start()
     until = time.monotonic() + 60
@@ -83,7 +83,7 @@ def test_who_asks_in_the_moment_in_which_a_runner_ends_and_the_next_begins_gets_
 
 
 def test_two_that_start_at_once_are_one_runner(folder: Path) -> None:
-    """The second asks again and again, until the first has ended."""
+    """The second one repeats its request until the first one has exited."""
     got: list[str] = []
     both = [threading.Thread(target=lambda: got.append(token_keeper.fetch(folder)), daemon=True) for _ in range(2)]
     for one in both:
@@ -127,7 +127,7 @@ def test_a_keeper_without_a_token_ends_and_says_who_makes_one() -> None:
 
 
 def test_a_keeper_ends_when_it_is_told_to_also_as_the_first_process(tmp_path: Path) -> None:
-    """The first process of a container is sent only what it handles: its pod would stay until it is killed."""
+    """The first process of a container receives only handled signals, so its pod would remain until killed."""
     begin = (
         f"from pathlib import Path; from runner import token_keeper as k; k.FOLDER = Path({str(tmp_path)!r}); k.main()"
     )

@@ -1,4 +1,4 @@
-"""Routing and waits: pure functions, tables of cases."""
+"""Tests routing and waiting times with tables of cases for pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobs.models import Device, Plan, Priority, QueuePosition
 CPU, GPU, ANY, RUNNER = Device.CPU, Device.GPU, Device.ANY, Device.RUNNER
 GPU_ROW = {"memory_mib": 40_000, "compute_capability": "8.0"}
 BOTH = Fleet(lanes={CPU: 4, GPU: 2})
-#: What is said of busy runners besides.
+#: Description of busy runners.
 MACHINE = "add a machine with: ./deploy-cluster.sh invite"
 SLOTS = f"increase RUNNER_SLOTS of a runner, or {MACHINE}"
 
@@ -106,7 +106,7 @@ def test_the_wait_is_work_of_the_same_priority_or_above_over_the_lanes_that_serv
 def test_a_job_waits_for_the_turns_before_its_own_where_those_end_before_all_work(
     waiting: dict[str, dict[str, int]], tenant: str, seconds: float
 ) -> None:
-    """Four workers; 400 s of work wait. Tenants take turns by weight, c twice as often."""
+    """Four workers and 400 s of waiting work. Tenants take turns by weight, and c has twice the weight."""
     fleet = Fleet(
         workers={CPU: 4}, lanes={CPU: 4}, load_seconds={"any.normal": 400.0}, waiting=waiting, weights={"c": 2}
     )
@@ -194,7 +194,7 @@ def test_a_job_of_50_ms_is_small(seconds: float, small: bool) -> None:
 
 
 def test_a_device_that_was_measured_to_be_fast_has_the_shorter_wait() -> None:
-    """10 s of work wait in each queue; a GPU lane does 50 times the work of a CPU lane."""
+    """Each queue has 10 s of waiting work. A GPU lane does 50 times the work of a CPU lane."""
     load = {"gpu.normal": 10.0, "any.normal": 10.0, "cpu.normal": 10.0}
     fleet = Fleet(lanes={CPU: 4, GPU: 2}, load_seconds=load, speeds={GPU: 50.0})
     waits = {queue: scheduler.estimate_wait(queue, fleet) for queue in load}
@@ -246,7 +246,7 @@ def test_a_runner_that_takes_no_work_is_named_with_its_reason_where_it_alone_has
 
 
 def beside(tenant: str = "", works_for: str = "", replicas: int = 1, memory_mib: int = 8000) -> dict[str, object]:
-    """Return the resources that a runner has for programs while its replicas of services run."""
+    """Return the resources that a runner has for programs while its replicas of services are running."""
     return {"cpus": 8, "memory_mib": memory_mib, "tenant": tenant, "works_for": works_for, "replicas": replicas}
 
 
@@ -386,7 +386,7 @@ PLAIN = Fleet(workers={CPU: 4, GPU: 2}, lanes={CPU: 16, GPU: 4}, load_seconds={"
 
 
 def labelled(part: Fleet) -> Fleet:
-    """All hosts, of which tenant a may use this part."""
+    """Return all hosts, some of which tenant a can use."""
     return replace(PLAIN, required={"a": TRUSTED}, labelled={TRUSTED: part})
 
 

@@ -1,4 +1,4 @@
-"""Times of schedules, over changes of clocks; schedules over HTTP; the words of the command."""
+"""Tests the times of schedules across clock changes, schedules over HTTP, and the command."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def runs(cron: str, after: datetime, count: int) -> list[str]:
 @pytest.mark.parametrize(
     ("cron", "after", "wanted"),
     [
-        # 2026-03-29: 02:00 is followed by 03:00. What is left out comes at the end of the gap.
+        # On 2026-03-29, 02:00 is followed by 03:00. A skipped time runs at the end of the gap.
         ("30 2 * * *", (2026, 3, 28, 12), ["29 03:00 CEST", "30 02:30 CEST"]),
         ("0 3 * * *", (2026, 3, 28, 12), ["29 03:00 CEST", "30 03:00 CEST"]),
         ("*/30 * * * *", (2026, 3, 29, 1, 10), ["29 01:30 CET", "29 03:00 CEST", "29 03:30 CEST"]),
         ("0 * * * *", (2026, 3, 29, 0, 30), ["29 01:00 CET", "29 03:00 CEST", "29 04:00 CEST"]),
-        # 2026-10-25: 02:00 to 03:00 comes twice. A fixed time runs once.
+        # On 2026-10-25, 02:00 to 03:00 occurs twice. A fixed time runs once.
         ("30 2 * * *", (2026, 10, 24, 12), ["25 02:30 CEST", "26 02:30 CET"]),
         ("*/30 2 * * *", (2026, 10, 25, 1), ["25 02:00 CEST", "25 02:30 CEST", "25 02:00 CET", "25 02:30 CET"]),
         ("0 * * * *", (2026, 10, 25, 1, 30), ["25 02:00 CEST", "25 02:00 CET", "25 03:00 CET"]),

@@ -1,4 +1,4 @@
-"""Every route answers only those whom the cluster knows and who have its scope, but for a short written list."""
+"""Tests that every route requires a known token with its scope, except for a short list of routes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from jobs.store.server import connection
 from jobs.store.tenancy import tokens
 from tests.unit.artifact_bench import Bench
 
-#: What answers without a token, by method and path; the pages' files do too.
+#: Routes without a token, by method and path, in addition to the pages' files.
 OPEN = {
     ("GET", "/health"),
     ("HEAD", "/health"),
@@ -45,15 +45,15 @@ OPEN = {
     ("POST", "/api/login"),
     ("GET", "/api/authority"),
 }
-#: What looks closer than by a scope: only admins end another's token, and an invitation has no scope but join.
+#: Routes with further checks: only admins revoke other tokens, and an invitation has only the scope join.
 CLOSER = {("DELETE", "/api/tokens/t2"): Scope.ADMIN, ("POST", "/api/join"): Scope.JOIN}
-#: In place of a path's parameters.
+#: Sample values for path parameters.
 SAMPLES = {"verb": "cancel", "kind": "collatz", "mark": "verified", "token_id": "t2"}
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Known:
-    """A cluster that knows one principal; whatever else a route does with it is a 409."""
+    """A cluster that knows one principal and answers all other calls with 409."""
 
     def __init__(self, principal: Principal | None) -> None:
         async def known(_bearer: str) -> Principal:
@@ -74,7 +74,7 @@ def application(principal: Principal | None) -> FastAPI:
 
 
 def routes(api: FastAPI) -> Iterator[tuple[str, str, Any]]:
-    """Method, path with samples, and route, of every route of the application."""
+    """Yield every route of the application with its method, and its path with samples."""
     for context in iter_route_contexts(api.router.routes):
         if isinstance(context.original_route, Mount | WebSocketRoute):
             continue
@@ -84,7 +84,7 @@ def routes(api: FastAPI) -> Iterator[tuple[str, str, Any]]:
 
 
 def answers(api: FastAPI, asked: list[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """Status of each answer; 0 for a stream that began."""
+    """Return the status of each response; 0 for a stream that started."""
 
     async def go() -> dict[tuple[str, str], int]:
         found = {}
@@ -92,7 +92,7 @@ def answers(api: FastAPI, asked: list[tuple[str, str]]) -> dict[tuple[str, str],
             for method, path in asked:
                 try:
                     found[method, path] = (await client.request(method, path)).status_code
-                except RuntimeError:  # it fails after its first line
+                except RuntimeError:  # the stream fails after its first line
                     found[method, path] = 0
         return found
 
@@ -158,7 +158,7 @@ def test_each_scope_opens_its_routes_and_no_other(scope: Scope) -> None:
     assert opened if scope in (Scope.READ, Scope.SUBMIT, Scope.WORKER, Scope.OPERATE) else scope in Scope
 
 
-#: Calls that every token may make: get itself, log itself out, and end itself.
+#: Requests that every token permits: show itself, log out, and revoke itself.
 OWN = {("GET", "/api/session"), ("POST", "/api/logout"), ("DELETE", "/api/tokens/t1")}
 
 
@@ -262,7 +262,7 @@ def test_who_has_neither_operate_nor_admin_sees_its_own_tenant_alone() -> None:
 
 
 class Hanging:
-    """The store of tokens of a Redis that hangs: each call fails after a while."""
+    """Token store of a hanging Redis, whose calls fail after a while."""
 
     def __init__(self) -> None:
         self.calls = 0

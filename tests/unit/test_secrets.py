@@ -1,4 +1,4 @@
-"""Secrets over HTTP: set by who may run programs, kept encrypted, and shown by nothing."""
+"""Tests secrets over HTTP: users who may run programs set them, they are stored encrypted, and no response has them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from jobs.store.tenancy.tenants import Tenant
 
 TOKEN = "a-long-secret-of-the-tests"
 FIRST, SECOND, THIRD = ("1" * 32, "2" * 32, "3" * 32)
-#: Appears in nothing but the body that brings it.
+#: A value that appears only in the request that sets it.
 VALUE = "hunter2-hunter2"
-#: Bytes of a value in Redis, by docs/secrets.md.
+#: Size in bytes of a value in Redis, from docs/secrets.md.
 MAX_STORED = 88 << 10
 
 
 class Api:
-    """A coordinator's application without a server, and what it answered."""
+    """A coordinator application without a server, and its responses."""
 
     def __init__(self, redis_url: str, secrets_key: str = FIRST) -> None:
         self.store = Store(connection.connect(redis_url))
@@ -62,11 +62,11 @@ class Api:
         return str(self.ask("POST", "/api/tokens", body).json()["token"])
 
     def values(self, tenant: str, *names: str) -> dict[str, str]:
-        """Values that a run of a program is given."""
+        """Return the values that a run of a program gets."""
         return self.app.state.coordinator.cluster.secrets.values(tenant, names)
 
     def logged(self) -> list[dict[str, Any]]:
-        """Bodies of the audit log's entries about secrets."""
+        """Return the bodies of audit log entries about secrets."""
         lines = self.ask("GET", "/api/audit?after=0").json()["lines"]
         return [entry for entry in map(json.loads, lines) if "secret" in entry.get("action", "")]
 
@@ -79,7 +79,7 @@ def api(any_redis_url: str) -> Iterator[Api]:
 
 
 def everything(store: Store) -> bytes:
-    """Every byte that Redis has, as its backup would."""
+    """Return all bytes in Redis, like its backup."""
     return b"".join(name + (store.client.dump(name) or b"") for name in store.client.scan_iter("*"))
 
 
@@ -231,7 +231,7 @@ def test_a_key_is_replaced_without_a_stop(any_redis_url: str) -> None:
 
 
 def test_a_value_is_bound_to_its_tenant_and_name(api: Api) -> None:
-    """Who can write to Redis cannot give one tenant the secret of another."""
+    """A user with write access to Redis cannot give a tenant another tenant's secret."""
     store = api.store.secrets
     api.put("KEY")
     sealed = store.sealed("default", ["KEY"])["KEY"]
@@ -263,7 +263,7 @@ def test_the_same_value_is_encrypted_to_another_text_each_time() -> None:
 
 
 def test_a_stored_value_takes_at_most_a_third_more_than_it_has_bytes() -> None:
-    """Controls took six bytes each as JSON: 512 KiB in Redis for a value of 64 KiB."""
+    """JSON once stored control characters with six bytes each: 512 KiB in Redis for a value of 64 KiB."""
     one = Keys([FIRST])
     for value in ("\x01" * MAX_BYTES, '"' * MAX_BYTES, "\n" * MAX_BYTES, "é" * (MAX_BYTES // 2), "a\r\nb", "[]\n"):
         sealed = one.seal("t" * 32, "N" * 64, value)

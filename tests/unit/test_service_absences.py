@@ -1,4 +1,4 @@
-"""Workers that a leader misses: after a while of looking, and not because it could not look."""
+"""Tests when a leader considers a worker lost: after some checks, and not because the checks failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that begin alike come to one replica, unless it has more than its part: by statistics over many."""
+"""Tests statistically that requests with the same start reach the same replica, unless it has more than its share."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_prefixes_are_spread_evenly_and_each_has_one_home() -> None:
     homes = [affinity.chosen(one, idle) for one in prefixes(10_000)]
     assert homes == [affinity.chosen(one, list(reversed(idle))) for one in prefixes(10_000)]
     counts = Counter(homes)
-    # 1,000 of each are expected, with a standard deviation of 30; the prompts are always the same ones.
+    # The expected number is 1,000 each, with a standard deviation of 30. The prompts are always the same.
     assert set(counts) == set(NAMES) and max(abs(count - 1000) for count in counts.values()) < 150
 
 
@@ -83,7 +83,7 @@ def test_where_a_replica_goes_its_prefixes_alone_move() -> None:
 
 @pytest.mark.parametrize("hot", [0.0, 0.5, 1.0])
 def test_no_replica_gets_more_than_its_part_for_its_prompts_and_most_find_their_home(hot: float) -> None:
-    """400 requests are under way at any time; a share of all has one and the same prompt."""
+    """At any time, 400 requests are active, and a part of all requests has the same prompt."""
     chance, loads = random.Random(7), Counter(dict.fromkeys(NAMES, 0))
     under_way, at_home = deque[str](), 0
     some = prefixes(500)

@@ -1,4 +1,4 @@
-"""Calls of OpenAI's responses and of Anthropic's messages through the gateway, answered by stand-ins for engines."""
+"""Tests OpenAI's responses API and Anthropic's messages API through the gateway with fake engines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def event(body: Json) -> bytes:
 
 
 def events_of(text: bytes) -> list[Json]:
-    """Return the events of a stream. Check that each frame has the name of its event."""
+    """Return the events of a stream, after checking that each frame has its event's name."""
     found = []
     for frame in filter(None, text.replace(b": waiting\n\n", b"").split(b"\n\n")):
         name, data = frame.split(b"\n")
@@ -269,7 +269,7 @@ def test_errors_of_the_gateway_have_types_of_anthropics_api(status: int) -> None
 ITEM = {"type": "message", "id": "msg_1", "role": "assistant", "status": "in_progress", "content": []}
 CALL = {"type": "function_call", "call_id": "fc_1", "name": "f", "arguments": "", "status": "in_progress"}
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [], "status": "in_progress"}
-#: Events of llama.cpp, and the item and part that each is about.
+#: Events of llama.cpp, with the item and part of each.
 NUMBERED: list[tuple[Json, int | None, int | None]] = [
     ({"type": "response.created", "response": {"id": "r", "status": "in_progress"}}, None, None),
     ({"type": "response.in_progress", "response": {"id": "r", "status": "in_progress"}}, None, None),
@@ -303,7 +303,7 @@ def test_events_of_a_response_are_numbered_where_the_engine_does_not() -> None:
 
 
 def test_events_that_begin_a_response_come_once() -> None:
-    """llama.cpp repeats them if the first token is only part of a character."""
+    """llama.cpp repeats these events if the first token is only part of a character."""
     first, second = NUMBERED[0][0], NUMBERED[1][0]
     rest = [each for each, _, _ in NUMBERED[4:]]
 
@@ -362,7 +362,7 @@ def test_an_engine_with_endless_items_takes_no_memory_for_them() -> None:
 @pytest.mark.parametrize("length", [10, MOST_BYTES - 200, MOST_BYTES, 3 * MOST_BYTES])
 @pytest.mark.parametrize("size", [1 << 12, 1 << 16])
 def test_a_response_of_any_length_has_its_end_and_its_counts(length: int, size: int) -> None:
-    """vLLM repeats the instructions and tools of a request in the last event."""
+    """In the last event, vLLM repeats the instructions and tools of a request."""
     last = {**COMPLETE[-1], "response": {**RESPONSE, "instructions": "x" * length, "usage": USED, "user": None}}
     text, frames = event(COMPLETE[0]) + event(last) + event(MESSAGE[2]), Frames(hide_usage=False)
     got = b"".join(frame for at in range(0, len(text), size) for frame in frames.feed(text[at : at + size]))

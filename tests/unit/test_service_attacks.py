@@ -1,4 +1,4 @@
-"""The gateway against engines that lie and clients that do not read: each is answered or cut off, and holds nothing."""
+"""Tests the gateway against malicious engines and clients that do not read: each is answered or disconnected."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def nothing_is_held(client: Client) -> None:
 
 
 def answered(behaviour: Behaviour, body: dict[str, Any] | None = None) -> tuple[Response, bytes, Client]:
-    """Return an engine's answer, its text and the client that got it; BadUpstream where there is none."""
+    """Return an engine's response, its text and its client, or None with BadUpstream."""
     got: list[tuple[Response, bytes, Client]] = []
 
     async def work(client: Client, _engines: list[Engine]) -> None:
@@ -145,7 +145,7 @@ def test_a_stream_that_always_has_more_ends_in_time() -> None:
     async def work(client: Client, _engines: list[Engine]) -> None:
         text = b""
         while not text:
-            with suppress(TooLate):  # where the machine is so busy that not even the first frame comes in time
+            with suppress(TooLate):  # on a machine so busy that even the first frame is late
                 text = await client.text(STREAM)
         assert b"took longer than" in text.split(b"\n\n")[-2]
         await nothing_is_held(client)

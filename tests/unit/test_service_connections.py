@@ -1,4 +1,4 @@
-"""Connections to engines: one for each request, so that bytes left over from one answer never reach the next client."""
+"""Tests that each request to an engine has its own connection, so that leftover bytes never reach the next client."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_each_request_has_a_connection_that_ends_with_its_answer() -> None:
 
 
 def test_an_engine_with_one_thread_for_each_connection_keeps_no_other_coordinator_waiting() -> None:
-    """llama.cpp has a few threads, each of which waits for the next request on its connection for five seconds."""
+    """llama.cpp has few threads, each of which waits five seconds for the next request on its connection."""
     thread = asyncio.Lock()
 
     class OneThread(Engine):
@@ -166,7 +166,7 @@ def test_an_engine_with_one_thread_for_each_connection_keeps_no_other_coordinato
 
 def test_bytes_after_an_answer_through_a_tunnel_reach_no_other_client() -> None:
     async def engine(stream: Stream) -> None:
-        """Answer each request of a stream, and add extra bytes to the first answer."""
+        """Answer each request of a stream, and add extra bytes to the first response."""
         while True:
             heard = b""
             while b"}" not in heard:

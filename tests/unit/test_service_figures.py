@@ -1,4 +1,4 @@
-"""Figures of a service's last minute: what a request adds, and medians that are read off counts."""
+"""Tests the last-minute measurements of a service: the effect of a request, and medians from counts."""
 
 from __future__ import annotations
 

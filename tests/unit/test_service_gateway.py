@@ -1,4 +1,4 @@
-"""The gateway between clients and stand-ins for engines: paced, broken, slow, lying, and with huge frames."""
+"""Tests the gateway with fake engines that are paced, broken, slow or malicious, or that send huge frames."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STREAM = {"model": "chat", "stream": True}
 
 
 class Stored:
-    """Services and replicas as Redis would have them."""
+    """Services and replicas as stored in Redis."""
 
     def __init__(self, *engines: Engine, **asked: Any) -> None:
         self.asked = stored_request(**asked)
@@ -94,7 +94,7 @@ class Stored:
 
 
 class Client:
-    """One client of the gateway; `leave` closes its connection."""
+    """A client of the gateway; `leave` closes its connection."""
 
     def __init__(self, stored: Stored) -> None:
         self.stored = stored
@@ -136,7 +136,7 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def with_engines(
     count: int, work: Callable[[Client, list[Engine]], Awaitable[None]], *behaviours: Any, **asked: Any
 ) -> None:
-    """Run `work` with a client of a service that has so many replicas."""
+    """Run `work` with a client of a service with this number of replicas."""
 
     async def go() -> None:
         engines = [await Engine(*behaviours[at : at + 1]).__aenter__() for at in range(count)]
@@ -252,7 +252,7 @@ def test_another_replica_answers_once_where_no_byte_has_come(
     monkeypatch.setattr(routing, "EJECTED_SECONDS", 1000.0)
 
     async def work(client: Client, engines: list[Engine]) -> None:
-        client.stored.list[1] = replace(client.stored.list[1], busy=1)  # the broken one is asked first
+        client.stored.list[1] = replace(client.stored.list[1], busy=1)  # the broken one gets the first request
         answer = await client.text({"model": "chat", "stream": bool(streams)})
         assert b"abc" in answer or b'"a"' in answer
         assert [len(engine.asked) for engine in engines] == [1, 1]
@@ -284,7 +284,7 @@ def test_a_replica_where_nothing_listens_is_left_out_at_once() -> None:
 
 
 def test_a_replica_whose_runner_died_is_asked_where_it_is_now() -> None:
-    """Which are ready, a coordinator knows half a second late: that is no reason for a 502."""
+    """A coordinator knows half a second late which replicas are ready, which must not cause a 502."""
 
     async def work(client: Client, engines: list[Engine]) -> None:
         client.stored.list, [*_, now] = client.stored.list[:1], client.stored.list
@@ -373,7 +373,7 @@ def test_an_answer_that_does_not_come_in_time_is_given_up() -> None:
         with pytest.raises(TooLate):
             await client.ask(STREAM)
         engines[0].behaviour = drip
-        with suppress(TooLate):  # where the machine is so busy that not even the first frame comes in time
+        with suppress(TooLate):  # on a machine so busy that even the first frame is late
             assert b"took longer than" in (await client.text(STREAM)).split(b"\n\n")[-2], "frames come all the time"
 
     with_engines(1, work, never, request_timeout_seconds=0.5)
@@ -671,7 +671,7 @@ def test_frames_that_only_look_like_counts_pass(odd: bytes) -> None:
 
 
 def asleep(client: Client) -> list[Replica]:
-    """Let a service sleep; return its replicas, which are there again once they are put back."""
+    """Put a service to sleep. Return its replicas, which are back when the test restores them."""
     there, client.stored.list = client.stored.list, []
     return there
 

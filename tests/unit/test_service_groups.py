@@ -1,4 +1,4 @@
-"""Replicas of a group in the hands of their runner: each waits for the one that leads, for no longer than it may."""
+"""Tests the replicas of a group in their runner: each waits for the leading replica, for a limited time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ THEIRS = {"CLUSTER_LEAD_ADDRESS": "10.0.0.1", "CLUSTER_LEAD_PORT": "9", "CLUSTER
 
 
 class Waiting(ServiceRun):
-    """A replica whose coordinator gives these answers, one after the other; an error is raised."""
+    """A replica whose coordinator returns these responses one after another, or raises an error."""
 
     def __init__(self, *answers: Any, stop_after: int = 10**9, **spec: Any) -> None:
         self.answers, self.said, self.asked, self.stop_after = list(answers), list[Any](), 0, stop_after

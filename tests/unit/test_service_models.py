@@ -1,4 +1,4 @@
-"""Services of models that the cluster keeps: the engine by their files, memory with its sum, who may run their code."""
+"""Tests services with stored models: the engine by file type, required memory, and who may run models with code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bench(redis_url: str, tmp_path: Path) -> Iterator[Bench]:
 
 
 def put(bench: Bench, name: str, **files: bytes) -> None:
-    """Keep a folder under a name; of its files' names, _ is a dot."""
+    """Store a folder under a name. In its file names, _ stands for a dot."""
     rows = []
     for path, data in sorted((path.replace("_", "."), data) for path, data in files.items()):
         assert bench.put_file(data).status_code == 200
@@ -40,7 +40,7 @@ def put(bench: Bench, name: str, **files: bytes) -> None:
 
 @pytest.fixture
 def models(bench: Bench) -> Bench:
-    """A cluster with weights of 100,000 bytes in safetensors, the same pickled, and a GGUF file that is none."""
+    """A cluster with safetensors weights of 100,000 bytes, the same pickled, and an invalid GGUF file."""
     config = json.dumps(CONFIG).encode()
     put(bench, "safe", config_json=config, model_safetensors=bytes(100_000))
     put(bench, "pickled", config_json=config, model_safetensors=b"x", pytorch_bin=b"\x80\x02.")
@@ -50,7 +50,7 @@ def models(bench: Bench) -> Bench:
 
 
 def runner(bench: Bench, memory_mib: int, *gpus: int) -> None:
-    """Let a runner beat that offers so much memory."""
+    """Send the heartbeat of a runner with this amount of memory."""
     offer = {
         "cpus": 8,
         "memory_mib": memory_mib,

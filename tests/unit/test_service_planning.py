@@ -1,4 +1,4 @@
-"""The plan of a service: as many replicas as are wanted, whatever dies, and never fewer than there can be meanwhile."""
+"""Tests the planning of a service: as many replicas as desired, despite deaths, and as few gaps as possible."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def report(state: str, since: int, worker: str = "runner-1") -> Report:
 
 @dataclass
 class World:
-    """A cluster with room for some replicas, whose clock moves by rounds."""
+    """A cluster with room for some replicas, whose clock advances with each round."""
 
     service: Service
     room: int = 100
@@ -50,7 +50,7 @@ class World:
     begun_at: list[int] = field(default_factory=list)
     died: int = 0
     leaving: frozenset[str] = frozenset()
-    #: Rounds until what runs is ready.
+    #: Number of rounds until a running replica is ready.
     slow: int = 0
     forgotten: bool = False
 
@@ -67,7 +67,7 @@ class World:
             self.round()
 
     def _run(self) -> None:
-        """Let queued jobs run where there is room, running ones become ready, and cancelled ones end."""
+        """Start queued jobs if there is room, make running ones ready, and finish cancelled ones."""
         running = sum(each.job_state in ("running", "cancelling") for each in self.replicas.values())
         for number, each in sorted(self.replicas.items()):
             if each.job_state == "queued" and running < self.room:
@@ -129,7 +129,7 @@ def test_as_many_as_are_wanted_begin_and_stay() -> None:
 
 
 def test_a_replica_that_dies_a_hundred_times_in_a_row_waits_longer_each_time_and_is_never_given_up() -> None:
-    """Others are untouched meanwhile, and after ten minutes of peace the row is forgotten."""
+    """Other services are not affected, and the failures are forgotten after ten minutes without one."""
     world = World(service(replicas=2))
     world.rounds(3)
     [stays, dies] = world.ready

@@ -1,4 +1,4 @@
-"""Scaling of services: by the requests that there are, down to none, and up again when somebody asks."""
+"""Tests the scaling of services by the number of requests, down to zero and up again on request."""
 
 from __future__ import annotations
 

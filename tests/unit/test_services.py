@@ -1,4 +1,4 @@
-"""Services over HTTP on a real Redis, and the leader's rounds by hand: what begins, ends, and survives its leader."""
+"""Tests services over HTTP on a real Redis, with manual rounds of the leader."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOT_REACHED = (
 
 
 class Served(Api):
-    """An application, its leader's reconciler, and a pretended runner that says what it is told."""
+    """An application, its leader's reconciler, and a fake runner that reports given states."""
 
     def __init__(self, redis_url: str) -> None:
         super().__init__(redis_url)
@@ -59,7 +59,7 @@ class Served(Api):
         return [each["job_id"] for each in self.row(name)["running"]]
 
     def run(self, job: str, state: str = "ready", **more: Any) -> None:
-        """Pretend that a runner leases a replica, and says in which state it is."""
+        """Lease a replica like a runner, and report its state."""
         client = self.store.client
         client.zadd(keys.WORKERS, {more.get("worker", "runner-1"): self.store.clock.now() * 1000 + 600_000})
         client.hset(keys.job(job), "state", "running")
@@ -74,7 +74,7 @@ class Served(Api):
         client.hset(keys.job_failures(job), "0", json.dumps({"error": error}))
 
     def skip(self, name: str = "web") -> None:
-        """Let the wait before the next replica be over."""
+        """End the wait before the next replica."""
         service = self.store.services.one("default", name)
         assert service
         self.store.client.hset(keys.service(service.service_id), "retry_at", 0)
@@ -183,7 +183,7 @@ def test_a_leader_that_dies_at_any_call_is_followed_by_one_that_goes_on(
             answer = call(*given, **named)
             left[0] -= 1
             if not left[0]:
-                raise connection.Unreachable[0]("the leader dies")  # what stops a round at once
+                raise connection.Unreachable[0]("the leader dies")  # errors that end a round at once
             return answer
 
         return counting
@@ -273,7 +273,7 @@ def test_a_replica_that_is_refused_is_tried_again_later_and_says_why(api: Served
     service = api.store.services.one("default", "web")
     assert service
     body = json.loads(service.job)
-    body["parameters"]["files"] = "0" * 64  # as where its artifact was lost
+    body["parameters"]["files"] = "0" * 64  # as if its artifact was lost
     api.store.client.hset(keys.service(service.service_id), "job", json.dumps(body))
     api.leader.run_once()
     row = api.row()
@@ -417,7 +417,7 @@ def _exchange(model: str, *, tokens: int = 0, status: int = 200, service: str = 
 
 
 def test_what_was_asked_is_counted_once_by_tenant_and_model(both: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the answer of Redis to a write is lost, and where the coordinator ends before the next write."""
+    """The count is also correct if the response to a write is lost, or if the coordinator exits."""
     monkeypatch.setattr(tally, "WRITE_SECONDS", 0.01)
     count, calls = both.store.services.count, list[int]()
 
@@ -464,14 +464,14 @@ def test_the_last_minute_is_that_of_all_coordinators_and_a_batch_counts_once(bot
     assert (row["requests"], row["failed"], row["prompt_tokens"], row["answer_tokens"]) == (3, 1, 120, 60)
     assert row["requests_per_second"] == pytest.approx(3 / row["seconds"], rel=0.1)
     assert 0.95 < row["median_seconds"] < 1.05
-    # What is older is neither shown nor kept.
+    # Older entries are neither shown nor kept.
     key, client = keys.service_figures(service.service_id), both.store.client
     slot = int(both.store.clock.now()) // 10
     client.hset(key, mapping={f"{slot - 8}|requests": 100, f"{slot - 2}|requests": 10, "slot": 1})
     assert both.row()["last_minute"]["requests"] == 13
     assert count("a", 2, answered) and both.row()["last_minute"]["requests"] == 14
     assert not client.hexists(key, f"{slot - 8}|requests") and 0 < client.pttl(key) <= 90_000
-    # A broken entry is passed over.
+    # A broken entry is skipped.
     client.hset(key, mapping={"x|requests": 1, f"{slot}|failed": "many"})
     assert both.row()["last_minute"]["requests"] == 14
 
@@ -620,7 +620,7 @@ def test_a_replica_whose_runner_is_missed_is_replaced_before_its_lease_ends(
 
 
 def grouped(api: Served, replicas: int = 3) -> list[str]:
-    """Serve workers of Dask; return their jobs, which run."""
+    """Serve Dask workers, and return their running jobs."""
     assert api.serve(name="dask", engine="dask", parameters={}, replicas=replicas).status_code == 201
     api.leader.run_once()
     jobs = api.jobs("dask")

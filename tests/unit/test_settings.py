@@ -1,4 +1,4 @@
-"""Settings: names, aliases, addresses."""
+"""Tests the names, aliases and addresses of settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-""".env.example lists every setting of the processes and of docker-compose.yml, and no other."""
+"""Tests that .env.example lists exactly the settings of the processes and of docker-compose.yml."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOUND = [pair for path in FILES for pair in re.findall(r"\$\{([A-Z_]+)(:-[^}]*)?
 COMPOSE = {name: default.removeprefix(":-") for name, default in FOUND}
 FIELDS = Settings.model_fields | client.Settings.model_fields
 DEFAULTS = COMPOSE | {name.upper(): str(field.default) for name, field in FIELDS.items()}
-#: Settings that are empty elsewhere.
+#: Settings that are empty in other files.
 SET_BY_COMPOSE = {
     "HOST_ID": "docker",
     "TRUSTED_PROXIES": "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16",
@@ -32,7 +32,7 @@ ALIASES = {
     if isinstance(field.validation_alias, AliasChoices)
     for choice in field.validation_alias.choices
 }
-#: Files that may use variables of their own, such as a published port.
+#: Files that can use their own variables, such as a published port.
 DEPLOYMENTS = ("docker-compose.yml", "deploy/tls.yml", "deploy/ha.yml", "deploy/grpc.yml", "deploy-cluster.sh")
 
 
@@ -61,7 +61,7 @@ def test_compose_gives_every_variable_the_same_default_everywhere() -> None:
 
 
 def test_one_version_stands_everywhere() -> None:
-    """Compose and npm cannot read jobs/VERSION, which everything else does."""
+    """Compose and npm cannot read jobs/VERSION, which all other parts do."""
     packages = [
         json.loads((ROOT / "web" / name).read_text())["version"] for name in ("package.json", "package-lock.json")
     ]

@@ -1,4 +1,4 @@
-"""Shells beside programs, without a cluster: what a guard makes of one, and that none outlives its program."""
+"""Tests shells next to programs without a cluster: the guard's handling, and that no shell outlives its program."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru
 
 
 class Calls(ApiAttachments):
-    """The other side: what is typed is there from the beginning; what is shown is kept, while there is room for it."""
+    """The user's side: input is available from the start, and output is stored up to a limit."""
 
     def __init__(self, about: dict[str, Any] | None, typed: bytes = b"", *, room: float = math.inf) -> None:
         self._about, self._typed, self.room = about, typed, room
@@ -83,7 +83,7 @@ def program(folder: Path, **more: Any) -> Program:
 
 
 def served(calls: Calls, folder: Path, seconds: float = 60, **more: Any) -> Calls:
-    """Let somebody have a shell to its end, beside a program that outlasts it."""
+    """Run a shell until it exits, next to a program that runs longer."""
     several = Shells(calls)
     with several.beside(program(folder, **more)):
         several.asked([("j", 3, "a")])
@@ -133,7 +133,7 @@ HIDES = "trap '' HUP TERM INT; (setsid sh -c \"trap '' HUP TERM; sleep {0} & sle
 
 
 def command(pid: int) -> str:
-    """Return the command line of a process; of one that has ended, nothing."""
+    """Return the command line of a process, or nothing if it has exited."""
     try:
         return " ".join(psutil.Process(pid).cmdline())
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""Requests that the server cancels because it stops."""
+"""Tests requests that the server cancels because it stops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coordinator.server.shutdown import ShutdownResponder
 
 
 async def answered(begins: bool) -> list[Any]:
-    """Return what is sent when a request is cancelled that waits, and has begun its answer or not."""
+    """Return the output for a waiting request that is cancelled, before or after the start of its response."""
     sent: list[Any] = []
 
     async def waits(_scope: Any, _receive: Any, send: Any) -> None:

@@ -1,4 +1,4 @@
-"""Which tests run in one process, one after the other."""
+"""Tests which tests run in one process, one after another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.packages import TOP
 from tests.ports import free_port, port_range
 from tests.side_by_side import group
 
-#: Written so that this file has it not.
+#: Written such that this file does not contain the text itself.
 MARK = "@pytest.mark." + "alone"
 
 

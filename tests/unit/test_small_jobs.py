@@ -1,4 +1,4 @@
-"""How a lane's small jobs are ended: each with its part of a GPU's time."""
+"""Tests that each of a lane's small jobs is finished with its share of a GPU's time."""
 
 from __future__ import annotations
 

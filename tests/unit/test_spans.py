@@ -1,4 +1,4 @@
-"""The stream of work as the API shows it: all of it, joined where there is too much, and honest about what is gone."""
+"""Tests the API's stream of work: complete, with merged spans if there are too many, and with unknown parts marked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def store(any_redis_url: str) -> Store:
 
 
 def put(store: Store, count: int, lanes: int = 4, age_ms: int = 0) -> None:
-    """Spans of a second each, put away when they ended, the newest so old."""
+    """Store spans of one second each, the newest of which ended at a given age."""
     now = round(time.time() * 1000) - age_ms
     pipe = store.client.pipeline(transaction=False)
     for number in range(count):
@@ -103,7 +103,7 @@ def test_work_of_a_lost_worker_ends_at_its_last_heartbeat_and_never_before_it_be
 
 
 def test_a_worker_that_beats_no_more_is_not_known_to_compute(store: Store) -> None:
-    """Between its last heartbeat and the moment at which it counts as lost its spans are open, and nobody knows."""
+    """Between a worker's last heartbeat and its loss, its spans are open, and its work is unknown."""
     client, now = store.client, round(time.time() * 1000)
     for name, ago in (("beats", 500), ("silent", 3900)):
         store.fleet.heartbeat(name, store.fleet.birth(), {"device": "cpu"})

@@ -1,4 +1,4 @@
-"""cluster.yaml: what it may say, and that what is wrong is told by line and key."""
+"""Tests cluster.yaml: valid contents, and errors with line and key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from threads_cluster.ssh import configuration, probe
 from threads_cluster.ssh.configuration import ClusterConfig, HealthCheck, Node
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The specification's own example.
+#: The example in the specification.
 GRID = """\
 nodes: [gpu1, gpu2]
 remote_root: ~/grid_workspace

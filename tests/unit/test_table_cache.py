@@ -1,4 +1,4 @@
-"""Tables on the disk are those that were made, and a file that is damaged costs time only."""
+"""Tests that tables on disk equal the computed ones, and that a damaged file only costs time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLES: dict[str, Any] = {
 
 
 class Maker:
-    """Counts how often the tables are made."""
+    """Counts how often the tables are computed."""
 
     made = 0
 
@@ -29,7 +29,7 @@ class Maker:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of a set that this process compiles."""
+    """Return the folder of a set that this process compiles."""
     folder = tmp_path / "even"
     folder.mkdir()
     with (tmp_path / "lock").open("a") as lock:

@@ -1,4 +1,4 @@
-"""Flaws that `tests.contract.thread_mutations` plants are still in the kernel's text: each where it was, and once."""
+"""Tests that each text in which `tests.contract.thread_mutations` injects an error occurs once in the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thread jobs are planned quickly, to the same integers as slow exact arithmetic gives."""
+"""Tests that thread jobs are planned quickly, with the same integers as slow exact arithmetic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobs.settings import Settings
 
 
 def pareto(number: int) -> dict[str, Any]:
-    """A sweep under a law of its own."""
+    """Return a sweep with its own law."""
     return {
         "type": "thread",
         "parameters": {
@@ -34,7 +34,7 @@ def pareto(number: int) -> dict[str, Any]:
 
 
 def test_a_batch_of_120_different_pareto_jobs_is_planned_in_no_time() -> None:
-    """In CPU seconds, of which one such job took 0.14 with a sum of 711 fractions a cell."""
+    """Each such job once took 0.14 s of CPU time, because of a sum of 711 fractions per cell."""
     began = time.process_time()
     for number in range(120):
         submissions.accept(submissions.parse_submission(pareto(number)), ANYONE, scheduler.Fleet(), Settings())
@@ -48,7 +48,7 @@ def test_a_batch_of_120_different_pareto_jobs_is_planned_in_no_time() -> None:
 @example(1e4, 1.05, 1e4)
 @example(0.001, 10.0, 1e4)
 def test_every_point_of_a_pareto_table_is_the_nearest_integer(mean_us: float, alpha: float, max_ratio: float) -> None:
-    """All three tiers give the integers of the slowest, which alone looks at the least work as bisected."""
+    """All three methods yield the integers of the slowest one, which bisects the least work."""
     exact, bisected = (tables_pareto.Exact(mean_us, alpha, max_ratio) for _ in range(2))
     bisected.near_least = bisected.least
     table = tables_pareto.points(mean_us, alpha, max_ratio)

@@ -1,4 +1,4 @@
-"""What the Threads page brings with itself is what the simulator says: its presets, and the run of a first visit."""
+"""Tests that the Threads page's presets and example match the simulator."""
 
 from __future__ import annotations
 

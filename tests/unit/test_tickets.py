@@ -1,4 +1,4 @@
-"""Tickets to pages of services: forged, old, changed, of another page or use, and of tokens that ended."""
+"""Tests tickets to service pages: forged, expired or changed ones, ones for another page or use, and revoked tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANNA = Principal(tenant="a", token="t123456789", scopes=frozenset({Scope.READ}))
 
 
 class Known:
-    """Credentials as they are: tokens and logins that count."""
+    """Fake credentials with valid tokens and logins."""
 
     def __init__(
         self, *tokens: Principal, logins: tuple[str, ...] = (), bootstraps: tuple[str, ...] = ("old", "new")

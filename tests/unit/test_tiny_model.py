@@ -1,4 +1,4 @@
-"""The random model of the tests: every token of its answers is text, so that streams have frames to check."""
+"""Tests the random model of the tests: every token of its answers is text, so that streams have frames."""
 
 from __future__ import annotations
 

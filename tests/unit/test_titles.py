@@ -1,4 +1,4 @@
-"""Names of jobs: exact, short, on one line, and there for every job whatever its parameters hold."""
+"""Tests job titles: exact, short, on one line, and available for all parameters."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_title_says_what_the_job_is(given: str, expected: str) -> None:
 
 @given(st.integers(1, 2**96))
 def test_what_is_told_in_few_signs_is_the_number_itself(number: int) -> None:
-    """Powers and figures are read back; what is not exact is not told so."""
+    """Powers and numbers are parsed again; inexact numbers are not shortened as exact ones."""
     lowered = brief(number).translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789"))
     assert not lowered or len(lowered) <= 11
     for near in (number, 2 ** (number % 96), 2 ** (number % 96 + 1) - 1, number % 1000 * 10 ** (number % 25)):
@@ -70,7 +70,7 @@ def test_what_is_told_in_few_signs_is_the_number_itself(number: int) -> None:
 
 
 def worth(text: str) -> int:
-    """The number that a text such as 2.5×10⁷, 2⁴⁰−1 or 1 024 stands for."""
+    """Return the value of a text such as 2.5×10⁷, 2⁴⁰−1 or 1 024."""
     lowered = "⁰¹²³⁴⁵⁶⁷⁸⁹"
     for base in ("×10", "10", "2"):
         head, found, tail = text.partition(base)

@@ -1,4 +1,4 @@
-"""Traces: what a traceparent may be, what becomes of it, and the spans that a receiver of OTLP is sent."""
+"""Tests traces: valid traceparent headers, their use, and the spans that an OTLP receiver gets."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture
 def traced(any_redis_url: str, tmp_path: Path, collector: Collector) -> Iterator[Flows]:
-    """A coordinator that exports spans, to a receiver that has none yet."""
+    """Return a coordinator that exports spans to an empty receiver."""
     collector.status = 200
     collector.spans.clear()
     made = Flows(any_redis_url, tmp_path / "store", otel_exporter_otlp_endpoint=collector.url)
@@ -152,7 +152,7 @@ def traced(any_redis_url: str, tmp_path: Path, collector: Collector) -> Iterator
 
 
 class Sender(SpanSender):
-    """One that leads, of a coordinator without a server; `tell` does a round for jobs that ended."""
+    """Sender of a leading coordinator without a server; `tell` runs a round for finished jobs."""
 
     def __init__(self, flow: Flows) -> None:
         super().__init__(flow.store, Exporter(flow.settings), lambda: True)
@@ -163,7 +163,7 @@ class Sender(SpanSender):
 
 
 def submit(flow: Flows, traceparent: str = "", body: Any = JOB, path: str = "/api/submit") -> tuple[Any, str]:
-    """Submit and return the answer's body and its traceparent."""
+    """Submit a job. Return the response's body and its traceparent."""
     headers: dict[str, Any] = {"traceparent": traceparent} if traceparent else {}
     answer = flow.ask("POST", path, body, **headers)
     assert answer.is_success, answer.text
@@ -176,14 +176,14 @@ def row(flow: Flows, job: str) -> dict[str, Any]:
 
 
 def programs_place(flow: Flows, job: str) -> str:
-    """Return what a runner is told of the job's place."""
+    """Return the trace position of the job as a runner gets it."""
     [facts] = flow.store.slots.facts([job], "runner")
     assert facts
     return facts.traceparent
 
 
 def programs_state(flow: Flows, job: str) -> str:
-    """Return what a runner is told of what vendors added."""
+    """Return the vendor entries as a runner gets them."""
     [facts] = flow.store.slots.facts([job], "runner")
     assert facts
     return facts.tracestate
@@ -262,7 +262,7 @@ def test_spans_tell_a_job_from_its_submission_to_its_result(traced: Flows, colle
 
 
 def app_spans(flow: Flows, sender: SpanSender) -> None:
-    """Move the spans of requests, which the application's own sender has, to one that a test turns by hand."""
+    """Move the request spans from the application's own sender to one that the test controls."""
     add: Any = next(layer.kwargs["add"] for layer in flow.app.user_middleware if "add" in layer.kwargs)
     own = add.__self__.spans
     while own.waiting_requests:
@@ -389,7 +389,7 @@ def test_a_coordinator_without_the_packages_of_grpc_says_which(monkeypatch: pyte
 def test_a_coordinator_without_the_packages_of_tracing_runs_and_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before, it ended at each start because of a variable that may be meant for other programs."""
+    """The coordinator once exited at each start, because of a variable that can be intended for other programs."""
     settings = Settings(otel_exporter_otlp_endpoint="http://127.0.0.1:4318")
     assert extras.drop_unusable(settings) is settings and not caplog.records
     uninstall("opentelemetry.exporter", monkeypatch)
@@ -404,7 +404,7 @@ def test_a_coordinator_without_the_packages_of_tracing_runs_and_says_what_to_ins
 def test_a_coordinator_with_packages_of_tracing_that_do_not_fit_together_runs(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """Such as those of gRPC and protobuf."""
+    """Examples are incompatible versions of gRPC and protobuf."""
     (tmp_path / "ill_fitting.py").write_text("raise TypeError('Descriptors cannot be created directly.\\nRegenerate.')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(extras, "TRACING", ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing", "ill_fitting"))
@@ -414,7 +414,7 @@ def test_a_coordinator_with_packages_of_tracing_that_do_not_fit_together_runs(
     assert "(TypeError: Descriptors cannot be created directly.)" in line and "\n" not in line
 
 
-#: Code that hides the packages of OpenTelemetry's exporter from an interpreter.
+#: Code that hides OpenTelemetry's exporter packages from an interpreter.
 HIDING = "import sys; sys.modules['opentelemetry.exporter'] = None\n"
 
 

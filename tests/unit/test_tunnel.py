@@ -1,4 +1,4 @@
-"""Streams through one channel: every byte once and in order, whoever reads slowly, whatever breaks off."""
+"""Tests streams through one channel: every byte once and in order, with slow readers and disconnections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobs.network.tunnel import MAX_MESSAGE, MAX_STREAMS, WINDOW, InvalidMessage
 
 
 class Pair:
-    """Two ends: what one sends, the other hears in its turn. Streams that are opened answer with what they hear."""
+    """Two connected ends. Opened streams answer with the data that they receive."""
 
     def __init__(self) -> None:
         self.left = Tunnel(lambda data: self._pass(self.right, data))

@@ -1,4 +1,4 @@
-"""Both ends of a tunnel as it begins: coordinators that are slow to be found, and runners that leave at once."""
+"""Tests both ends of a new tunnel: coordinators that are found late, and runners that disconnect at once."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from runner.replicas import tunnels
 
 
 class Opening:
-    """What a runner asks of its API for a connection."""
+    """The functions of a runner's API for opening a connection."""
 
     def opening(self, path: str) -> tuple[str, dict[str, str], None]:
         return f"ws://coordinator/api/worker/{path}", {}, None
 
 
 class Coordinator:
-    """A connection to one, which says its name and then nothing."""
+    """A connection to a coordinator, which sends its name and then nothing."""
 
     def __init__(self, heard: threading.Event) -> None:
         self._heard = heard
@@ -71,7 +71,7 @@ def test_connections_that_hang_keep_a_runner_from_no_other_coordinator(monkeypat
 
 
 def test_each_look_for_new_coordinators_is_as_many_connections_as_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One connection alone would meet one new coordinator of three each fifteen seconds."""
+    """A single connection would find only one of three new coordinators every fifteen seconds."""
     slept: list[float] = []
     real = asyncio.sleep
 
@@ -99,7 +99,7 @@ def test_a_coordinator_logs_faults_of_its_server_and_not_each_tunnel_that_it_acc
 
 
 class Left:
-    """A connection whose other end has left."""
+    """A connection whose other end has disconnected."""
 
     headers: Mapping[str, str] = {}
 

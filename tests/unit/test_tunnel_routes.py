@@ -1,4 +1,4 @@
-"""Tunnels of runners that lie, go, or do not read: each ends, and nothing of it is left."""
+"""Tests tunnels of runners that lie, disconnect or do not read: each tunnel ends and leaves no data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jobs.network.tunnel import PIECE, WINDOW, Kind
 
 
 class Socket:
-    """A runner's end: it says `words` and goes then. `leaves`: what follows finds nobody."""
+    """A runner's end, which sends `words` and disconnects. `leaves`: later messages have no receiver."""
 
     def __init__(self, *words: bytes | str, leaves: bool = True, reads: bool = True) -> None:
         self._words, self._leaves, self._reads = list(words), leaves, reads
@@ -59,7 +59,7 @@ BEAT = message(Kind.BEAT, 0)
 
 
 def served(socket: Socket) -> Tunnels:
-    """Serve a tunnel to its end; return what there is then."""
+    """Serve a tunnel to its end, and return the remaining data."""
     tunnels = Tunnels()
     cluster: Any = SimpleNamespace(
         credentials=SimpleNamespace(principal_by_bearer=_principal, require_valid=_nothing),

@@ -1,4 +1,4 @@
-"""Lanes that wait for a job of which all ranges are leased out."""
+"""Tests lanes that wait for a job whose ranges are all leased."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def pool() -> LanePool:
 
 
 def waiting(pool: LanePool) -> Turns:
-    """Turns of a worker to which Redis says that all ranges of the job are leased out, and that nothing else waits."""
+    """Return turns of a worker for which all ranges of the job are leased and nothing else is waiting."""
     leases = SimpleNamespace(lease=lambda *_, **__: "wait")
     store: Any = SimpleNamespace(leases=leases, slots=SimpleNamespace(waiting=lambda _: [0]))
     return Turns(WorkerState(store, "w", Device.RUNNER, (), pool, Meter()))
 
 
 def test_a_lane_that_lingers_is_free_once_the_job_has_ended(pool: LanePool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the job's end made ready would wait for it."""
+    """Jobs that the finished job released would otherwise wait for the lane."""
     monkeypatch.setattr(turns, "FIRST_LINGER_SECONDS", 600.0)
     monkeypatch.setattr(turns, "LINGER_SECONDS", 600.0)
     last, other = pool.borrow(), pool.borrow()

@@ -1,4 +1,4 @@
-"""The cache of units: how often a job is read, for how long that counts, and how much is kept."""
+"""Tests the cache of units: how often a job is read, how long the data is valid, and how much is stored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STORED = StoredUnits(
 
 
 class Reads:
-    """Redis with jobs of ten units, of which nothing is done."""
+    """A fake Redis with jobs of ten unfinished units."""
 
     def __init__(self) -> None:
         self.state, self.moved, self.total, self.kind = b"running", 0, 10, "command"
@@ -83,7 +83,7 @@ def test_what_was_dear_to_read_counts_for_four_times_as_long(
     cache: UnitCache, reads: Reads, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu = iter(range(1000))
-    # Each reading takes a second.
+    # Each read takes a second.
     monkeypatch.setattr("coordinator.jobs.caches.unit_cache.time.thread_time", lambda: float(next(cpu)))
     cache.get("j")
     for later, count in ((1.0, 1), (3.9, 1), (4.1, 2), (8.0, 2), (8.2, 3)):

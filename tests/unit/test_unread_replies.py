@@ -1,4 +1,4 @@
-"""A reply that was not read is nobody else's: by sentinels, whose connections the library leaves open, as without."""
+"""Tests that an unread reply is never used for another command, with and without sentinels."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jobs.store.server import connection
 
 
 class Interrupted(Exception):
-    """A signal came while a reply was waited for; RQ's handlers raise such errors."""
+    """A signal arrived while a reply was awaited; RQ's handlers raise such errors."""
 
 
 @pytest.fixture(params=["alone", "sentinels"])
 def client(request: pytest.FixtureRequest, any_redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A client of one Redis, as it is and as sentinels name it."""
+    """Return a client of one Redis, directly or through sentinels."""
     place, url = urlsplit(any_redis_url), any_redis_url
     if request.param == "sentinels":
         found = (place.hostname, place.port)
@@ -31,7 +31,7 @@ def client(request: pytest.FixtureRequest, any_redis_url: str, monkeypatch: pyte
 
 @pytest.fixture
 def interrupting(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return what has a client send a command whose reply takes a while, and be interrupted before it has that."""
+    """Return a function that sends a command with a slow reply and is interrupted before the reply."""
     armed, read = list[bool](), connection.ReplyParser.read_response
 
     def interrupted(parser: Any, *given: Any, **more: Any) -> Any:

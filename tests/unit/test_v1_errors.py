@@ -1,4 +1,4 @@
-"""Errors under /v1, whichever layer raises them: in the form that the path's clients read, and with an id."""
+"""Tests errors under /v1 from all layers: in the format of the path's clients, and with an ID."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jobs.store.server import connection
 from tests.unit.test_pages import Client as Pages
 from tests.unit.test_services import Served
 
-#: Paths, each of which uses the form of its own API: OpenAI's or Anthropic's.
+#: Paths that use the error format of their own API: OpenAI's or Anthropic's.
 CALLS = (
     "/v1/chat/completions",
     "/v1/responses",
@@ -31,7 +31,7 @@ CALLS = (
     "/v1/messages",
     "/v1/messages/count_tokens",
 )
-#: Types of errors in Anthropic's API, by status.
+#: Error types in Anthropic's API, by status.
 ANTHROPIC = {
     401: "authentication_error",
     403: "permission_error",
@@ -54,7 +54,7 @@ def api(any_redis_url: str) -> Iterator[Served]:
 def ask(
     asked: Any, path: str, method: str = "POST", token: str = "", content: bytes = b"{}", **headers: str
 ) -> httpx.Response:
-    """Send a request to an ASGI application, with a token as the clients of both APIs send it."""
+    """Send a request to an ASGI application, with a token like the clients of both APIs."""
 
     async def go() -> httpx.Response:
         transport = httpx.ASGITransport(asked, raise_app_exceptions=False)
@@ -69,7 +69,7 @@ def ask(
 
 
 def check(answer: httpx.Response, path: str, status: int, kind: str = "", code: str | None = None) -> str:
-    """Check an error's form and id, and return its message."""
+    """Check an error's format and ID, and return its message."""
     assert answer.status_code == status, answer.text
     told, error = answer.json(), answer.json()["error"]
     assert error["message"] and isinstance(error["type"], str)

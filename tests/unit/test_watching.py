@@ -1,4 +1,4 @@
-"""The watch of the hostile suites: it notices slowness, and takes a busy machine for none."""
+"""Tests the watchdog of the hostile suites, which detects slowness and tolerates a busy machine."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_an_answer_that_is_held_up_is_noticed(computes: bool) -> None:
 
 
 def test_who_waits_for_a_core_is_counted() -> None:
-    """Two that compute on one core: each waits for about as long as it runs."""
+    """Two processes compute on one core, so each waits for about as long as it runs."""
     text = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass"
     several = [subprocess.Popen([sys.executable, "-c", text]) for _ in range(2)]
     try:

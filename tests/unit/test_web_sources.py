@@ -1,4 +1,4 @@
-"""Rules that the pages' formatter and linter lack: long comments and texts, and which part may import which."""
+"""Rules for the pages that their formatter and linter lack: long comments and texts, and imports between parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 WEB = Path(__file__).resolve().parents[2] / "web"
 SUFFIXES = {".ts", ".tsx", ".mjs", ".css"}
 IMPORT = re.compile(r"""(?:from|import|import\(|URL\()\s*"(\.[^"]+)\"""")
-#: The parts that a part may import beside itself; a page imports no other page.
+#: Other parts that a part can import; pages do not import each other.
 BELOW = {
     "lib": {"kinds.ts"},
     "timeline": {"lib"},
@@ -42,7 +42,7 @@ def test_no_line_is_longer_than_120_characters() -> None:
 
 
 def room(path: str) -> tuple[str, str]:
-    """The part of web/src that a file belongs to, and the page if the part is `pages`."""
+    """Return the part of web/src to which a file belongs, and the page if the part is `pages`."""
     part, _, rest = path.partition("/")
     return part, rest.partition("/")[0] if part == "pages" else ""
 
@@ -53,7 +53,7 @@ def imports(name: str, text: str) -> Iterator[str]:
 
 
 def strays(name: str, text: str) -> list[str]:
-    """Imports of one source that its part must not have."""
+    """Return the forbidden imports of a source."""
     part, page = room(name)
     wrong = []
     for target in imports(name, text):
@@ -82,7 +82,7 @@ def test_an_import_against_the_order_is_seen(name: str, text: str) -> None:
     assert strays(name, text)
 
 
-#: The table of kinds: a kind, the name and the address of its page if it has one.
+#: Table of kinds: a kind, and the name and URL of its page if it has one.
 TABLE = re.compile(
     r"""^  (\w+): \{\n(?:    page: \{ name: "(\w+)", address: "([^"]+)")?""",
     re.MULTILINE,
@@ -93,7 +93,7 @@ COMPARED = re.compile(r"""\bjob\??\.type\s*[!=]==\s*["']""")
 
 
 def names_of_kinds(name: str, text: str) -> list[str]:
-    """Return where a source names a kind, other than in the table of kinds and on the kind's own page."""
+    """Return the places where a source names a kind, outside the table of kinds and the kind's own page."""
     if name == "kinds.ts":
         return []
     others = [entry for entry in KINDS if not entry[1] or not name.startswith(f"pages/{entry[1]}/")]
@@ -123,7 +123,7 @@ def test_a_kind_named_elsewhere_is_seen() -> None:
 
 
 def test_nobody_is_called_node_but_a_place_in_a_tree() -> None:
-    """A process that takes work is a worker, a machine a host; the inverse tree of Collatz has nodes."""
+    """A process that computes is a worker, and a machine is a host. Only the inverse tree of Collatz has nodes."""
     names = {str(path.relative_to(WEB / "src")): path for path in sources("src")}
     trees = ("pages/collatz/",)
     using = [name for name, path in names.items() if re.search(r"\bnodes?\b", path.read_text(), re.IGNORECASE)]

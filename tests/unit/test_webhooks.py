@@ -1,4 +1,4 @@
-"""Webhooks: which addresses are reached, how a delivery is signed and sent, and what the API says of it."""
+"""Tests webhooks: permitted addresses, signatures, deliveries, and the API."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_a_url_keeps_its_path_and_loses_the_capitals_of_its_host() -> None:
 
 
 def test_a_name_is_looked_up_once_and_its_address_is_what_is_connected_to() -> None:
-    """Rebinding: whatever the name says from now on, no second look is taken."""
+    """DNS rebinding: the name is not looked up again, whatever it resolves to later."""
     asked: list[str] = []
     with Receiver() as taken:
         outcome = post(taken.url("/a?b=c", host="hooks.example"), resolve=resolves("127.0.0.1", asked=asked))
@@ -307,7 +307,7 @@ def test_a_receiver_may_ask_to_be_left_alone_for_an_hour_at_most() -> None:
 
 
 def certificate(folder: Path, name: str) -> Path:
-    """A certificate for a name, signed by itself, with its key."""
+    """Return a self-signed certificate for a name, with its key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -355,7 +355,7 @@ def test_encryption_asks_for_the_name_and_its_certificate_must_be_of_it(
 
 
 def verified(secret: str, headers: dict[str, str], body: bytes) -> bool:
-    """As a receiver does, by the Standard Webhooks specification."""
+    """Verify a delivery like a receiver, according to the Standard Webhooks specification."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     wanted = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
@@ -428,7 +428,7 @@ def end_jobs(api: Api, url: str, count: int = 1, **more: Any) -> list[str]:
 
 
 class Api:
-    """A coordinator's application without a server."""
+    """A coordinator application without a server."""
 
     def __init__(self, redis_url: str, secrets_key: str = FIRST, allow: str = LOOPBACK) -> None:
         self.redis_url = redis_url
@@ -539,7 +539,7 @@ def test_a_silent_receiver_holds_up_no_other_and_has_few_connections(api: Api, s
 
 
 def test_what_a_killed_sender_had_is_sent_by_another(api: Api) -> None:
-    """The first takes it and dies before it is noted; its lease ends, and the second one delivers."""
+    """The first sender dies before recording the delivery. Its lease expires, and the second sender delivers it."""
     short = Limits(lease_ms=300, attempts=ATTEMPTS, per_place=4, per_host=8, per_tenant=16)
     with Receiver() as taken:
         end_jobs(api, taken.url())

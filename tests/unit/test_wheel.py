@@ -1,4 +1,4 @@
-"""The client as `pip install .` installs it: its wheel, alone, with nothing of the checkout beside it."""
+"""Tests the client's wheel as installed by `pip install .`, without the checkout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, by the build backend of the development environment: nothing is downloaded."""
+    """Build the wheel from a copy with the development environment's build backend, without downloads."""
     copy = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
@@ -39,7 +39,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(installed: Path, *arguments: str) -> str:
-    """Return what Python prints that knows the wheel and what it requires; -S leaves the checkout off its path."""
+    """Return the output of a Python with only the wheel and its requirements; -S leaves out the checkout."""
     path = os.pathsep.join((str(installed), sysconfig.get_path("purelib")))
     environment = {"PYTHONPATH": path, "HOME": str(installed), "PATH": os.environ["PATH"]}
     command = [sys.executable, "-S", "-W", "error", *arguments]

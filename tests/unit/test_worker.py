@@ -1,4 +1,4 @@
-"""A worker that ends because its device failed."""
+"""Tests a worker that exits because its device failed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobs.worker.life import Worker
 
 
 def test_a_worker_that_retires_takes_no_lease_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until its main thread had heard the signal, lanes on a lost GPU took range after range and reported them dead."""
+    """Lanes on a lost GPU once reported one range after another as dead, until the main thread received the signal."""
     told: list[Any] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: told.append(number))
     worker = Worker(Settings(worker_id="w"), Device.GPU, 2)
@@ -31,7 +31,7 @@ def test_a_worker_that_retires_takes_no_lease_more(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_before_the_worker_listens_stops_its_server(number: signal.Signals) -> None:
-    """It said that it was idle and died of a signal, since the handlers came with the listening alone."""
+    """The worker once reported idle and died of a signal, because its handlers were installed late."""
     before = signal.getsignal(number)
     told: list[str] = []
     with links.on_signals(lambda: told.append("stopped")):
@@ -40,7 +40,7 @@ def test_a_signal_before_the_worker_listens_stops_its_server(number: signal.Sign
 
 
 def goodbyes(*errors: Exception) -> tuple[HeartbeatThread, list[Any]]:
-    """Heartbeats of a worker at a store whose first calls fail, and the reports of leaving that arrived."""
+    """Return heartbeats of a worker whose first calls to the store fail, and the received reports of its exit."""
     sent: list[Any] = []
     failing = iter(errors)
 
@@ -59,7 +59,7 @@ def goodbyes(*errors: Exception) -> tuple[HeartbeatThread, list[Any]]:
 
 
 def test_a_goodbye_that_was_not_answered_is_sent_again() -> None:
-    """Before, a stopped worker counted as lost after one attempt that timed out."""
+    """A stopped worker once counted as lost after a single attempt that timed out."""
     beats, sent = goodbyes(CoordinatorAway("it takes too long to answer", 0.01), CoordinatorAway("again", 0.01))
     beats.end()
     assert sent == [("w", "stopped", True)] * 3

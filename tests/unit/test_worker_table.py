@@ -1,4 +1,4 @@
-"""Workers are read again when they have changed, and only then."""
+"""Tests that workers are read again only when they have changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jobs.store.server import connection
 
 
 class Cluster:
-    """Queries on a Redis, and the workers of which they read the hash."""
+    """Queries on a Redis, and the workers whose hashes they read."""
 
     def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = Store(connection.connect(url))
@@ -37,7 +37,7 @@ class Cluster:
         self.settle()
 
     def settle(self) -> None:
-        """Return in a later millisecond of Redis' clock: only then is what was read known to be the last of its own."""
+        """Return in a later millisecond of Redis' clock, when the data of the last millisecond is final."""
         began = self.store.client.time()
         while self.store.client.time()[1] // 1000 == began[1] // 1000:
             pass

@@ -1,4 +1,4 @@
-"""Bounds of what workflows read and fill: refused by name before it costs memory, and read once."""
+"""Tests the limits of what workflows read and fill in: rejected by name before they cost memory, and read once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 
 def plant(flow: Flows, job: str, result: Any, values: list[Any] | None = None) -> None:
-    """Let a job be done with this result, and values of its units, as if it had computed them."""
+    """Finish a job with this result and values of its units, as if it had computed them."""
     flow.end(job)
     flow.store.client.set(f"ct:job:{job}:result", json.dumps(result))
     if values is not None:
@@ -64,7 +64,7 @@ def test_a_step_that_is_no_place_is_refused_in_words(step: str) -> None:
 
 
 def test_a_foreach_over_thousands_of_large_results_is_refused_within_memory(flow: Flows) -> None:
-    """It was filled, and then measured: 9 GB of text in the leader, then in each that took over."""
+    """The text was once filled in before it was measured: 9 GB in the leader, and then in each new leader."""
     many = ", ".join(['"${a.workers}"'] * 9000)
     workflow = flow.submit("a", f"b, action_type: command, foreach: [{many}], command: [run]", "c, dependencies: [b]")
     flow.look(workflow)
@@ -159,7 +159,7 @@ def test_a_workflow_of_thousands_of_refused_items_keeps_short_errors(
 
 
 class Shelf:
-    """Jobs that are done, and the round trips that reading them took."""
+    """Finished jobs, and the number of round trips for reading them."""
 
     def __init__(self, size: int = 100) -> None:
         self.size = size
@@ -177,7 +177,7 @@ class Shelf:
 
 
 class Clock:
-    """Clock that goes on by a step with each look at it."""
+    """A clock that advances by a step at each reading."""
 
     def __init__(self, step: float) -> None:
         self.now, self.step = 0.0, step
@@ -286,7 +286,7 @@ def test_another_workflow_is_looked_at_between_two_turns(flow: Flows, monkeypatc
 
 
 class Inside:
-    """Stand-in for validation: how many are inside at once."""
+    """Fake validation, which counts concurrent calls."""
 
     def __init__(self, meet: int) -> None:
         self.most, self._now = 0, 0

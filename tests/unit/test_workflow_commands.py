@@ -1,4 +1,4 @@
-"""`cluster workflow` on a coordinator without a server: what is printed, and with which exit code it ends."""
+"""Tests the output and exit codes of `cluster workflow` with a coordinator without a server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def flows(any_redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def run(flows: Flows, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Exit code, stdout and stderr of `cluster workflow ...`."""
+    """Return the exit code, stdout and stderr of `cluster workflow ...`."""
     return command_runs.runner(capsys, "workflow")
 
 
@@ -119,7 +119,7 @@ def test_files_that_cannot_be_read_or_are_too_large(run: Run, tmp_path: Path, mo
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set once a command has said that a workflow runs."""
+    """Set when a command has printed that a workflow is running."""
     said, say = threading.Event(), show.say
 
     def note(line: str) -> None:
@@ -132,7 +132,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 def led(flows: Flows, said: threading.Event, act: Callable[[str], None]) -> threading.Thread:
-    """A leader that looks at the first workflow, does something once it is said to run, and ends."""
+    """A leader that checks the first workflow, acts once it is reported as running, and ends."""
 
     def lead() -> None:
         [live, *_] = until(flows.store.workflows.open)

@@ -1,4 +1,4 @@
-"""Workflows as the leader sees them through, on real Redis: order, references, failures, retries, cancels."""
+"""Tests workflows in the leader with a real Redis: order, references, failures, retries and cancellation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.workflow_bench import Flows, workflow_text
 
 
 def uses(reference: str) -> str:
-    """Rest of an action that runs a program with a reference as its argument."""
+    """Return the end of an action that runs a program with a reference as its argument."""
     return f'action_type: command, command: [echo, "{reference}"]'
 
 
@@ -121,7 +121,7 @@ VALUES = [
 
 
 def words_of(flows: Flows, workflow: str, action: str) -> list[str]:
-    """Return the arguments that a runner gives to the program of an action's only unit."""
+    """Return the arguments that a runner passes to the program of an action's only unit."""
     return arguments(flows, flows.job_of(workflow, action))
 
 
@@ -286,7 +286,7 @@ def test_a_failed_action_skips_what_comes_after_and_retry_goes_on_from_it(flows:
 
 @pytest.mark.parametrize("of", ["workflow", "job"])
 def test_a_retry_that_is_done_before_its_children_are_brought_back_ends_nothing(flow: Flows, of: str) -> None:
-    """The leader brings them back in its next round; a short job is done before."""
+    """The leader restores the children in its next round, before which a short job finishes."""
     workflow = flow.submit("a", "b, dependencies: [a]", f"c, {uses('${b.value}')}")
     flow.look(workflow)
     flow.failed(workflow, "a")
@@ -350,7 +350,7 @@ def test_an_approval_waits_for_a_person(flows: Flows) -> None:
     row = flows.row(workflow)
     assert (row["state"], row["counts"]) == ("waiting", {"done": 1, "approval": 1, "waiting": 1})
     assert flows.steer(workflow, "actions/a/approve").status_code == 404
-    for _ in range(2):  # the second changes nothing
+    for _ in range(2):  # the second one changes nothing
         assert flows.steer(workflow, "actions/ok/approve").json()["state"] == "running"
     flows.look(workflow)
     assert flows.states(workflow) == {"a": "done", "ok": "done", "b": "queued"}
@@ -382,7 +382,7 @@ def test_values_are_published_and_deleted_as_artifacts(flow: Flows) -> None:
 
 
 def test_references_of_the_specifications_pipeline_resolve(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand-ins of its actions: the steps of each are another test's."""
+    """The actions are replaced by fakes, because other tests cover their steps."""
     seen: list[tuple[str, dict[str, Any]]] = []
 
     def stand_in(name: str, gives: str) -> None:

@@ -1,4 +1,4 @@
-"""Workflows when something goes wrong that nobody expected, or everything is full: tried again, told, then failed."""
+"""Tests workflows after unexpected errors and without space: retried, reported, then failed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.workflow_bench import Flows
 
 
 class Clock:
-    """Clock that is turned by hand."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -45,7 +45,7 @@ def flow(any_redis_url: str, tmp_path: Path, clock: Clock) -> Iterator[Flows]:
 
 
 def looks(flow: Flows, clock: Clock, workflow: str, most: int = 20) -> int:
-    """Look again and again, after the waits that faults ask for; return how often it was asked for."""
+    """Check the workflow again after the waits that errors require, and return the number of attempts."""
     for number in range(most):
         if not (outcome := flow.engine.look(workflow)).soon and not outcome.again:
             return number + 1
@@ -54,7 +54,7 @@ def looks(flow: Flows, clock: Clock, workflow: str, most: int = 20) -> int:
 
 
 def raising(error: Exception, count: int = 10**6) -> Any:
-    """Function that raises an error so often, then returns nothing."""
+    """Return a function that raises an error some times and then returns nothing."""
     left = [count]
 
     def call(*_: Any, **__: Any) -> Any:
@@ -67,7 +67,7 @@ def raising(error: Exception, count: int = 10**6) -> Any:
 
 
 def break_type(monkeypatch: pytest.MonkeyPatch, name: str, run: Any) -> None:
-    """Carry actions of a type out so."""
+    """Replace the execution of actions of a type."""
     monkeypatch.setitem(action_types.TYPES, name, replace(action_types.TYPES[name], run=run))
 
 

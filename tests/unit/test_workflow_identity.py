@@ -1,4 +1,4 @@
-"""Workflows, their jobs and their attempts are told apart: by tenant, by incarnation, and by whoever was stopped."""
+"""Tests that workflows, jobs and attempts are distinguished by tenant and incarnation, also by a stopped leader."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_job_of_something_else_under_its_id_is_refused(flow: Flows) -> None:
 
 
 class Frozen:
-    """A leader that is stopped before one of its writes, and goes on once others have done `meanwhile`."""
+    """A leader that is stopped before one of its writes, and continues after others have run `meanwhile`."""
 
     def __init__(self, flow: Flows, where: Any, name: str, meanwhile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.woken = False
@@ -91,7 +91,7 @@ class Frozen:
 
 
 def anew(flow: Flows, workflow: str) -> None:
-    """What the next leader does with a workflow whose only action is refused: it fails, and is retried."""
+    """Return the next leader's actions on a workflow whose only action is rejected: it fails and is retried."""
     flow.store.workflows.record(workflow, 1, "a", {"state": "failed", "error": "refused"})
     flow.look(workflow)
     assert flow.row(workflow)["state"] == "failed"

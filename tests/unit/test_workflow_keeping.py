@@ -1,4 +1,4 @@
-"""What is kept of workflows: their jobs as long as they are, their bytes within caps, and those that were reopened."""
+"""Tests which workflow data is kept: jobs as long as their workflow, bytes within caps, and reopened workflows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def uses(reference: str) -> str:
 
 
 def sweep_expired(flow: Flows, *jobs: str) -> list[str]:
-    """Let the time of these jobs be over, and return those that are there after a sweep."""
+    """Let the lifetime of these jobs expire, and return the jobs that exist after a cleanup."""
     flow.store.client.zadd(keys.EXPIRY, dict.fromkeys(jobs, 1))
     flow.store.fleet.sweep(60)
     return [job for job in jobs if flow.store.client.exists(keys.job(job))]

@@ -1,4 +1,4 @@
-"""The campaign of kills: its workflow is valid, and it notices what differs."""
+"""Tests that the workflow of the kill campaign is valid, and that the campaign detects differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks of workflows: the end is told once by the step that notes it, whoever leads and dies."""
+"""Tests workflow webhooks: the end is reported once, by the step that records it, whichever leader dies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def flow(any_redis_url: str, tmp_path: Path) -> Iterator[Flows]:
 
 
 def told(flow: Flows, url: str = URL, *actions: str) -> str:
-    """A workflow whose end is told."""
+    """A workflow whose end is reported."""
     return flow.submit(*(actions or ("a",)), name=f"test\nnotify: {url}")
 
 
@@ -110,7 +110,7 @@ def test_each_end_is_told_with_its_error_and_a_late_leader_tells_none(flow: Flow
     found = {one.type: one for one in deliveries(flow)}
     assert set(found) == {"workflow.failed", "workflow.cancelled", "workflow.done"} and len(deliveries(flow)) == 3
     assert found["workflow.failed"].error.startswith("a: ") and found["workflow.done"].error == ""
-    # One of its jobs that is tried again by hand is a further end.
+    # Retrying one of its jobs by hand leads to a further end.
     other = told(flow)
     flow.look(other)
     flow.failed(other, "a")

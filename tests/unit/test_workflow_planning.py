@@ -1,4 +1,4 @@
-"""Plans of workflows: whatever order jobs end in and wherever the leader dies, the end is the same."""
+"""Tests plans of workflows: the outcome does not depend on the order of jobs or on the leader's deaths."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def known(state: str = "running", records: dict[str, Record] | None = None, **jo
 
 
 class World:
-    """Jobs and records as Redis would have them; jobs end as `outcome` says of their key."""
+    """Jobs and records as in Redis; jobs end as `outcome` determines by their key."""
 
     def __init__(self, whole: Document, outcome: dict[str, str], rng: random.Random) -> None:
         self.whole, self.outcome, self.rng = whole, outcome, rng
@@ -52,7 +52,7 @@ class World:
         self.states: dict[str, str] = {}
         self.submitted: list[str] = []
         self.state = State.RUNNING
-        #: Keys in the order in which their jobs began.
+        #: Keys of the jobs in the order of their start.
         self.began: list[str] = []
 
     def known(self) -> Known:
@@ -60,7 +60,7 @@ class World:
         return Known(workflow="w", state=self.state, attempt=1, jobs=seen, records=dict(self.records))
 
     def look(self) -> bool:
-        """Plan, and carry out some of the steps: the leader may die after any. True: there were none left."""
+        """Plan and execute some of the steps, because the leader can die after any. Return True if none are left."""
         made = plan(self.whole, self.known())
         some = made.steps if self.rng.random() < 0.5 else made.steps[: self.rng.randrange(len(made.steps) + 1)]
         for step in some:
@@ -83,7 +83,7 @@ class World:
             self.records.setdefault(step.action.id, Record(state=self.outcome[step.action.id]))
 
     def release(self) -> None:
-        """Do what Redis does: jobs whose parents allow it become queued or skipped."""
+        """Do what Redis does: jobs whose parents permit it become queued or skipped."""
         changed = True
         while changed:
             changed = False
@@ -98,7 +98,7 @@ class World:
                     self.states[job], changed = "queued", True
 
     def end_one(self) -> bool:
-        """Let one job that may run end; False where none may."""
+        """Finish one startable job; return False if there is none."""
         ready = [(key, job) for key, (job, _) in self.jobs.items() if self.states[job] == "queued"]
         if not ready:
             return False
@@ -110,7 +110,7 @@ class World:
 
 
 def expected(whole: Document, outcome: dict[str, str]) -> dict[str, str]:
-    """States at the end by the definition alone."""
+    """Return the final states that follow from the definition alone."""
     states: dict[str, str] = {}
     for one in whole.actions.values():
         if any(states[name] in BAD for name in one.dependencies):

@@ -1,4 +1,4 @@
-"""Retries of workflows whose jobs were deleted, or are of another version of their kind: what begins anew."""
+"""Tests retries of workflows whose jobs were deleted or belong to another version of their kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def delete(flow: Flows, workflow: str, *actions: str) -> None:
 
 
 def retried(flow: Flows, workflow: str) -> list[str]:
-    """Retry a workflow, and return what is noted of it."""
+    """Retry a workflow, and return its record."""
     answer = flow.steer(workflow, "retry")
     assert answer.status_code == 200, answer.text
     flow.look(workflow)
@@ -85,7 +85,7 @@ def test_a_job_of_another_version_of_its_kind_begins_anew_and_who_retries_is_tol
 def test_a_leader_of_another_version_than_who_was_asked_begins_anew(
     flow: Flows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a rolling upgrade: whoever is asked would go on with the job, and the leader cannot."""
+    """In a rolling upgrade, the coordinator that gets the request could continue the job, but the leader cannot."""
     workflow = flow.submit("a", "b, dependencies: [a]", "c, dependencies: [b]")
     flow.look(workflow)
     flow.failed(workflow, "a")
@@ -113,7 +113,7 @@ def test_a_retry_of_many_jobs_lets_others_have_their_turn(flow: Flows, monkeypat
 
 
 def test_a_result_that_is_needed_and_gone_is_computed_again(flow: Flows) -> None:
-    """The action that refers to it could never be filled in."""
+    """The action that refers to the result could otherwise never be filled in."""
     workflow = flow.submit(
         "x",
         'a, action_type: command, command: [run, "${x.value}"]',

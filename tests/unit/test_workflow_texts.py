@@ -1,4 +1,4 @@
-"""Texts of workflows: what they say, where each complaint stands, what is refused."""
+"""Tests workflow texts: their meaning, the positions of errors, and rejected texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.workflow_bench import workflow_text
 from threads_protocol import yaml_texts
 from threads_protocol.yaml_texts import Position, Unreadable, find_position, parse, plain
 
-#: The workflows of the specification, as its users have them.
+#: The workflows in the specification.
 DEPLOYMENT = """\
 name: "distributed-deployment"
 description: "Deploy model across multiple nodes"
@@ -47,19 +47,19 @@ target_device: "node2:dram", dependencies: [model1_process]}
 input_data: "${transfer_data.chunk_id}", output_device: "node2:dram", dependencies: [transfer_data]}
 """
 
-#: Characters that YAML reads as ends of lines, or not at all.
+#: Characters that YAML reads as line ends or rejects.
 _NO_YAML = "\ufeff\ufffe\uffff\u2028\u2029\x85"
 
 
 def complaints(source: str | bytes) -> list[str]:
-    """All that is wrong with a text, in the order of its places."""
+    """Return all errors in a text, in the order of their positions."""
     with pytest.raises(InvalidWorkflow) as caught:
         validation.validate(source.encode() if isinstance(source, str) else source)
     return [format_complaint(one) for one in caught.value.complaints]
 
 
 def complaint(*actions: str) -> str:
-    """The only thing that is wrong with these actions, without its place."""
+    """Return the only error in these actions, without its position."""
     [only] = complaints(workflow_text(*actions))
     return only.split(": ", 1)[1]
 
@@ -354,7 +354,7 @@ def test_ten_thousand_actions_with_their_dependencies_are_validated_soon() -> No
     began = time.process_time()
     valid = validation.validate(source)
     assert len(valid.document.actions) == 10_000
-    # About 1.2 s where it was measured; a bound for what would be of another order.
+    # Measured: about 1.2 s. The bound detects a different order of growth.
     assert time.process_time() - began < 10
 
 
@@ -371,7 +371,7 @@ def test_many_dependencies_that_are_none_are_refused_soon(count: int, words: str
     source = workflow_text(f"a, dependencies: [{', '.join(f'b{i}' for i in range(count))}]")
     began = time.process_time()
     assert words in complaints(source)[0]
-    # 0.7 and 2 s where it was measured; 17 and 700 where each name is looked for in the list of all.
+    # Measured: 0.7 and 2 s, and 17 and 700 s if each name is searched in the list of all.
     assert time.process_time() - began < 10
 
 
@@ -379,7 +379,7 @@ def test_many_dependencies_that_are_none_are_refused_soon(count: int, words: str
     "piece", [b"[],", b"{},", b"{a},", b"a,", b"ab,"], ids=["lists", "mappings", "keys", "letters", "texts"]
 )
 def test_a_text_takes_a_bounded_memory_while_it_is_read(piece: bytes) -> None:
-    """It took 70 to 80 times its size, 300 MB for a text of 4 MiB."""
+    """Reading once took 70 to 80 times the size of the text: 300 MB for 4 MiB."""
     head = b"name: t\nactions:\n- {action_id: a, action_type: command, command: [x], foreach: ["
     source = head + piece * ((yaml_texts.MAX_BYTES - 200) // len(piece)) + b"]}"
     tracemalloc.start()
@@ -388,7 +388,7 @@ def test_a_text_takes_a_bounded_memory_while_it_is_read(piece: bytes) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # The text as bytes and as characters, and what was read of it.
+    # Memory for the text as bytes and as characters, and for the parsed data.
     assert peak < 3 * len(source) + 20_000 * 400, f"{peak >> 20} MiB"
 
 

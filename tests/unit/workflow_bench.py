@@ -1,4 +1,4 @@
-"""A coordinator's application without a server, whose workflows go on when told, and whose jobs end as told."""
+"""A coordinator application without a server, whose workflows advance and whose jobs finish when a test says so."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from jobs.store.work import lease_tokens
 from jobs.worker import execution
 from tests.unit.artifact_bench import TOKEN, Bench
 
-#: Looks after which a workflow that goes on changing is given up.
+#: Number of rounds after which a workflow that still changes counts as endless.
 LOOKS = 100
 
 
 class Flows(Bench):
-    """Its actions run programs, each of one unit unless it says otherwise."""
+    """Workflows whose actions run programs with one unit unless specified otherwise."""
 
     def __init__(self, redis_url: str, folder: Path, **settings: Any) -> None:
         super().__init__(redis_url, folder, **{"secrets_key": "1" * 32, **settings})
@@ -35,13 +35,13 @@ class Flows(Bench):
         return self.ask("POST", path, octets=octets, token=token, **headers)
 
     def submit(self, *actions: str, name: str = "test", **more: Any) -> str:
-        """Submit a workflow of these actions, each in YAML's flow style, and return its id."""
+        """Submit a workflow of these actions, each in YAML's flow style, and return its ID."""
         answer = self.post(workflow_text(*actions, name=name), **more)
         assert answer.status_code == 202, answer.text
         return str(answer.json()["workflow_id"])
 
     def look(self, workflow: str) -> None:
-        """Do what the leader does, until nothing changes."""
+        """Run rounds of the leader until nothing changes."""
         for _ in range(LOOKS):
             for due in self.store.workflows.take_due(1000):
                 self.store.workflows.looked(due)
@@ -58,7 +58,7 @@ class Flows(Bench):
         return row
 
     def states(self, workflow: str) -> dict[str, str]:
-        """State of each action now."""
+        """Return the current state of each action."""
         return {action["action_id"]: action["state"] for action in self.row(workflow)["actions"]}
 
     def errors(self, workflow: str) -> dict[str, str]:
@@ -70,7 +70,7 @@ class Flows(Bench):
         return job.jobs[action]
 
     def parameters(self, workflow: str, action: str) -> dict[str, Any]:
-        """Parameters of the job of an action."""
+        """Return the parameters of an action's job."""
         parameters: dict[str, Any] = self.ask("GET", f"/api/jobs/{self.job_of(workflow, action)}").json()["parameters"]
         return parameters
 
@@ -80,13 +80,13 @@ class Flows(Bench):
     # -- jobs -------------------------------------------------------------------------------------------------------
 
     def done(self, workflow: str, *actions: str, value: Any = None) -> None:
-        """Let the jobs of these actions be done, each unit with a value, and the leader look."""
+        """Finish the jobs of these actions with a value per unit, and run the leader."""
         for action in actions:
             self.end(self.job_of(workflow, action), value)
         self.look(workflow)
 
     def failed(self, workflow: str, *actions: str) -> None:
-        """Let the jobs of these actions fail, and the leader look."""
+        """Fail the jobs of these actions, and run the leader."""
         for action in actions:
             job = self.job_of(workflow, action)
             lease = self.lease_next(job)
@@ -126,12 +126,12 @@ class Flows(Bench):
         return lease
 
     def jobs(self) -> list[str]:
-        """All jobs that there are."""
+        """Return all jobs."""
         return sorted(name.decode() for name in self.store.client.zrange("ct:jobs", 0, -1))
 
 
 def workflow_text(*actions: str, name: str = "test") -> str:
-    """Text of a workflow; what lacks a type runs a program."""
+    """Return the text of a workflow; actions without a type run programs."""
     lines = [f"name: {name}", "actions:"]
     for action in actions:
         typed = action if "action_type" in action else f"{action}, action_type: command, command: [run]"
