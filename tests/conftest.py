@@ -1,4 +1,4 @@
-"""Real Redis servers for the tests, an environment without our settings, and which tests run side by side."""
+"""Fixtures for all tests: real Redis servers, an environment without user settings, and the distribution of tests."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ pytest.register_assert_rewrite("tests.contract.lease_model", "tests.contract.lea
 
 IN_CI = os.environ.get("CI") == "true"
 
-# `pytest --hypothesis-profile=thorough --timeout=0 tests/contract` for a run of half an hour.
+# Use `pytest --hypothesis-profile=thorough --timeout=0 tests/contract` for a run of half an hour.
 settings.register_profile("default", deadline=None, print_blob=True, derandomize=IN_CI)
 settings.register_profile("thorough", deadline=None, print_blob=True, derandomize=False, max_examples=2000)
 settings.load_profile("default")
 
 
 def _forget_our_settings() -> None:
-    """A developer's own cluster must not be what the tests talk to."""
+    """Remove the user's settings, so that tests never use the developer's own cluster."""
     names = {name.upper() for name in Settings.model_fields}
     for name in list(os.environ):
         if name.upper() in names or name.upper().startswith("CLUSTER_"):
@@ -46,10 +46,10 @@ _forget_our_settings()
 # A script's background job gets both ignored, and so would every process that a test starts and then signals.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-# Else each of the processes that the tests start, hundreds of them, would translate all its sources again.
+# Without a bytecode cache, each of hundreds of processes would compile all its sources again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# Before a test module imports compiled code by itself.
+# Set before a test module imports compiled code.
 code_sets.configure_numba()
 
 
@@ -66,7 +66,7 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    from tests.side_by_side import Groups  # pytest-xdist is needed by those alone who use it
+    from tests.side_by_side import Groups  # Import pytest-xdist only here, because only parallel runs need it.
 
     return Groups(config, log) if config.getvalue("dist") == "loadscope" else None
 
@@ -101,7 +101,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in one line for each folder and reason what was skipped."""
+    """Print one line per folder and reason about skipped tests."""
     reports = terminalreporter.stats.get("skipped", [])
     skipped = Counter((Path(report.nodeid.partition("::")[0]).parent, report.longrepr[2]) for report in reports)
     for (folder, reason), count in sorted(skipped.items()):
@@ -144,7 +144,7 @@ def start_redis(binary: str, folder: Path) -> tuple[subprocess.Popen[bytes], str
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """Gives the URL of a server of a version of VERSIONS, started when first asked for."""
+    """Return a function that starts a server of a version on first use and returns its URL."""
     running: dict[str, tuple[subprocess.Popen[bytes], str]] = {}
 
     def serve(version: str) -> str:
@@ -167,12 +167,12 @@ def _flushed(url: str) -> str:
 
 @pytest.fixture(params=VERSIONS, ids=lambda version: f"redis-{version}")
 def redis_url(request: pytest.FixtureRequest, redis_server: Callable[[str], str]) -> str:
-    """An empty Redis of each version in turn."""
+    """Return the URL of an empty Redis, for each version in turn."""
     return _flushed(redis_server(request.param))
 
 
 @pytest.fixture
 def any_redis_url(redis_server: Callable[[str], str]) -> str:
-    """An empty Redis of one version, for what does not depend on it."""
+    """Return the URL of an empty Redis of one version, for tests that do not depend on the version."""
     present = [version for version in reversed(VERSIONS) if server_of(version)]
     return _flushed(redis_server(present[0] if present else VERSIONS[-1]))

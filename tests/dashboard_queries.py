@@ -1,4 +1,4 @@
-"""Every query of every panel of the dashboards, with its variables replaced by values."""
+"""All queries of the dashboards' panels, with variables replaced by values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from grafana.tables import DASHBOARDS
 
-#: Words of PromQL that look like metrics.
+#: PromQL keywords that look like metrics.
 _WORDS = frozenset({"and", "or", "unless", "bool", "offset", "inf", "nan"})
 _GROUPING = r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)"
 
@@ -18,12 +18,12 @@ class Asked:
     dashboard: str
     panel: str
     expr: str
-    #: "gpu", "dcgm" or "model": empty answers are right without GPU workers, the DCGM exporter, or requests to one.
+    #: "gpu", "dcgm" or "model": results can be empty without GPU workers, the DCGM exporter, or a model.
     needs: str
 
 
 def every_query(window: str = "5m") -> Iterator[Asked]:
-    """`window` stands in for $__rate_interval; every other variable has its value for all."""
+    """Yield all queries. `window` replaces $__rate_interval, and every other variable has its value for all."""
     for dashboard in DASHBOARDS:
         for row in dashboard.rows:
             for panel in row.panels:
@@ -35,7 +35,7 @@ def every_query(window: str = "5m") -> Iterator[Asked]:
 
 
 def metric_names(expr: str) -> set[str]:
-    """Names of the metrics that an expression reads."""
+    """Return the names of the metrics in an expression."""
     bare = re.sub(r'"[^"]*"', "", expr)
     for noise in (r"\{[^}]*\}", r"\[[^]]*\]", _GROUPING):
         bare = re.sub(noise, " ", bare)

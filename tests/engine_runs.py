@@ -1,4 +1,4 @@
-"""Replicas of engines, started by hand as a runner starts them."""
+"""Replicas of engines, started like a runner starts them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests import fetch
 def running(
     words: Sequence[str], env: Mapping[str, str], folder: Path, python: str = sys.executable
 ) -> Iterator[tuple[httpx.Client, str]]:
-    """Start a replica as a runner does, and yield a client of it with its key."""
+    """Start a replica like a runner, and yield a client with its key."""
     at = endpoint("127.0.0.1")
     filled = {"port": str(at.port), "address": at.address, "python": python}
     own = {"CLUSTER_PORT": filled["port"], "CLUSTER_ADDRESS": at.address, "CLUSTER_KEY": at.key}

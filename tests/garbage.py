@@ -1,4 +1,4 @@
-"""Collection of garbage within a test."""
+"""Garbage collection within a test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 
 
 def collect() -> None:
-    """Collect garbage, also what tests before this one have left to be closed: this one is not to blame for that."""
+    """Collect garbage, including unclosed resources of earlier tests, which must not fail the current test."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()

@@ -1,4 +1,4 @@
-"""Bodies that hurt: small ones by the thousand, and bombs of up to 16 MiB."""
+"""Harmful request bodies: thousands of small ones, and decompression bombs of up to 16 MiB."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 
-#: What the routes read at most.
+#: Maximum body size in bytes that the routes read.
 ONE, BATCH = 1 << 20, 16 << 20
 
 ROUTES = ("/api/submit", "/api/submit-batch", "/api/results", "/api/workers/worker-0/drain")
@@ -60,7 +60,7 @@ TOKENS = (
 
 
 def mutated(draw: random.Random) -> bytes:
-    """A valid body with one to four changes."""
+    """Return a valid body with one to four changes."""
     body = bytearray(draw.choice(VALID))
     for _ in range(draw.randint(1, 4)):
         place, other = draw.randint(0, len(body)), draw.randint(0, len(body))
@@ -80,7 +80,7 @@ def mutated(draw: random.Random) -> bytes:
 
 
 def odd() -> Iterator[tuple[str, bytes]]:
-    """Small bodies that parsers are known to stumble over, by name."""
+    """Small bodies that often break parsers, keyed by name."""
     submit = VALID[0].decode()
     for coding in ("utf-8-sig", "utf-16", "utf-16-le", "utf-32", "utf-32-be", "utf-7", "cp037"):
         yield coding, submit.encode(coding)
@@ -108,7 +108,7 @@ def odd() -> Iterator[tuple[str, bytes]]:
 
 
 def _filled(head: bytes, piece: bytes, tail: bytes, size: int) -> bytes:
-    """`piece` as often as fits."""
+    """Return `piece` as often as it fits."""
     return head + piece * ((size - len(head) - len(tail)) // len(piece)) + tail
 
 
@@ -203,12 +203,12 @@ BOMBS: dict[str, Callable[[], tuple[str, bytes]]] = {
 
 
 def _call(name: str, **fields: object) -> tuple[str, bytes]:
-    """A call of a worker."""
+    """Return a worker's request."""
     return name, json.dumps(fields).encode()
 
 
 def _based(name: str, field: str, piece: bytes, **fields: object) -> tuple[str, bytes]:
-    """A call about a lease, as large as it may be, of pieces of a text in base64."""
+    """Return a request about a lease with the maximum size, filled with pieces of a base64 text."""
     head = json.dumps({"job": "j", "token": "t", **fields}).encode()[:-1] + f', "{field}": "'.encode()
     return name, _filled(head, piece, b'"}', CALL)
 
@@ -223,9 +223,9 @@ def _done(result: bytes, count: int) -> tuple[str, bytes]:
     return _call("done1-all", device="cpu", finished=[job] * count)
 
 
-#: What a worker's call has at most.
+#: Maximum size of a worker's request.
 CALL = 64 << 20
-#: Calls of workers, as above.
+#: Large requests of workers.
 WORKER_BOMBS: dict[str, Callable[[], tuple[str, bytes]]] = {
     "a partial of 47 MiB": lambda: _committed(b'{"a":"' + b"x" * (47 << 20) + b'"}'),
     "a partial that is no JSON": lambda: _committed(b"{" + b"[" * (1 << 20) + b"}"),

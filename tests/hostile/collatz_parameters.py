@@ -1,4 +1,4 @@
-"""Parameters that `jobs/kinds/collatz/README.md` promises to accept, and objects around that."""
+"""Checks parameters against the promises of `jobs/kinds/collatz/README.md`, and generates such parameters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_DELAY, MOST_PATH = 8000, 2**400
 
 
 def verdict(given: dict[str, Any]) -> Verdict:
-    """Null leaves any field out but the mode."""
+    """Return which fields must be rejected. Null omits any field but the mode."""
     found = Verdict()
     found.refuse_unspeakable(given)
     mode = given.get("mode", "statistics")
@@ -82,7 +82,7 @@ def _together(given: dict[str, Any], found: Verdict) -> None:
 
 
 def _check_known(start: int, delay: int, path: int, found: Verdict) -> None:
-    """Against trajectories that are walked here, where that is quick."""
+    """Compare the result with trajectories computed here, if that is fast."""
     if start > 2000:
         found.maybe.add("known")
         return
@@ -95,7 +95,7 @@ _walked: dict[int, tuple[int, int]] = {}
 
 
 def _walk(n: int) -> tuple[int, int]:
-    """Delay and greatest value of one number."""
+    """Return the delay and the greatest value of one number."""
     if n not in _walked:
         steps, top, x = 0, n, n
         while x != 1:
@@ -125,7 +125,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def objects(draw: st.DrawFn) -> dict[str, Any]:
-    """Parameters of which about half are valid."""
+    """Return parameters, about half of which are valid."""
     mode = draw(st.sampled_from((*RANGED, "trajectory")))
     found: dict[str, Any] = {"mode": mode}
     for name, modes in OWNERS.items():
@@ -141,7 +141,7 @@ def objects(draw: st.DrawFn) -> dict[str, Any]:
     return found
 
 
-#: Valid ones that the reference computes in milliseconds.
+#: Valid parameters whose reference result takes milliseconds.
 SMALL: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.fixed_dictionaries(
         {

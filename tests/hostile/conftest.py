@@ -1,4 +1,4 @@
-"""One cluster for all suites, options for how long they look, and the counts at the end."""
+"""One cluster for all suites, options for their duration, and the counts at the end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send the counts to the process that prints them, if this is one of several."""
+    """Send the counts to the process that prints them, if the tests run in several processes."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["hostile"] = counts.packed()
 
@@ -67,7 +67,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture
 def watch(cluster: Live) -> Iterator[Watch]:
-    """Looks at the coordinator's health and memory while a test runs."""
+    """Check the coordinator's health and memory while a test runs."""
     with Watch(cluster.url(), cluster.processes["coordinator-0"].pid) as watching:
         yield watching
     watching.check()

@@ -1,4 +1,4 @@
-"""Counts of what the suites sent and what came back; printed at the end of the run."""
+"""Counts of the inputs and responses of the suites, printed at the end of the run."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Of the unexpected so many are told.
+#: Maximum number of unexpected responses that are printed.
 _TOLD = 5
 
 
 @dataclass
 class Tally:
-    """The inputs of one suite and their answers."""
+    """The inputs of one suite and the responses."""
 
     name: str
     accepted: int = 0
-    #: By status, or by the name of the error.
+    #: Number of responses by status or error name.
     refused: Counter[str] = field(default_factory=Counter)
     unexpected: list[str] = field(default_factory=list)
 
@@ -35,7 +35,7 @@ class Tally:
         self.unexpected.append(what)
 
     def check(self) -> None:
-        """AssertionError naming the first of what was not expected, or when nothing was sent."""
+        """Raise AssertionError with the first unexpected response, or if nothing was sent."""
         assert self.inputs, f"{self.name}: nothing was sent"
         told = "\n".join(self.unexpected[:_TOLD])
         assert not self.unexpected, f"{self.name}: {len(self.unexpected)} of {self.inputs} unexpected:\n{told}"
@@ -52,7 +52,7 @@ _tallies: dict[str, Tally] = {}
 
 
 def tally(name: str) -> Tally:
-    """The counts of this suite, one object for one name."""
+    """Return the counts of a suite; each name has one object."""
     return _tallies.setdefault(name, Tally(name))
 
 
@@ -62,13 +62,13 @@ def packed() -> list[dict[str, Any]]:
 
 
 def unpack(values: list[dict[str, Any]]) -> None:
-    """Take in what another process packed."""
+    """Add the counts of another process."""
     for value in values:
         _tallies[value["name"]] = Tally(**{**value, "refused": Counter(value["refused"])})
 
 
 def lines() -> Iterator[str]:
-    """A line a suite, and one for all."""
+    """Return one line per suite, and one for all."""
     total = Tally("all")
     for one in _tallies.values():
         yield one.line()

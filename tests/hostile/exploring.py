@@ -1,4 +1,4 @@
-"""How long the suites look, and from which seed: a fixed one in the short run, a printed random one in the long run."""
+"""Duration and seed of the suites: a fixed seed in the short run, and a random, printed one in the long run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import hypothesis
 from hypothesis import HealthCheck, Phase
 from hypothesis.strategies import SearchStrategy
 
-#: Of the short run.
+#: Seed of the short run.
 FIXED_SEED = 20261122
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long the run lasts and where it starts; 0 minutes: the short run."""
+    """Duration of the run in minutes and its first seed; 0 minutes for the short run."""
 
     minutes: float
     seed: int
@@ -28,7 +28,7 @@ class Plan:
         return self.minutes > 0
 
     def rounds(self, share: float) -> Iterator[int]:
-        """A seed a round: one round in the short run, else as many as begin in this share of the time."""
+        """Yield a seed per round: one round in the short run, else as many as start within this share of the time."""
         until = time.monotonic() + share * self.minutes * 60
         seed = self.seed
         yield seed
@@ -41,7 +41,7 @@ class Plan:
 
 
 def explore(check: Callable[[Any], None], inputs: SearchStrategy[Any], examples: int, seed: int) -> None:
-    """Runs `check` on so many inputs drawn from this seed; what fails is made small before it is told."""
+    """Run `check` on a number of inputs from this seed. A failing input is minimized before it is reported."""
     chosen = hypothesis.settings(
         max_examples=examples,
         deadline=None,

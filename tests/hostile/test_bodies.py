@@ -1,4 +1,4 @@
-"""Bodies of every sort: each is answered, a bad one with a refusal, and the coordinator stays quick and small."""
+"""Tests all sorts of request bodies: each is answered or rejected, and the coordinator remains fast and small."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.integration.live import Live
 
 
 def accepted_jobs(answer: wire.Answer) -> list[str]:
-    """Return the jobs that a mutated body may have submitted after all."""
+    """Return the jobs that a mutated body may have submitted."""
     told = answer.json() if answer.status in (200, 202) and answer.body else {}
     answers = told.get("answers", [told])
     return [one["job_id"] for one in answers if "job_id" in one and "estimated_wait_seconds" in one]
@@ -52,7 +52,7 @@ def test_other_types_of_content_are_answered(declared: str, cluster: Live, watch
     tally.check()
 
 
-#: Framing that is broken, ends early or never comes.
+#: Requests with broken, incomplete or missing framing.
 FRAMES: dict[str, tuple[dict[str, str], bytes]] = {
     "a chunk that is no number": ({"Transfer-Encoding": "chunked"}, b"zz\r\n{}\r\n0\r\n\r\n"),
     "a chunk of endless size": ({"Transfer-Encoding": "chunked"}, b"f" * 40 + b"\r\n{}\r\n0\r\n\r\n"),
@@ -89,7 +89,7 @@ def test_who_leaves_in_mid_body_leaves_nothing_in_the_log(cluster: Live, watch: 
 
 @pytest.mark.alone
 def test_bombs_hurt_nobody_else(cluster: Live, watch: Watch, plan: exploring.Plan) -> None:
-    """Twenty at once; whoever asks for the health meanwhile is answered, see `watch`."""
+    """Twenty are sent at once, while `watch` checks that the health endpoint answers."""
     tally = counts.tally("bombs")
 
     def throw(what: str) -> None:
@@ -106,7 +106,7 @@ def test_bombs_hurt_nobody_else(cluster: Live, watch: Watch, plan: exploring.Pla
 
 @pytest.mark.alone
 def test_bombs_of_a_worker_hurt_nobody_else(cluster: Live, watch: Watch, plan: exploring.Plan) -> None:
-    """Eight at once, by one that has a token."""
+    """A worker with a token sends eight at once."""
     tally = counts.tally("bombs of a worker")
     token = cluster.remote("bomber")["WORKER_TOKEN"]
 

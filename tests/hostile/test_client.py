@@ -75,7 +75,7 @@ COMMANDS = [
 
 @dataclass
 class Server:
-    """Answers each request on loopback as its behaviour does, with raw bytes."""
+    """Answers each request on loopback with raw bytes, as its behavior determines."""
 
     behaviour: Behaviour
     asked: list[bytes] = field(default_factory=list)
@@ -145,7 +145,7 @@ OPEN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 BOMB = gzip.compress(bytes(300 << 20), 1)
 NUMBERS = job("done", rate="?", seconds="?", progress="?", eta_seconds="?")
-#: Each is wrong for every command.
+#: Responses that are invalid for every command.
 SERVERS: dict[str, Behaviour] = {
     "an empty object": always({}),
     "an empty list": always([]),
@@ -204,7 +204,7 @@ SERVERS: dict[str, Behaviour] = {
     "events that end at once": says(STREAM),
     "the same event again and again": says(STREAM + b'id: 1\ndata: {"state": "running"}\n\n'),
 }
-#: Those that take their time each.
+#: Responses that take a long time.
 SLOW = {name for name in SERVERS if "drips" in name or "bomb" in name or "end" in name or name == "silence"}
 
 
@@ -217,7 +217,7 @@ class Ran:
 
 
 def judged(ran: Ran, codes: set[int], what: object) -> None:
-    """Assert what holds for every run: the code, one error with at most one advice, nothing that a terminal obeys."""
+    """Check the properties of every run: the exit code, one error with one hint, and no terminal control characters."""
     told = f"{what}: code {ran.code}\n{ran.out[:1000]}\n{ran.err[:3000]}"
     assert ran.code in codes, told
     lines = ran.err.splitlines()
@@ -229,13 +229,13 @@ def judged(ran: Ran, codes: set[int], what: object) -> None:
 
 
 def answering(found: Any) -> httpx.MockTransport:
-    """The same to every request."""
+    """Return a behavior that sends the same response to every request."""
     return httpx.MockTransport(lambda request: httpx.Response(200, json=found))
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Ran]]:
-    """Runs a command in this process, with a client that loses its patience early."""
+    """Run a command in this process, with a client that has a short timeout."""
     monkeypatch.setenv("CLUSTER_TOKEN", TOKEN)
     original = api.Cluster
 
@@ -261,13 +261,13 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_hostile_server_is_one_line_and_exit_code_3(name: str, run: Callable[..., Ran]) -> None:
     with serving(SERVERS[name]) as server:
         for arguments in COMMANDS[:: 4 if name in SLOW else 1]:
-            # Deleting reads no body of an answer that says it is done; the answer to a question has its kind's shape.
+            # Deleting does not read the body of a successful response. Other responses have the shape of their type.
             codes = {0, 3} if arguments[0] in ("delete", "ask") else {3}
             judged(run(server.url, arguments), codes, (name, arguments))
 
 
 def test_memory_stays_bounded_under_bodies_without_end() -> None:
-    """A process that may have no more than 1 GiB says what is wrong."""
+    """A process limited to 1 GiB reports the error."""
     for behaviour in (SERVERS["a body without end"], SERVERS["a gzip bomb"], SERVERS["a bomb in a bomb"]):
         with serving(behaviour) as server:
             limit = partial(resource.setrlimit, resource.RLIMIT_DATA, (1 << 30, 1 << 30))
@@ -424,13 +424,13 @@ ODD: list[Any] = [
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (holder, key) in a JSON value."""
+    """Return every (holder, key) in a JSON value."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     return [place for key in keys for place in ((value, key), *places(value[key]))]
 
 
 def twisted(answer: Any, dice: random.Random) -> Any:
-    """The answer with one to three places gone, odd, or under another name."""
+    """Return the response with one to three entries removed, replaced or renamed."""
     found = copy.deepcopy(answer)
     for _ in range(dice.randint(1, 3)):
         holder, key = dice.choice(places(found) or [([None], 0)])
@@ -466,7 +466,7 @@ def test_random_answers_are_shown_or_refused(run: Callable[..., Ran]) -> None:
 
 
 def test_right_answers_are_shown(run: Callable[..., Ran]) -> None:
-    """The table above is right where nothing is twisted."""
+    """Check that unchanged responses are accepted."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, json=ANSWERS[request.method, request.url.path])
@@ -476,7 +476,7 @@ def test_right_answers_are_shown(run: Callable[..., Ran]) -> None:
 
 
 def test_escapes_of_a_server_are_shown_as_text(run: Callable[..., Ran]) -> None:
-    """In every text of every answer, on both streams, also in help."""
+    """Every text of every response is tried, on both streams and in help."""
 
     def poisoned(value: Any) -> Any:
         if isinstance(value, dict):
@@ -604,7 +604,7 @@ def test_a_server_that_does_not_wait_is_not_asked_without_pause() -> None:
 
 
 def sound(talk: socket.socket, request: bytes) -> None:
-    """A cluster with one job, which runs for ever, and no other."""
+    """Return a cluster with only one job, which runs forever."""
     method, path = request.decode("latin-1").split(" ")[:2]
     path = path.partition("?")[0]
     if (method, path) == ("GET", "/api/jobs/j1"):
@@ -622,7 +622,7 @@ def environment(url: str, **more: str) -> dict[str, str]:
 
 
 def process(arguments: list[str], *, url: str, more: dict[str, str] | None = None, **how: Any) -> Ran:
-    """Runs the command as a process of its own."""
+    """Run the command as a separate process."""
     how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | how
     command = [sys.executable, "-W", "error", "-m", "threads_cluster", *arguments]
     began = time.monotonic()
@@ -638,7 +638,7 @@ def cluster() -> Iterator[Server]:
 
 
 SUBMIT = ["submit", "collatz", "--start", "1"]
-#: Arguments, variables, exit code, and what the line tells.
+#: Arguments, variables, exit code, and the expected message.
 ARGUMENTS: list[tuple[list[str], dict[str, str], int, str]] = [
     (["status"], {"CLUSTER_URL": "http://[::1"}, 2, "not an address of a cluster"),
     (["status"], {"CLUSTER_URL": "http://"}, 2, "not an address of a cluster"),

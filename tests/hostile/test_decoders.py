@@ -1,4 +1,4 @@
-"""Decoders of bytes that somebody else wrote: any bytes are read, or refused with the decoder's own error."""
+"""Tests decoders of untrusted bytes: any input is decoded or rejected with the decoder's own error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STREAM = 'retry: 2000\n\nid: 1-1\nevent: x\ndata: {"a": 1}\n\n: ping\n\ndata: \
 
 
 def _decompressed(data: bytes) -> Any:
-    """The inside of a block is what is attacked: a changed zlib stream seldom gets further than its checksum."""
+    """Decompress the block first, because a changed zlib stream usually fails at its checksum."""
     return history.unpack(zlib.compress(data))
 
 
@@ -47,7 +47,7 @@ def _read_body(model: Any) -> Callable[[bytes], Any]:
     return read
 
 
-#: By name: what reads, something valid, and the errors that say: this is not mine.
+#: Decoders by name, with a valid input and the errors that reject an input.
 DECODERS: dict[str, tuple[Callable[[bytes], Any], bytes, tuple[type[Exception], ...]]] = {
     "packed columns": (packed.unpack, _PACKED, (ValueError,)),
     "blocks of the history": (history.unpack, _BLOCK, (ValueError,)),
@@ -62,7 +62,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], bytes, tuple[type[Exception], 
 
 
 def mutated(valid: bytes, draw: random.Random) -> Iterator[bytes]:
-    """Endless bytes near the valid ones, and some that are not."""
+    """Yield endless inputs, most of them similar to valid ones."""
     while True:
         data = bytearray(valid)
         for _ in range(draw.randint(0, 4)):

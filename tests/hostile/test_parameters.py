@@ -1,4 +1,4 @@
-"""Parameters of every kind: what its README promises is accepted, planned at once and computed; the rest is refused."""
+"""Tests that each kind accepts, plans and computes the parameters that its README promises, and rejects all others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ORACLES: dict[str, tuple[Callable[[dict[str, Any]], Verdict], st.SearchStrategy[
     "thread": (thread_parameters.verdict, thread_parameters.objects()),
 }
 SMALL = {"collatz": collatz_parameters.SMALL, "thread": thread_parameters.small()}
-#: CPU seconds that planning one job may take, and characters of a refusal.
+#: Maximum CPU seconds for planning a job, and maximum length of an error message.
 MOST_SECONDS, MOST_DETAIL = 0.5, 700
 FLEET, CHOSEN = scheduler.Fleet(), Settings()
 
@@ -40,7 +40,7 @@ def submitted(kind: str, parameters: dict[str, Any]) -> Plan | errors.ClusterErr
 
 
 def total_units(kind: str, parameters: dict[str, Any]) -> int:
-    """Units of a valid job, from its kind's README."""
+    """Return the number of units of a valid job according to its kind's README."""
     if parameters.get("mode") == "trajectory" or parameters.get("trace") is not None:
         return 1
     if kind == "collatz":
@@ -51,7 +51,7 @@ def total_units(kind: str, parameters: dict[str, Any]) -> int:
 
 
 def complaint(kind: str, parameters: dict[str, Any], verdict: Verdict, found: Plan | errors.ClusterError) -> str:
-    """Say what is not as promised; empty when all is."""
+    """Return the difference from the promises, or ""."""
     if isinstance(found, errors.ClusterError):
         return refusal_complaint(verdict, found)
     if verdict.wrong:
@@ -149,7 +149,7 @@ def test_small_jobs_are_computed_as_the_reference_does(kind: str, cluster: Live,
 
 
 def _computed(cluster: Live, kind: str, all: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each with what the cluster answered."""
+    """Return each job with the cluster's result."""
     with httpx.Client(base_url=cluster.url(), timeout=90) as client:
         jobs = [{"type": kind, "parameters": parameters} for parameters in all]
         answers = client.post("/api/submit-batch", json={"jobs": jobs}).json()["answers"]

@@ -1,4 +1,4 @@
-"""Programs that do harm: each is bounded, its end says why, and the cluster answers meanwhile."""
+"""Tests harmful programs: each is limited, its exit reason is reported, and the cluster keeps answering."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ TOKEN = "an-admin-of-hostile-programs"
 SLOTS = 2
 #: Bytes that one program writes. Of 2_000_000_000, by hand, it takes some minutes: a runner reads at most 10 MiB/s.
 LOG_BYTES = 50_000_000
-#: Whom programs of the runner under test run as, one a slot.
+#: Users as which the runner executes programs, one per slot.
 UIDS = (61_000, 61_001)
-#: Starts processes as fast as it can, and more of them than any program may have; few enough for this machine.
+#: Program that starts processes as fast as possible, beyond the limit for programs but few enough for this machine.
 _BOMB = """
 import os, time
 for _ in range(20_000):
@@ -38,7 +38,7 @@ for _ in range(20_000):
 time.sleep(60)
 """
 _HOG = "held = []\nwhile True: held.append(bytearray(b'x' * (16 << 20)))"
-#: Prints all environments and files that it can read, its own apart.
+#: Program that prints all readable environments and files of other processes.
 _SPY = """
 import os, sys
 out = sys.stdout.buffer
@@ -67,7 +67,7 @@ out.write(b'the end')
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A coordinator and a runner whose slots have users of their own."""
+    """Start a coordinator and a runner with a separate user per slot."""
     folder = tmp_path_factory.mktemp("cluster")
     reachable(folder)
     artifacts = f"file://{folder / 'artifacts'}"
@@ -83,7 +83,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 def reachable(folder: Path) -> None:
-    """Let other users pass through the folders above one, which pytest makes for its own."""
+    """Let other users enter the parent folders, which pytest creates for its own user."""
     for each in (folder, *folder.parents):
         if each.stat().st_uid == os.getuid() and each != Path("/"):
             each.chmod(each.stat().st_mode | 0o011)
@@ -94,7 +94,7 @@ def program(code: str, *arguments: str) -> list[str]:
 
 
 def ended(cluster: Live, job: str, seconds: float = 60) -> dict[str, Any]:
-    """Return the job once it has ended; all the while the cluster answers, within two seconds."""
+    """Return the job when it has finished. In the meantime, the cluster must answer within two seconds."""
 
     def look() -> Any:
         started = time.monotonic()
@@ -112,7 +112,7 @@ def the_unit(cluster: Live, job: str) -> Any:
 
 
 def alive(job: str) -> list[psutil.Process]:
-    """Return the living processes of a job's programs."""
+    """Return the running processes of a job's programs."""
     there = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -181,7 +181,7 @@ def test_a_job_that_no_runner_fits_holds_up_nobody_and_says_why(cluster: Live) -
 
 
 def test_a_program_finds_no_credential(cluster: Live) -> None:
-    """Of the runner, of its guards and of the cluster: in environments, descriptors and files."""
+    """Credentials of the runner, its guards and the cluster are not in environments, descriptors or files."""
     token = psutil.Process(cluster.processes["runner-0"].pid).environ()["WORKER_TOKEN"]
     job = cluster.submit("command", {"command": program(_SPY, str(cluster.folder)), "retries": {"max": 0}})
     assert ended(cluster, job)["state"] == "done"
@@ -221,5 +221,5 @@ def test_units_of_a_runner_that_was_killed_are_counted_once_and_soon_run_again(c
 
 
 def starts(folder: Path) -> list[float]:
-    """Return when units began, in order."""
+    """Return the start times of units in order."""
     return sorted(float(path.read_text()) for path in folder.iterdir())

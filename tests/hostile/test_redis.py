@@ -42,22 +42,22 @@ READS = (
     "/api/kinds/collatz/marks/verified",
 )
 
-#: Refusal of a job, since Redis holds an index that cannot be read.
+#: Error message of a rejected job because an index in Redis cannot be read.
 BROKEN = re.compile(rb"the key (\S+) in redis is broken, so no jobs are accepted")
 
 
 @pytest.fixture(scope="module")
 def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A cluster of its own without a worker: what is queued stays there to be spoiled."""
+    """Start a cluster without a worker, so that queued jobs remain."""
     with running(tmp_path_factory.mktemp("spoiled"), workers=0) as live:
         yield live
 
 
 def spoil(client: Any, draw: random.Random) -> str:
-    """Turns one key of the cluster into something else, and says which."""
+    """Replace one key of the cluster by another value, and return its name."""
     name = draw.choice(sorted(client.scan_iter("ct:*")))
     junk, fields = draw.choice(JUNK), client.hkeys(name) if client.type(name) == b"hash" else []
-    # One transaction: between two commands the leader may write such a key, as what it has to be.
+    # One transaction, because the leader could write the key between two commands.
     anew = client.pipeline().delete(name)
     changes: list[Callable[[], Any]] = [
         lambda: client.set(name, junk),
@@ -76,7 +76,7 @@ def spoil(client: Any, draw: random.Random) -> str:
 
 
 def blames(answer: wire.Answer, spoiled: str) -> bool:
-    """Return True if a change was refused because of a key that the test has spoiled: the operator must rebuild it."""
+    """Return True if a change was rejected because of a key that the test has changed. The operator must rebuild it."""
     broken = BROKEN.search(answer.body) if answer.status == 503 else None
     return broken is not None and repr(broken[1]) in spoiled
 

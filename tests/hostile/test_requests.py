@@ -1,4 +1,4 @@
-"""Paths, queries, methods and headers of every sort: each is answered at once, and what is refused is told why."""
+"""Tests all sorts of paths, queries, methods and headers: each is answered at once, and errors name the reason."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ SEGMENTS = (
     "con",
     JOB,
 )
-#: Values of headers; what HTTP itself forbids in them is tried in ODD.
+#: Header values. ODD contains those that HTTP itself forbids.
 HEADERS: dict[str, tuple[str, ...]] = {
     "Last-Event-ID": (
         "",
@@ -277,7 +277,7 @@ HEADERS: dict[str, tuple[str, ...]] = {
 
 
 def path(draw: random.Random) -> str:
-    """A route as it is, or with a segment put in, changed or taken out."""
+    """Return a route unchanged, or with a segment inserted, changed or removed."""
     found = draw.choice(PATHS)
     change = draw.randrange(8)
     parts = found.split("/")
@@ -321,7 +321,7 @@ def test_requests_of_every_sort_are_answered(cluster: Live, watch: Watch, plan: 
 
 
 def test_every_value_of_every_name_is_answered(cluster: Live, watch: Watch) -> None:
-    """One by one on the routes that have such a name: what a random mix may leave out."""
+    """Each value is tried on the routes with that name, because a random mix can omit some."""
     tally = counts.tally("queries")
     routes = {
         "/api/jobs": ("state", "type", "cursor", "limit"),
@@ -340,7 +340,7 @@ def test_every_value_of_every_name_is_answered(cluster: Live, watch: Watch) -> N
     tally.check()
 
 
-#: No HTTP, or HTTP at its edges.
+#: Requests that are not HTTP, or at the limits of HTTP.
 ODD: dict[str, bytes] = {
     "no version": b"GET /health\r\n\r\n",
     "HTTP/0.9": b"GET /health HTTP/0.9\r\n\r\n",
@@ -375,7 +375,7 @@ def test_what_is_hardly_http_is_answered_or_closed(what: str, cluster: Live, wat
     tally.check()
 
 
-#: The first within what a name may hold, the others beyond.
+#: The first value is within the limit of a name; the others are beyond.
 STARS = [
     "*" * 8 + "X",
     "*" * 7 + "X*",
@@ -390,7 +390,7 @@ STARS = [
 
 @pytest.mark.alone
 def test_patterns_of_stars_freeze_nobody(cluster: Live, watch: Watch) -> None:
-    """Fifty at once; whoever asks for the health meanwhile is answered, see `watch`."""
+    """Fifty are sent at once, while `watch` checks that the health endpoint answers."""
     tally = counts.tally("patterns of stars")
 
     def ask(number: int) -> None:

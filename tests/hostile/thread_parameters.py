@@ -1,4 +1,4 @@
-"""Parameters that `jobs/kinds/thread/README.md` promises to accept, and objects around that."""
+"""Checks parameters against the promises of `jobs/kinds/thread/README.md`, and generates such parameters."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DEFAULTS: dict[str, Any] = {
 }
 NULLABLE = {"batch_size", "seed", "quantum_us", "trace"}
 MOST_CELLS, MOST_BYTES = 32, 512 * 2**20
-#: The longest exponential draw over its mean: 64 ln 2.
+#: Maximum ratio of an exponential draw to its mean: 64 ln 2.
 LONGEST_DRAW = 64 * math.log(2)
 
 Number = tuple[float, float]
@@ -71,7 +71,7 @@ def _numbers(least: int, most: int, bounds: Number) -> Field:
     )
 
 
-#: Fields of each law; those in _OPTIONAL may be left out.
+#: Fields of each law; fields in _OPTIONAL can be omitted.
 LAWS: dict[str, dict[str, dict[str, Field]]] = {
     "spawn": {
         "fixed": {"children": _integer(0, 64)},
@@ -168,7 +168,7 @@ def _valid_law(name: str, value: Any, found: Verdict) -> bool:
 
 
 def _within_law(name: str, tag: str, law: dict[str, Any], found: Verdict) -> bool:
-    """The rules between the fields of one law."""
+    """Check the rules between the fields of one law."""
     if tag == "pmf":
         off = abs(math.fsum(law["probabilities"]) - 1)
         found.maybe.update([name] if 0.5e-9 < off < 2e-9 else [])
@@ -185,7 +185,7 @@ def _within_law(name: str, tag: str, law: dict[str, Any], found: Verdict) -> boo
 
 
 def _slow_branch(law: dict[str, Any]) -> float:
-    """Mean of the rarer branch of two exponentials with balanced means, in us."""
+    """Return the mean in µs of the rarer branch of two exponentials with balanced means."""
     share = (1 - math.sqrt((law["scv"] - 1) / (law["scv"] + 1))) / 2
     return float(law["mean_us"] / (2 * share))
 
@@ -216,7 +216,7 @@ def _together(asked: dict[str, Any], found: Verdict) -> None:
 
 
 def _children(law: dict[str, Any]) -> tuple[list[float], bool]:
-    """Probability of 0, 1, 2, ... children at depth 0, and whether it fades with depth."""
+    """Return the probabilities of 0, 1, 2, ... children at depth 0, and whether they decrease with depth."""
     tag, fades = law["distribution"], law.get("shape") == "linear"
     if tag == "pmf":
         total = math.fsum(law["probabilities"])
@@ -246,7 +246,7 @@ def _mean_children(law: dict[str, Any], depth: int, max_depth: int) -> float:
 
 
 def _cut_geometric(mean: float) -> float:
-    """Return the mean of a geometric number of children of which no more than 64 count."""
+    """Return the mean of a geometric number of children, limited to 64."""
     again = mean / (1 + mean)
     return mean * (1 - again**64)
 
@@ -261,7 +261,7 @@ def expected_threads(asked: dict[str, Any]) -> float:
 
 
 def _widest(law: dict[str, Any], chance: float) -> int:
-    """The most children of a thread, leaving out what is rarer than this."""
+    """Return the maximum number of children of a thread, ignoring rarer numbers."""
     if law["distribution"] in ("fixed", "binomial"):
         return int(law["children"])
     weights, _ = _children(law)
@@ -279,7 +279,7 @@ def _most_threads(asked: dict[str, Any], widest: int) -> int:
 
 
 def _work(law: dict[str, Any]) -> tuple[float, float]:
-    """(mean, longest) in us."""
+    """Return (mean, maximum) in µs."""
     tag = law["distribution"]
     if tag == "uniform":
         return (law["min_us"] + law["max_us"]) / 2, law["max_us"]
@@ -330,7 +330,7 @@ def _limits(asked: dict[str, Any], expected: float, widest: int, found: Verdict)
 
 
 def _table_bytes(asked: dict[str, Any]) -> int:
-    """About how long the compiled laws are as JSON."""
+    """Return the approximate size of the compiled laws as JSON."""
     rows = int(asked["max_depth"]) if asked["spawn"].get("shape") == "linear" else 1
     thresholds = _widest(asked["spawn"], 2**-33) + 1
     listed = len(asked["work"].get("quantiles_us", [])) + len(asked["spawn"].get("probabilities", []))
@@ -347,7 +347,7 @@ def _floats(low: float, high: float) -> st.SearchStrategy[Any]:
 
 
 def _laws(name: str) -> st.SearchStrategy[Any]:
-    """Laws of all sorts; one in thirty has something wrong in it."""
+    """Return all sorts of laws, one in thirty of which is invalid."""
     mean, time = _floats(*_MEAN) | st.floats(0, 1.2), _floats(*_TIME)
     values: dict[str, st.SearchStrategy[Any]] = {
         "children": mostly(edges(0, 64) | st.integers(0, 4), outside(0, 64), 30),
@@ -418,7 +418,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def objects(draw: st.DrawFn) -> dict[str, Any]:
-    """Parameters of which about half are valid."""
+    """Return parameters, about half of which are valid."""
     names = draw(st.lists(st.sampled_from(sorted(VALUES)), max_size=8, unique=True))
     found = {name: draw(VALUES[name]) for name in names}
     if draw(st.integers(0, 39)) == 0:
@@ -459,7 +459,7 @@ _SMALL_WORK = st.one_of(
 
 @st.composite
 def small(draw: st.DrawFn) -> dict[str, Any]:
-    """Valid ones that the reference computes in milliseconds."""
+    """Valid parameters whose reference result takes milliseconds."""
     scheduler = draw(st.sampled_from(SCHEDULERS))
     join = draw(st.sampled_from(JOINS if scheduler in ("fifo", "lifo") else JOINS[:2]))
     found = {

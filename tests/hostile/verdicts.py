@@ -1,4 +1,4 @@
-"""Promises of the READMEs about parameters, written again without the code: shared by the oracles of all kinds."""
+"""The READMEs' promises about parameters, implemented independently of the code for the oracles of all kinds."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 @dataclass
 class Verdict:
-    """Which fields must be refused, and which may be: a bound is so near that only exact arithmetic tells."""
+    """Fields that must be rejected, and fields that may be, because only exact arithmetic decides near a bound."""
 
     wrong: set[str] = field(default_factory=set)
     maybe: set[str] = field(default_factory=set)
 
     def refuse_unspeakable(self, given: dict[str, Any]) -> None:
-        """A key that is no text, half a surrogate pair, cannot be named in an answer: the object is named instead."""
+        """Report the object instead of a key that no response can contain, such as half of a surrogate pair."""
         self.maybe.update("" for key in given if not key.isascii() and not _speakable(key))
 
     def refuse_if(self, what: bool, name: str) -> None:
@@ -24,7 +24,7 @@ class Verdict:
             self.wrong.add(name)
 
     def at_most(self, value: float, bound: float, name: str, tolerance: float = 0.01) -> None:
-        """Refuses what is above the bound; what is within the tolerance of it may go either way."""
+        """Reject values above the bound. Values within the tolerance of the bound may be accepted or rejected."""
         if value > bound * (1 + tolerance):
             self.wrong.add(name)
         elif value > bound * (1 - tolerance):
@@ -36,7 +36,7 @@ def _speakable(key: str) -> bool:
 
 
 def whole(value: Any, low: int, high: int) -> bool:
-    """An integer within its bounds, as a number or as a decimal string."""
+    """Check that a value is an integer within its bounds, as a number or a decimal string."""
     if isinstance(value, str):
         digits = value.removeprefix("-")
         if not digits or set(digits) - set("0123456789"):
@@ -50,14 +50,14 @@ def number(value: Any, low: float, high: float) -> bool:
 
 
 def edges(low: int, high: int) -> st.SearchStrategy[Any]:
-    """Integers in the bounds, and the bounds themselves; one in four as a decimal string."""
+    """Return integers within the bounds, and the bounds themselves; one in four as a decimal string."""
     inside = st.integers(low, high)
     found = inside | st.integers(low, min(high, low + 300)) | st.sampled_from(sorted({low, low + 1, high - 1, high}))
     return found | found | found | found.map(str)
 
 
 def outside(low: float, high: float) -> st.SearchStrategy[Any]:
-    """Just beyond the bounds, far beyond them, and what only looks like a number."""
+    """Return values just beyond the bounds, far beyond them, and values that only look like numbers."""
     near = [low - 1, high + 1, -high, str(int(high) + 1), high * 2, low - 1e-9, float(low), low + 0.5]
     return st.sampled_from(near) | JUNK
 
@@ -114,7 +114,7 @@ JUNK: st.SearchStrategy[Any] = st.sampled_from(LOOKALIKES) | st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=4,
 )
-#: Keys that no kind knows.
+#: Keys that no kind has.
 STRANGE_KEYS = st.text(max_size=10) | st.sampled_from(
     [
         "__class__",
@@ -134,5 +134,5 @@ STRANGE_KEYS = st.text(max_size=10) | st.sampled_from(
 
 
 def mostly(right: st.SearchStrategy[Any], wrong: st.SearchStrategy[Any], odds: int = 12) -> st.SearchStrategy[Any]:
-    """The right one, and one time in `odds` the wrong one."""
+    """Return the valid value, and one time in `odds` the invalid one."""
     return st.integers(1, odds).flatmap(lambda n: wrong if n == odds else right)

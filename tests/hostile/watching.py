@@ -19,13 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
 
-#: Goal R4: a coordinator answers /health so soon and stays below so much memory, whatever it is sent.
+#: Goal R4: maximum response time of /health and maximum memory of a coordinator, regardless of its requests.
 MOST_SECONDS, MOST_BYTES = 1.0, 400 << 20
 _EVERY = 0.05
 
 
 def peak_bytes(pid: int) -> int:
-    """The most memory that a process had at once since it was last forgotten."""
+    """Return the peak memory of a process since the last reset."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found
     return int(found[1]) << 10
@@ -37,19 +37,19 @@ def forget_peak(pid: int) -> None:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds by which a process' threads, each by its id, have run, and have waited for a core."""
+    """Seconds for which each thread of a process has run, and has waited for a core."""
 
     threads: dict[str, tuple[float, float]]
 
     def since(self, before: Times) -> tuple[float, float]:
-        """Return what all threads ran and waited since then."""
+        """Return the running and waiting time of all threads since an earlier measurement."""
         began = {name: before.threads.get(name, (0.0, 0.0)) for name in self.threads}
         ran = sum(now[0] - began[name][0] for name, now in self.threads.items())
         return ran, sum(now[1] - began[name][1] for name, now in self.threads.items())
 
 
 def times(pid: int | str) -> Times:
-    """Return the times of a process as the kernel counts them; of none where it does not."""
+    """Return the times of a process from the kernel, or none if the kernel does not count them."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):  # it has ended
@@ -68,7 +68,7 @@ def needed(seconds: float, ran: float, waited: float) -> float:
 
 
 def _look(url: str, pid: int) -> dict[str, object]:
-    """Ask all the time until stdin ends; return the slowest answer, by what was needed for it, and failures."""
+    """Send requests until stdin ends. Return the slowest response and the failures."""
     slowest, text, failures = 0.0, "", []
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     print("looks", flush=True)
@@ -94,7 +94,7 @@ def _ask(connection: http.client.HTTPConnection) -> None:
 
 
 class Watch:
-    """Asks /health all the time. What processes waited for a core meanwhile is not the coordinator's slowness."""
+    """Queries /health continuously. Time in which processes waited for a core does not count as slowness."""
 
     def __init__(self, url: str, pid: int) -> None:
         self._url, self._pid = url, pid
@@ -119,7 +119,7 @@ class Watch:
         self.slowest, self._text, self.failures = seen["slowest"], seen["text"], seen["failures"]
 
     def check(self) -> None:
-        """AssertionError when the coordinator was slow, big or away."""
+        """Raise AssertionError if the coordinator was slow, used too much memory, or did not answer."""
         assert not self.failures, self.failures[:3]
         peak = peak_bytes(self._pid)
         assert peak <= MOST_BYTES, f"the coordinator took {peak >> 20} MiB; at most {MOST_BYTES >> 20}"

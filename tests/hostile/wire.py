@@ -1,4 +1,4 @@
-"""One request as bytes over a socket of its own, as no good client would send it; and what to think of answers."""
+"""Sends a request as raw bytes over its own socket, and judges the response."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any
 
 from tests.hostile.counts import Tally
 
-#: A request that is not answered within so many seconds hangs.
+#: Seconds after which an unanswered request counts as hanging.
 PATIENCE = 60.0
-#: Characters of a refusal's detail at most.
+#: Maximum number of characters in an error's detail.
 MOST_DETAIL = 1000
-#: Statuses of refusals that are about one field of what was sent.
+#: Statuses of errors about one field of a request.
 _ABOUT_A_FIELD = {400, 409, 413, 415, 422}
 _MOST_READ = 64 << 20
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`status` 0: the connection was closed without an answer; -1: nothing came in time."""
+    """A response. Status 0: the connection was closed without a response; -1: nothing arrived in time."""
 
     status: int
     headers: Mapping[str, str]
@@ -38,7 +38,7 @@ class Answer:
 def request(
     method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes | None = None, host: str = "127.0.0.1"
 ) -> bytes:
-    """The bytes of a request; nothing is escaped or checked."""
+    """Return the bytes of a request without escaping or checks."""
     rows = {"Host": host, "Connection": "close", **(headers or {})}
     if body is not None and not {"Content-Length", "Transfer-Encoding"} & rows.keys():
         rows["Content-Length"] = str(len(body))
@@ -47,7 +47,7 @@ def request(
 
 
 def posted(path: str, body: bytes, **headers: str) -> bytes:
-    """A JSON body, with more headers or others; underscores stand for hyphens."""
+    """Return a request with a JSON body and further headers, in whose names underscores stand for hyphens."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return request("POST", path, {"Content-Type": "application/json", **named}, body)
 
@@ -101,7 +101,7 @@ def _problem_complaint(answer: Answer) -> str:
 
 
 def note(tally: Tally, what: str, answer: Answer, raw: bool = False) -> None:
-    """Counts an answer."""
+    """Count a response."""
     wrong = complaint(answer, raw)
     if wrong:
         tally.wrong(f"{what}: {wrong}")

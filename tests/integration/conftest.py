@@ -9,6 +9,6 @@ from tests.integration.live import Live, running
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One coordinator, one worker with two lanes; shared by the tests of a module."""
+    """Start one coordinator and one worker with two lanes for all tests of a module."""
     with running(tmp_path_factory.mktemp("cluster")) as live:
         yield live

@@ -1,4 +1,4 @@
-"""Jobs that cannot end while a test takes its time: half of their units wait for a file."""
+"""Jobs that cannot finish before a test allows it, because half of their units wait for a file."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from tests.integration.live import Live
 
-#: Seconds that each unit takes.
+#: Duration of each unit in seconds.
 PACE = 0.01
 
 
 def submit(live: Live, go_on: Path, units: int, **more: Any) -> str:
-    """Submit a job of the kind `faulty` whose second half waits until there is the file; return its id."""
+    """Submit a job of the kind `faulty` whose second half waits for the file, and return its ID."""
     parameters = {"units": units, "seconds_per_unit": PACE, "fault": "wait", "at": units // 2, "once": str(go_on)}
     return live.submit("faulty", parameters | more)
 

@@ -1,4 +1,4 @@
-"""A real cluster for tests: Redis with its log, coordinators and workers as processes, each of which may be killed."""
+"""A real cluster for tests: Redis with its log, coordinators and workers as processes that tests can kill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.ports import free_port
 from tests.redis_servers import any_server
 
 TOP = Path(__file__).resolve().parents[2]
-#: Seconds without any progress after which a cluster that starts is given up.
+#: Seconds without progress after which a starting cluster counts as failed.
 PATIENCE_SECONDS = 60.0
 
 
@@ -44,7 +44,7 @@ def until(what: Callable[[], Any], seconds: float = 60.0, every: float | None = 
 
 
 def within(measured: Callable[[], float], most: float, tries: int = 3) -> bool:
-    """Tell whether a measure was at most so much; one during which the machine stood still is taken again."""
+    """Return True if a measurement was within its limit. Measurements during which the machine paused are repeated."""
     for _ in range(tries):
         with Pauses() as pauses:
             value = measured()
@@ -58,7 +58,7 @@ PAUSE_SECONDS = 0.5
 
 
 class Pauses:
-    """The longest time by which a thread that only sleeps was late, while this is entered."""
+    """Measures the longest delay of a sleeping thread while the context is open."""
 
     def __init__(self) -> None:
         self.longest = 0.0
@@ -82,13 +82,13 @@ class Pauses:
 
 
 def role_of(command: Sequence[str]) -> str:
-    """Return the user of Redis of a process by its command line; empty, the default user, for what is no service."""
+    """Return the Redis user of a process by its command line; empty (the default user) for other processes."""
     line = " ".join(command)
     return "coordinator" if "coordinator" in line else "worker" if "_worker" in line or ".gpu." in line else ""
 
 
 def as_user(user: int) -> list[str]:
-    """Return the prefix of a command that runs it as a user, who can read this Python."""
+    """Return the command prefix that runs a command as a user, who can read this Python."""
     reads = [f"--{kind}-caps=+dac_read_search" for kind in ("inh", "ambient")]
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *reads]
 
@@ -111,13 +111,13 @@ class Live:
         **environment: str,
     ) -> None:
         self.folder = folder
-        #: The checkout whose code runs.
+        #: Checkout whose code runs.
         self.top = top
         self.workers, self.lanes = workers, lanes
         self.binary = redis_server or any_server()
-        #: By how much workers give way to what else runs, as the command `nice` counts.
+        #: Niceness of the workers, as for the command `nice`.
         self.nice = nice
-        #: Workers reach the first coordinator alone.
+        #: True if workers connect only to the first coordinator.
         self.over_api = over_api
         #: Of the coordinators; with `own_addresses` they differ, and the port is one, as behind a name of DNS.
         self.addresses = [f"127.0.0.{number + 2 if own_addresses else 1}" for number in range(coordinators)]
@@ -131,7 +131,7 @@ class Live:
     # -- processes --------------------------------------------------------------------------------------------------
 
     def start(self) -> Live:
-        """Return when every worker is ready; AssertionError when nothing moves any more."""
+        """Start all processes, and return when every worker is ready. Raises AssertionError if there is no progress."""
         self.start_redis()
         for number in range(len(self.ports)):
             self.start_coordinator(number)
@@ -165,7 +165,7 @@ class Live:
         return int(answer.json()["workers"]["ready"])
 
     def _progress(self) -> tuple[float, int]:
-        """Whole CPU seconds of the cluster's processes, and files of compiled code, whoever writes them."""
+        """Return the CPU seconds of the cluster's processes and the number of compiled files."""
         seconds = 0.0
         for process in self.processes.values():
             with contextlib.suppress(psutil.Error):
@@ -191,11 +191,11 @@ class Live:
             self.processes[name] = subprocess.Popen(command, env=environment, cwd=self.top, stdout=log, stderr=log)
 
     def redis_url(self, role: str, port: int | None = None) -> str:
-        """Return the URL for a user of Redis, whose password is its name; the default user needs none."""
+        """Return the URL for a Redis user, whose password is its name; the default user has none."""
         return f"redis://{role and f'{role}:{role}@'}127.0.0.1:{port or self.redis_port}/0"
 
     def users(self) -> list[str]:
-        """Return the options with which Redis has the users of a cluster, and the default one for the test itself."""
+        """Return the options that give Redis the users of a cluster, and the default user for the test."""
         assert self.binary
         _, *lines = acl.lines({role.name: f">{role.name}" for role in acl.ROLES})
         path = self.folder / "users.acl"
@@ -213,7 +213,7 @@ class Live:
         until(lambda: fetch.get(f"{self.url(number)}/ready").status_code == 200, 120)
 
     def run_coordinator(self, number: int = 0) -> None:
-        """Starts the process and waits for nothing."""
+        """Start the process without waiting."""
         places = {
             "BIND": self.addresses[number],
             "COORDINATOR_PORT": str(self.ports[number]),
@@ -246,13 +246,13 @@ class Live:
         self.start_process(name, [*other, sys.executable, "-m", "runner"], **{**own, **self.remote(name), **more})
 
     def remote(self, name: str) -> dict[str, str]:
-        """Settings of a worker that reaches the first coordinator, and no Redis."""
+        """Return the settings of a worker that connects to the first coordinator and not to Redis."""
         minted = tokens.mint()
         assert Store(self._redis).tokens.create(minted, name=name, scopes=("worker",)) == "new"
         return {"WORKER_API": self.url(), "WORKER_TOKEN": minted.text, "REDIS_URL": "redis://127.0.0.1:1/0"}
 
     def user(self, *scopes: str) -> dict[str, str]:
-        """Environment of a command whose token has these scopes."""
+        """Return the environment of a command whose token has these scopes."""
         minted = tokens.mint()
         assert Store(self._redis).tokens.create(minted, name="user", scopes=scopes) == "new"
         return {
@@ -283,7 +283,7 @@ class Live:
         assert not denied, "jobs/store/acl.py does not allow a role what it needs:\n" + "\n".join(denied)
 
     def denied(self) -> list[str]:
-        """Return what Redis denied to whom since it started; nothing when it does not answer."""
+        """Return which commands Redis has denied to which users since its start, or nothing if it does not answer."""
         try:
             entries = self._redis.acl_log()
         except redis.RedisError:
@@ -296,18 +296,18 @@ class Live:
     # -- talking to it ----------------------------------------------------------------------------------------------
 
     def redis(self) -> Any:
-        """Return a client whose answers have no types: redis-py says that each is one of several."""
+        """Return an untyped client, because redis-py declares a union for each reply."""
         return self._redis
 
     def url(self, replica: int = 0) -> str:
         return f"http://{self.addresses[replica]}:{self.ports[replica]}"
 
     def metrics(self, replica: int = 0) -> str:
-        """Return what Prometheus reads of a coordinator."""
+        """Return the Prometheus metrics of a coordinator."""
         return fetch.get(f"http://{self.addresses[replica]}:{self.metrics_ports[replica]}/metrics", timeout=60).text
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of a call: the first token of CLUSTER_TOKEN where this cluster has one."""
+        """Return the request headers with the first token of CLUSTER_TOKEN, if the cluster has one."""
         token = self.environment.get("CLUSTER_TOKEN", "").partition(",")[0]
         return {"Authorization": f"Bearer {token}"} if token else {}
 
@@ -329,7 +329,7 @@ class Live:
         return self.get(f"/api/jobs/{job}")
 
     def result(self, job: str, seconds: float = 120.0) -> Any:
-        """The result once the job is done; other ends are failures of the test."""
+        """Return the result when the job is done. Other outcomes fail the test."""
         ended = until(lambda: self._ended(job), seconds)
         assert ended["state"] == "done", ended
         return self.get(f"/api/jobs/{job}/result")["result"]
@@ -344,7 +344,7 @@ class Live:
 
 @contextlib.contextmanager
 def guarded(folder: Path, token: str, **environment: Any) -> Iterator[Live]:
-    """Two coordinators that want a token, and no worker."""
+    """Start two coordinators that require a token, without workers."""
     live = Live(folder, workers=0, coordinators=2, CLUSTER_TOKEN=token, **environment)
     try:
         live.start_redis()

@@ -1,4 +1,4 @@
-"""The real nginx on loopback, upstreams that misbehave on request, and a DNS server for their names."""
+"""The real nginx on loopback with misbehaving upstreams, and a DNS server for their names."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.ports import free_port
 ROOT = Path(__file__).resolve().parents[2]
 #: nginx counts whole seconds, so this long after a change it asks for names again.
 FORGETS_SECONDS = 3.1
-#: The images run under this number; only root may become it.
+#: User ID of the images; only root can switch to it.
 USER = 10001 if os.geteuid() == 0 else os.geteuid()
 PATH = f"{os.environ['PATH']}:/usr/sbin"
 
 
 class Names(threading.Thread):
-    """Answers A questions from what `are` said last; an unknown name does not exist."""
+    """Answers A queries with the addresses last passed to `are`. Unknown names do not exist."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -42,13 +42,13 @@ class Names(threading.Thread):
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
 
     def are(self, **known: list[str]) -> None:
-        """Addresses by name without its domain, .test."""
+        """Set the addresses by name without the domain .test."""
         known = {f"{name}.test": addresses for name, addresses in known.items()}
         if known != self._known:
             self._known, self._changed = known, time.monotonic()
 
     def settle(self) -> None:
-        """Waits until nobody remembers other answers."""
+        """Wait until no process remembers other answers."""
         time.sleep(max(0.0, self._changed + FORGETS_SECONDS - time.monotonic()))
 
     def run(self) -> None:
@@ -79,8 +79,7 @@ class Names(threading.Thread):
 
 
 class Replica:
-    """One upstream at an address of its own. `breaks` requests are read and then left without an answer; while it is
-    `busy`, all are answered with 503."""
+    """An upstream at its own address. It never answers `breaks` requests, and answers 503 while it is `busy`."""
 
     def __init__(self, address: str, port: int) -> None:
         self.address = address
@@ -88,14 +87,14 @@ class Replica:
         self.busy = False
         self.heard: list[tuple[str, str, bytes]] = []
         self.headers: list[dict[str, str]] = []
-        #: Events of a stream after the first wait for this.
+        #: Events of a stream after the first one wait for this.
         self.go_on = threading.Event()
         self._server = _Server((address, port), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Like a process that ends: connections that are kept open end with it."""
+        """Close all open connections, like an exiting process."""
         self.go_on.set()
         self._server.shutdown()
         self._server.server_close()
@@ -179,7 +178,7 @@ def _handler(replica: Replica) -> type[BaseHTTPRequestHandler]:
 
 @contextmanager
 def silent(address: str, port: int) -> Iterator[None]:
-    """Nobody answers there, not even with a refusal: the queue of those who want to connect is full."""
+    """Return an address that never answers, because the queue of its listening socket is full."""
     with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, port))
@@ -191,7 +190,7 @@ def silent(address: str, port: int) -> Iterator[None]:
 
 
 class Image:
-    """Files that a Dockerfile copies from a folder, in a folder of its own, owned by the user it runs under."""
+    """Files that a Dockerfile copies, in a separate folder that belongs to the image's user."""
 
     def __init__(self, name: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="nginx-test-"))
@@ -248,7 +247,7 @@ class Front(Image):
         self.start(["nginx/start.sh"], self.ports["LISTEN_STATUS"], **self.variables)
 
     def lines(self) -> list[dict[str, Any]]:
-        """The whole lines of the access log; the last may be just being written."""
+        """Return the complete lines of the access log, whose last line can be incomplete."""
         return [json.loads(line) for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
@@ -264,7 +263,7 @@ def front(names: Names, port: int, more: str = "", **variables: str) -> Iterator
 
 @contextmanager
 def web() -> Iterator[tuple[str, str]]:
-    """The URLs of the pages, built ones or their sources, and of the figures."""
+    """Return the URLs of the pages, built or as sources, and of the metrics."""
     image, pages, figures = Image("web"), free_port(), free_port()
     built = image.folder / "web/dist"
     site = built if (built / "index.html").is_file() else image.folder / "web"
@@ -288,7 +287,7 @@ def web() -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def before(addresses: list[str], port: int, **variables: str) -> Iterator[Front]:
-    """nginx, to which all coordinators are known by one name, whether they live or not."""
+    """Start nginx for all coordinators, which it knows by one name, whether they are running or not."""
     require_nginx()
     names = Names()
     names.start()
@@ -301,7 +300,7 @@ def before(addresses: list[str], port: int, **variables: str) -> Iterator[Front]
 
 
 def require_nginx() -> None:
-    """Skip the test where nginx is not installed; fail where it has to be."""
+    """Skip the test if nginx is not installed, or fail if it is required."""
     if not have_nginx():
         assert not IN_CI, "nginx is not installed"
         pytest.skip("nginx is not installed")

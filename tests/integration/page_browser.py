@@ -1,4 +1,4 @@
-"""A browser of services' pages, whose hosts no resolver needs to know: it connects to loopback."""
+"""A client for services' pages that connects to loopback, so that no resolver needs to know their hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.live import until
 
 @contextmanager
 def followed(link: str) -> Iterator[httpx.Client]:
-    """Yield a browser that has followed a link and was let in."""
+    """Yield a browser that followed a link and was admitted."""
     url = httpx.URL(link)
     host = f"{url.host}:{url.port}"
     with httpx.Client(base_url=f"http://127.0.0.1:{url.port}", headers={"Host": host}, timeout=60) as browser:
@@ -26,7 +26,7 @@ def followed(link: str) -> Iterator[httpx.Client]:
 
 
 def _answered(browser: httpx.Client, path: str) -> httpx.Response | None:
-    """Return an answer; None from a coordinator that does not reach the replica yet."""
+    """Return a response, or None from a coordinator that does not reach the replica yet."""
     answer = browser.get(path)
     return None if answer.status_code == 503 else answer
 

@@ -1,4 +1,4 @@
-"""A TCP proxy between one worker and Redis that can be made a bad network, and that can say things twice."""
+"""A TCP proxy between a worker and Redis that can simulate a bad network and repeat calls."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import redis
 from jobs.store import Store
 from tests.ports import free_port
 
-#: Calls whose repetition, however late, must change nothing.
+#: Calls whose repetition at any time must change nothing.
 REPEATED = ("commit", "done1", "fold", "finish", "release", "crash", "fail", "heartbeat", "abort")
-#: A call is said again at most this much later: after its lease has expired, or after Redis has lost its log.
+#: Maximum delay of a repeated call: after its lease has expired, or after Redis has lost its log.
 LATEST_SECONDS = 8.0
 MODES = ("", "stall", "cut", "delay", "half-open", "lost-replies", "repeat")
 
 
 def commands(buffer: bytearray) -> Iterator[bytes]:
-    """Takes complete commands of Redis' protocol off the front of a buffer."""
+    """Remove complete Redis commands from the start of a buffer."""
     while (end := _end(buffer)) > 0:
         command = bytes(buffer[:end])
         del buffer[:end]
@@ -29,7 +29,7 @@ def commands(buffer: bytearray) -> Iterator[bytes]:
 
 
 def _end(buffer: bytearray) -> int:
-    """Where the first command ends; 0 when more must come."""
+    """Return the end of the first command; 0 if it is incomplete."""
     line = buffer.find(b"\r\n")
     if line < 0:
         return 0
@@ -41,7 +41,7 @@ def _end(buffer: bytearray) -> int:
 
 
 class Link:
-    """One connection. A silent one takes bytes and passes none on, in one or both directions, for ever."""
+    """One connection. A silent one accepts bytes without forwarding them, in one or both directions."""
 
     def __init__(self) -> None:
         self.outward_silent = self.inward_silent = False
@@ -49,7 +49,7 @@ class Link:
 
 
 class Proxy:
-    """Relays `port` to Redis in a thread of its own. `disturb` and `heal` from any thread."""
+    """Forwards `port` to Redis in its own thread. Any thread can call `disturb` and `heal`."""
 
     def __init__(self, upstream: int) -> None:
         self.upstream = upstream
@@ -74,16 +74,16 @@ class Proxy:
         self._loop.close()
 
     def disturb(self, mode: str, amount: float = 0.0) -> None:
-        """From now on a mode of MODES; `amount` in 0..1 says how badly."""
+        """Switch to a mode of MODES; `amount` from 0 to 1 is its strength."""
         assert mode in MODES, mode
         self._call(self._set(mode, amount))
 
     def heal(self) -> None:
-        """A good network for what connects from now on; silent connections stay silent."""
+        """Restore a good network for new connections; silent connections remain silent."""
         self._call(self._set("", 0.0))
 
     def silence(self) -> int:
-        """Half-open for good what is connected now; what connects later works. Returns how many connections."""
+        """Silence all current connections permanently, and return their number. New connections work."""
         self.disturb("half-open")
         self.heal()
         return len(self._writers) // 2
@@ -148,7 +148,7 @@ class Proxy:
             writer.close()
 
     async def _passes(self, link: Link, data: bytes, *, outward: bool) -> bool:
-        """Waits as the mode wants; False for bytes that get lost."""
+        """Wait as the mode requires. Return False for bytes that get lost."""
         if outward:
             self._overhear(link, data)
         if link.outward_silent if outward else link.inward_silent:
@@ -160,7 +160,7 @@ class Proxy:
         return True
 
     def _overhear(self, link: Link, data: bytes) -> None:
-        """Has calls that end something said again on another connection, at once or seconds later."""
+        """Repeat finishing calls on another connection, immediately or seconds later."""
         link.sent += data
         for command in commands(link.sent):
             if self._mode == "repeat" and any(name in command[:120] for name in self._functions):

@@ -1,4 +1,4 @@
-"""A cluster whose Redis may die: a master, two replicas and three sentinels, each a process."""
+"""A cluster with a master, two replicas and three sentinels as separate processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobs.store import acl
 from tests.integration.live import Live, until
 from tests.ports import free_port
 
-#: The name of the master for its sentinels.
+#: Name of the master for the sentinels.
 SERVICE = "threads"
 SERVERS = SENTINELS = 3
 #: Milliseconds of silence after which a sentinel takes a server for down, and between two tries of a failover, halved.
@@ -55,7 +55,7 @@ sentinel parallel-syncs {SERVICE} 2
 
 
 class SentinelLive(Live):
-    """A Live whose Redis is redis-0 to redis-2, watched by sentinel-0 to sentinel-2; redis-0 begins as the master."""
+    """A Live with three Redis servers (redis-0 is the first master) and three sentinels."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder, REDIS_REPLICAS_TO_WAIT="1", **options)
@@ -91,7 +91,7 @@ class SentinelLive(Live):
         (folder / "redis.conf").write_text(f"{text}replica-announce-port {port}\n{master}")
 
     def start_server(self, number: int) -> None:
-        """Start one Redis, with the role that it last had."""
+        """Start a Redis server with its last role."""
         assert self.binary
         self.start_process(f"redis-{number}", [self.binary, str(self.folder / f"redis-{number}" / "redis.conf")])
         until(lambda: self.server(number).ping())
@@ -115,27 +115,27 @@ class SentinelLive(Live):
         return f"redis+sentinel://{role and f'{role}:{role}@'}{hosts}/{SERVICE}/0"
 
     def server(self, number: int) -> redis.Redis:
-        """Return a client of one Redis, whatever it is."""
+        """Return a client of one Redis server in any role."""
         return redis.Redis(port=self.server_ports[number], socket_timeout=2)
 
     def info(self, number: int) -> dict[str, Any]:
-        """Return what one Redis says of its replication."""
+        """Return the replication status of one Redis server."""
         with self.server(number) as client:
             return dict(client.info("replication"))
 
     def master(self) -> int:
-        """Return the number of the master, as the sentinels know it."""
+        """Return the number of the master according to the sentinels."""
         _, port = self._sentinel.discover_master(SERVICE)
         return self.server_ports.index(port)
 
     def kill_master(self) -> int:
-        """Kill the master as a power cut would; return its number."""
+        """Kill the master, as in a power failure, and return its number."""
         number = self.master()
         self.kill(f"redis-{number}")
         return number
 
     def whole(self) -> bool:
-        """Return True when the master has both of its replicas and the sentinels know it."""
+        """Return True if the master has both replicas and the sentinels know it."""
         with contextlib.suppress(redis.RedisError, ValueError):
             info = self.info(self.master())
             links = [self.info(number).get("master_link_status", "up") for number in range(SERVERS)]
@@ -143,7 +143,7 @@ class SentinelLive(Live):
         return False
 
     def denied(self) -> list[str]:
-        """Return what each server and sentinel denied to whom."""
+        """Return which commands each server and sentinel has denied to which users."""
         entries: list[str] = []
         for port in (*self.server_ports, *self.sentinel_ports):
             with contextlib.suppress(redis.RedisError), redis.Redis(port=port, socket_timeout=2) as client:

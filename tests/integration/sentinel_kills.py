@@ -20,19 +20,19 @@ import httpx
 from tests.integration.live import until
 from tests.integration.sentinel import SentinelLive
 
-#: Seconds of load before the kill, and after writes are acknowledged again.
+#: Seconds of load before the kill, and after writes succeed again.
 BEFORE_SECONDS, AFTER_SECONDS = 1.0, 1.0
-#: Seconds within which writes must be acknowledged again.
+#: Seconds within which writes must succeed again.
 GOAL_SECONDS = 10.0
 
 
 @dataclass
 class Load(threading.Thread):
-    """Submits jobs one after the other, each until it is acknowledged, to whichever coordinator answers."""
+    """Submits jobs one after another to any coordinator that answers, each until it is acknowledged."""
 
     live: SentinelLive
     number: int
-    #: Units of each job by its id, in the order of acknowledgement.
+    #: Number of units of each job by ID, in the order of acknowledgment.
     units: dict[str, int] = field(default_factory=dict)
     acknowledged: list[float] = field(default_factory=list)
     refused: int = 0
@@ -74,7 +74,7 @@ class Outcome:
     refused: int
     lost: list[str]
     wrong: list[str]
-    #: A job that was being computed when the master died ended with the sum that it ends with undisturbed.
+    #: True if a job that was running when the master died has the same sum as without the kill.
     split: bool
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Outcome:
 
 
 def strike(live: SentinelLive, submitters: int = 2) -> Outcome:
-    """Kill the master under load, once the cluster is whole; start it again as a replica."""
+    """Kill the master of a healthy cluster under load, and restart it as a replica."""
     until(live.whole, 60)
     large = live.submit("faulty", {"units": 600, "seconds_per_unit": 0.01})
     loads = [Load(live, number) for number in range(submitters)]
@@ -115,7 +115,7 @@ def strike(live: SentinelLive, submitters: int = 2) -> Outcome:
 
 
 def judged(live: SentinelLive, units: dict[str, int]) -> tuple[list[str], list[str]]:
-    """Return the jobs that are not there, and those whose result is not the sum of their units, once all have ended."""
+    """Return missing jobs, and finished jobs whose result is not the sum of their units."""
     lost: list[str] = []
     wrong: list[str] = []
     with httpx.Client(timeout=60, base_url=live.url()) as http:
@@ -136,7 +136,7 @@ def expected(count: int) -> int:
 
 
 def ended(http: httpx.Client, job: str) -> Any:
-    """Return the job at its end; None when there is no such job."""
+    """Return the finished job, or None if there is no such job."""
 
     def look() -> Any:
         answer = http.get(f"/api/jobs/{job}?wait_seconds=5")

@@ -1,4 +1,4 @@
-"""Real SSH servers for tests: each with its own key, port and configuration, on loopback; never the machine's own."""
+"""Real SSH servers for tests on loopback, each with its own key, port and configuration."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ import pytest
 from tests.integration.live import until
 from tests.ports import free_port
 
-#: Outside the PATH of users.
+#: Path of sshd, which is outside the PATH of users.
 _SBIN = "/usr/sbin"
 
 
 def keygen(path: Path) -> str:
-    """Make a pair of keys; return the public one."""
+    """Create a key pair and return the public key."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)], check=True)
     return path.with_suffix(".pub").read_text().strip()
 
 
 class Sshd:
-    """One host: a server that lets in the key of its folder, as the user who runs the tests."""
+    """One host: a server that accepts the key in its folder, for the user who runs the tests."""
 
     def __init__(self, folder: Path, *, address: str = "127.0.0.1", **settings: str) -> None:
         self.binary = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:{_SBIN}")
@@ -36,7 +36,7 @@ class Sshd:
             pytest.skip("sshd: not installed (Debian: apt-get install openssh-server)")
         self.folder, self.address, self.port = folder, address, free_port()
         folder.mkdir(parents=True, exist_ok=True)
-        #: The key that opens it.
+        #: Private key that the server accepts.
         self.key = folder / "user_key"
         self.public = keygen(folder / "host_key")
         (folder / "authorized_keys").write_text(f"{keygen(self.key)}\n")
@@ -63,7 +63,7 @@ class Sshd:
         (self.folder / "sshd_config").write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
 
     def start(self) -> Sshd:
-        """Return when it answers."""
+        """Start the server and return when it answers."""
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         assert self.binary
@@ -83,18 +83,18 @@ class Sshd:
             return False
 
     def processes(self) -> list[psutil.Process]:
-        """The server and all below it: its connections, and what they run."""
+        """Return the server and all its descendants: its connections and their commands."""
         if self._process is None or self._process.poll() is not None:
             return []
         server = psutil.Process(self._process.pid)
         return [server, *server.children(recursive=True)]
 
     def connections(self) -> int:
-        """How many connections it has accepted so far."""
+        """Return the number of connections accepted so far."""
         return (self.folder / "sshd.log").read_text().count("Accepted publickey")
 
     def die(self) -> None:
-        """End it and its connections at once, as a power cut does; what they ran goes on until it notices."""
+        """Kill the server and its connections, as in a power failure. Their commands run until they notice."""
         servers = [each for each in self.processes() if each.name() == "sshd"]
         for each in servers:
             each.send_signal(signal.SIGKILL)
@@ -102,7 +102,7 @@ class Sshd:
             self._process.wait(30)
 
     def stop(self) -> None:
-        """End it and all that it runs."""
+        """Stop the server and all its commands."""
         for each in reversed(self.processes()):
             try:
                 each.kill()
@@ -113,11 +113,11 @@ class Sshd:
 
     @property
     def known(self) -> str:
-        """Its line of known_hosts."""
+        """Return the server's line for known_hosts."""
         return f"[{self.address}]:{self.port} {self.public.rpartition(' ')[0]}\n"
 
     def node(self, name: str, **more: str) -> str:
-        """Its lines of cluster.yaml."""
+        """Return the server's lines for cluster.yaml."""
         given = {
             "name": name,
             "host": self.address,

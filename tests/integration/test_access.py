@@ -1,4 +1,4 @@
-"""Tokens, logins and tenants on a real cluster: who is let in, to what, and until when."""
+"""Tests tokens, logins and tenants on a real cluster: who has access to what, and until when."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SMALL = {"type": "paced", "parameters": {"units": 1}}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Two coordinators that need tokens, without workers."""
+    """Start two coordinators that require tokens, without workers."""
     with guarded(tmp_path_factory.mktemp("access"), MASTER, SECRETS_KEY="k" * 32) as live:
         yield live
 
 
 class Bearer:
-    """Asks with one token."""
+    """Sends requests with one token."""
 
     def __init__(self, cluster: Live, token: str) -> None:
         self.cluster, self.token = cluster, token
@@ -53,7 +53,7 @@ def admin(cluster: Live) -> Bearer:
 
 
 def minted(admin: Bearer, *scopes: str, **more: Any) -> tuple[Bearer, str]:
-    """A new token's bearer, and its id; its tenant is registered."""
+    """Return a client with a new token, and the token's ID. Its tenant is registered."""
     if "tenant" in more:
         admin.json("PUT", f"/api/tenants/{more['tenant']}", {})
     made = admin.json("POST", "/api/tokens", {"name": "test", "scopes": list(scopes), **more})
@@ -65,7 +65,7 @@ def status(bearer: Bearer, replica: int = 0) -> int:
 
 
 def refused_soon(ask: Callable[[], int], ended: float) -> None:
-    """Ask until it is refused: whoever asks more than a second after what opened it had ended."""
+    """Repeat a request until it is rejected, which must happen within a second of the end of its permission."""
     asked = time.monotonic()
     while (answer := ask()) == 200:
         assert asked - ended < 1, "this one was sent more than a second after what opened it had ended"
@@ -241,7 +241,7 @@ def test_spans_of_work_tell_no_other_tenants_jobs(cluster: Live, admin: Bearer) 
         cluster.redis().xadd(SPANS, {"lane": f"of-{job}/0", "span": span})
 
     def told(bearer: Bearer, replica: int) -> set[tuple[Any, ...]]:
-        """Lane, job and kind of the two spans."""
+        """Return lane, job and kind of the two spans."""
         stream = bearer.json("GET", "/api/stream", replica=replica)
         found = {(stream["lanes"][span["lane"]]["lane"], span["job_id"], span["type"]) for span in stream["spans"]}
         return {row for row in found if row[0] in (f"of-{mine}/0", f"of-{other}/0")}
@@ -278,7 +278,7 @@ def test_an_idempotency_key_is_a_tenants_own(admin: Bearer) -> None:
 
 @contextlib.contextmanager
 def heard(bearer: Bearer, path: str) -> Iterator[tuple[list[str], threading.Thread]]:
-    """Lines with data of a stream, as they come, and the thread that reads it to its end."""
+    """Return the received data lines of a stream, and the thread that reads it to its end."""
     lines: list[str] = []
     headers = {"Authorization": f"Bearer {bearer.token}"}
     client = httpx.Client(base_url=bearer.cluster.url(), headers=headers, timeout=30)
@@ -317,7 +317,7 @@ def test_a_stream_ends_within_15_seconds_of_its_tokens_end(admin: Bearer) -> Non
 
 
 def seconds_to_a_streams_end(admin: Bearer) -> float:
-    """Revoke a token; return after how long a stream that it opened has ended."""
+    """Revoke a token, and return the seconds until a stream that it opened has ended."""
     bearer, token_id = minted(admin, "read")
     with heard(bearer, "/api/events?topics=jobs") as (lines, thread):
         admin.json("DELETE", f"/api/tokens/{token_id}")
@@ -331,7 +331,7 @@ def seconds_to_a_streams_end(admin: Bearer) -> float:
 
 
 class Browser:
-    """Sends the cookie of its login to every port, as browsers do, and the CSRF token that its page keeps."""
+    """Sends its login cookie to every port, like browsers, and the CSRF token of its page."""
 
     def __init__(self, cluster: Live, replica: int = 0) -> None:
         self.url = cluster.url(replica)
@@ -369,7 +369,7 @@ def test_a_browser_logs_in_with_a_token_and_out(cluster: Live, admin: Bearer) ->
 
 
 def test_a_cookie_alone_opens_nothing(cluster: Live) -> None:
-    """Cookies ignore ports: a server on another port of the host is given the cookie, and may send it."""
+    """Cookies ignore ports, so a server on another port of the host receives the cookie and can send it."""
     browser = Browser(cluster)
     assert browser.log_in(token=MASTER).status_code == 200
     for wrong in ("", "wrong", browser.csrf[:-1]):

@@ -1,4 +1,4 @@
-"""docs/adding-a-kind.md is true: its files, in a copy of the checkout, pass its checks; a cluster computes its job."""
+"""Tests that the files in docs/adding-a-kind.md pass its checks in a copy of the checkout, and that its job runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests import kernels
 from tests.integration.live import TOP, Live, running
 
 TEXT = (TOP / "docs" / "adding-a-kind.md").read_text()
-#: A file as the page shows it: its name in a line of its own, then what it holds.
+#: A file as the page shows it: its name on a separate line, then its contents.
 FILE = re.compile(r"^`(jobs/\S+)`\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMANDS = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 #: Files that a clone does not have, except the caches of mypy and import-linter: without them, checks take seconds.
@@ -30,12 +30,12 @@ MADE = shutil.ignore_patterns(
 
 
 def not_copied(folder: str, names: list[str]) -> set[str]:
-    """Leave out what was made here, and the cluster's secrets."""
+    """Omit generated files and the cluster's secrets."""
     return MADE(folder, names) | ({"secrets"} if folder == str(TOP) else set())
 
 
 making, checking, computing, measuring = (block.splitlines() for block in COMMANDS.findall(TEXT))
-#: Tests outside the contract of kinds that look at every kind or at all names of kinds.
+#: Tests outside the contract of kinds that check every kind or all names of kinds.
 TESTS = (
     "tests/unit/test_benchmarks.py tests/unit/test_command_jobs.py tests/unit/test_metrics.py "
     "tests/unit/test_registry.py tests/unit/test_titles.py tests/unit/test_web_sources.py "
@@ -45,7 +45,7 @@ TESTS = (
 
 
 def shell(command: str, checkout: Path, **environment: str) -> str:
-    """Return what a command of the page prints in the checkout. Compiled code is that of the tests."""
+    """Return the output of a command of the page in the checkout, with the tests' compiled code."""
     settings = {**os.environ, "NUMBA_CACHE_DIR": str(kernels.CACHE), **environment}
     # Options of this run, such as tests that it leaves out, are not for the checks of the copy.
     settings.pop("PYTEST_ADDOPTS", None)
@@ -56,7 +56,7 @@ def shell(command: str, checkout: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the checkout with the page's kind in it, added as the page says."""
+    """Return a copy of the checkout with the page's kind, added as the page describes."""
     copy = tmp_path_factory.mktemp("adding") / "checkout"
     shutil.copytree(TOP, copy, ignore=not_copied)
     (copy / ".venv").symlink_to(sys.prefix)
@@ -87,7 +87,7 @@ def test_its_checks_pass_and_run_on_its_kind(checkout: Path) -> None:
 
 
 def test_tests_that_look_at_every_kind_pass_with_it(checkout: Path) -> None:
-    """A list of kinds by hand fails here, and so does a ban of words that the name of a kind can hit."""
+    """A manual list of kinds fails here, and so does a forbidden word that matches a kind's name."""
     shell(f".venv/bin/python -m pytest -q {TESTS}", checkout)
 
 

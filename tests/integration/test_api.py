@@ -1,4 +1,4 @@
-"""The HTTP API against a real cluster: what is refused and how, batches, idempotency, events, figures."""
+"""Tests the HTTP API of a real cluster: errors, batches, idempotency, events and metrics."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Two coordinators over one worker: what one says, the other must know."""
+    """Start two coordinators and one worker, so that a change at one coordinator must reach the other."""
     with running(tmp_path_factory.mktemp("cluster"), coordinators=2) as live:
         yield live
 
 
 def problem(answer: httpx.Response, status: int, field: str, *words: str) -> None:
-    """The answer is problem+json with this status and field, and its detail holds the words."""
+    """Check that the response is problem+json with this status and field, and that its detail contains the words."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     told = answer.json()
@@ -232,7 +232,7 @@ def test_a_thousand_small_jobs_finish_and_rq_tells_the_truth_meanwhile(tmp_path:
 
 
 def events(url: str, since: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(id, data) of a stream of server-sent events."""
+    """Return (id, event, data) of each server-sent event of a stream."""
     headers = {"Last-Event-ID": since} if since else {}
     with fetch.stream("GET", url, headers=headers, timeout=30) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
@@ -289,12 +289,12 @@ def test_a_partial_result_covers_what_is_committed(cluster: Live) -> None:
 
 
 def scraped(cluster: Live) -> list[str]:
-    """Metrics as each coordinator exports them now."""
+    """Return the current metrics of each coordinator."""
     return [fetch.get(f"http://127.0.0.1:{port}/metrics").text for port in cluster.metrics_ports]
 
 
 def agreed_lines(cluster: Live) -> set[str]:
-    """Lines of the jobs' counters that all coordinators export alike; none if they differ."""
+    """Return the lines of job counters that all coordinators export alike, or none if they differ."""
     ours, theirs = (
         {line for line in text.splitlines() if line.startswith(("cluster_jobs_total", "cluster_job_units_total"))}
         for text in scraped(cluster)
@@ -357,7 +357,7 @@ def test_without_redis_it_is_a_503_and_health_still_answers(tmp_path: Path) -> N
 
 
 def asked(url: str) -> httpx.Response:
-    """Return the answer to a question, which is put again while a worker computes it for longer than the call waits."""
+    """Return the answer to a question, which is repeated while a worker computes it."""
     answer: httpx.Response = until(lambda: (found := fetch.get(url, timeout=30)).status_code != 202 and found)
     return answer
 

@@ -22,7 +22,7 @@ FILES = 3000
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Two coordinators at one port of two addresses; nobody computes."""
+    """Start two coordinators at two addresses with the same port, without workers."""
     store = tmp_path_factory.mktemp("store")
     folder = tmp_path_factory.mktemp("artifacts")
     with running(folder, workers=0, coordinators=2, own_addresses=True, ARTIFACT_URL=f"file://{store}") as cluster:
@@ -31,7 +31,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def proxy(live: Live) -> Iterator[Front]:
-    """nginx with the limits that it has by itself."""
+    """Start nginx with its default limits."""
     with before(live.addresses, live.ports[0]) as running_front:
         yield running_front
 
@@ -44,7 +44,7 @@ def cluster(proxy: Front) -> Iterator[api.Cluster]:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """A folder of FILES files of 1 to 8 KB."""
+    """Return a folder with FILES files of 1 to 8 KB."""
     root = tmp_path / "work"
     root.mkdir()
     for number in range(FILES):
@@ -60,7 +60,7 @@ def same(one: Path, other: Path) -> bool:
 
 
 def calls(proxy: Front) -> list[tuple[str, str]]:
-    """Methods and paths of what nginx has passed on."""
+    """Return methods and paths of the requests that nginx has forwarded."""
     return [(line["method"], line["path"]) for line in proxy.lines()]
 
 

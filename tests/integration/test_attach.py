@@ -1,4 +1,4 @@
-"""`cluster attach` on a real cluster: a shell beside a running program, at a terminal and between pipes."""
+"""Tests `cluster attach` on a real cluster: a shell next to a running program, with a terminal and with pipes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory, place: Path) -> Iterator[Live]:
-    """Two coordinators, and a runner with two slots at the first one."""
+    """Start two coordinators, and a runner with two slots that uses the first one."""
     folder = tmp_path_factory.mktemp("programs")
     users: dict[str, Any] = {"RUNNER_UIDS": "61196-61197"} if os.geteuid() == 0 else {}
     live = Live(
@@ -64,7 +64,7 @@ def user(programs: Live) -> dict[str, str]:
 
 @pytest.fixture
 def program(programs: Live) -> Iterator[str]:
-    """A job whose program writes what it finds, and runs on."""
+    """Return a job whose program writes its findings and keeps running."""
     finding = f"touch finds; ({FINDS}; echo; echo ----) > finds"
     job = started(programs, f"{finding}; sleep 600", env={"SHOWN": "twice"})
     yield job
@@ -78,7 +78,7 @@ def started(live: Live, text: str, **more: Any) -> str:
 
 
 def elsewhere(user: dict[str, str], live: Live) -> dict[str, str]:
-    """The same user at the other coordinator."""
+    """Return the same user at the other coordinator."""
     return {**user, "CLUSTER_URL": live.url(1)}
 
 
@@ -103,7 +103,7 @@ def alive(part: str) -> list[int]:
 
 
 class Typist:
-    """Somebody at a terminal who runs `cluster attach`."""
+    """A user at a terminal who runs `cluster attach`."""
 
     def __init__(self, user: dict[str, str], *arguments: str, rows: int = 33, columns: int = 99) -> None:
         self.ours, theirs = pty.openpty()
@@ -126,7 +126,7 @@ class Typist:
         os.write(self.ours, text.encode())
 
     def sees(self, pattern: str, seconds: float = 60) -> re.Match[bytes]:
-        """Read on until a pattern is there, and forget what is before its end."""
+        """Read until a pattern appears, and discard everything up to its end."""
         end = time.monotonic() + seconds
         while (found := re.search(pattern.encode(), self.seen)) is None:
             assert time.monotonic() < end, (pattern, self.seen[-2000:])
@@ -157,7 +157,7 @@ def typing(user: dict[str, str], *arguments: str, **more: Any) -> Iterator[Typis
         typist.close()
 
 
-#: What a program finds, in words of its own.
+#: Expected findings of a program in its own words.
 FINDS = "env | sort; pwd; id; ulimit -a | grep -v process; umask; ls -a"
 
 

@@ -1,4 +1,4 @@
-"""One job over lanes of very different speed: each gets what it can do, and all end together."""
+"""Tests that one job on lanes of different speeds uses all of them, and that all finish together."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.integration.live import Live, until, within
 
 pytestmark = pytest.mark.skipif(bool(MISSING) and os.environ.get("CI") != "true", reason=MISSING)
 
-#: Seconds that the work takes all lanes together; BALANCE_SECONDS=60 for a longer look.
+#: Seconds of work for all lanes together; use BALANCE_SECONDS=60 for a longer test.
 IDEAL = float(os.environ.get("BALANCE_SECONDS", "10"))
 CPU_SECONDS = 0.001
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A CPU worker of one lane and a GPU worker of two, whose kind tells how long its units take."""
+    """Start a CPU worker with one lane and a GPU worker with two, whose kind sets the duration of its units."""
     folder = tmp_path_factory.mktemp("balance")
     (folder / "faults").mkdir()
     live = Live(folder, workers=1, lanes=1)
@@ -37,7 +37,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 def ends(live: Live) -> dict[str, float]:
-    """When each lane's last lease of the only job was committed, in seconds from when the first was granted."""
+    """Return when each lane committed its last lease of the only job, in seconds from the first lease."""
     spans = {lane.decode(): text.decode().split(":") for lane, text in live.redis().hgetall("ct:span").items()}
     first = min(int(span[3]) for span in spans.values())
     return {lane: (int(span[4]) - first) / 1000 for lane, span in spans.items()}
@@ -85,5 +85,5 @@ def test_nodes_show_the_rate_device_and_job_of_each(both: Live) -> None:
 
 
 def rates(live: Live) -> dict[str, float]:
-    """Units a second by device, as the nodes say."""
+    """Return units per second by device, as the nodes report them."""
     return {node["device"]: node["rates"].get("paced", 0.0) for node in live.get("/api/workers")["workers"]}

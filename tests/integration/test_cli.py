@@ -1,4 +1,4 @@
-"""The `cluster` command as a process against a real cluster."""
+"""Tests the `cluster` command as a process with a real cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def start(cluster: Live, *arguments: str) -> subprocess.Popen[str]:
 
 
 def patient(err: str) -> str:
-    """Leave out the lines about a cluster that has not answered for three seconds, as after a restart."""
+    """Remove lines about a cluster that has not answered for three seconds, as after a restart."""
     return re.sub(r".*(; retrying|; waiting for up to [0-9]+ s more)\n", "", err)
 
 

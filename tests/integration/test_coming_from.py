@@ -1,4 +1,4 @@
-"""Every command of the right column of docs/coming-from/*.md works on a real cluster."""
+"""Tests every command in the right columns of docs/coming-from/*.md on a real cluster."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from tests.integration.live import TOP, Live
 from tests.integration.test_cli import run
 from threads_cluster import Cluster
 
-#: In the order of docs/coming-from.md, which links to every page.
+#: Pages in the order of docs/coming-from.md, which links to all of them.
 PAGES = re.findall(r"\(coming-from/([\w-]+)\.md\)", (TOP / "docs/coming-from.md").read_text())
 PAGE = "".join((TOP / f"docs/coming-from/{name}.md").read_text() for name in PAGES)
 _LINES = [line for line in PAGE.splitlines() if line.startswith("|")]
 ROWS = [line.split("|") for line in _LINES if not line.startswith(("| --- ", "| In "))]
 HERE = [typed for row in ROWS for typed in re.findall(r"`([^`]+)`", row[-2])]
-#: What needs a runner; test_run.py types it.
+#: Commands that need a runner; test_run.py tests them.
 _NEEDS = re.compile("cluster (run|map|logs|units|submit command|.*--fetch) ")
-#: What needs a program that runs; test_attach.py types it.
+#: Commands that need a running program; test_attach.py tests them.
 BESIDE = sorted({typed for typed in HERE if typed.startswith("cluster attach ")})
 PROGRAMS = sorted({typed for typed in HERE if _NEEDS.match(typed)})
-#: What needs a profile of its own; test_profiles.py types it, in this order.
+#: Commands that need their own profile; test_profiles.py tests them in this order.
 PROFILED = [typed for typed in HERE if re.match("cluster profile (start|stop|analyze) ", typed)]
-#: What needs runners on two hosts; test_models.py types it, in this order.
+#: Commands that need runners on two hosts; test_models.py tests them in this order.
 POOLED = [typed for typed in HERE if re.match("cluster (model|data) (?!list)", typed)]
 ELSEWHERE = {*PROGRAMS, *BESIDE, *PROFILED, *POOLED}
 COMMANDS = sorted({typed for typed in HERE if typed.startswith("cluster ")} - ELSEWHERE)
 SCRIPTS = sorted({typed for typed in HERE if typed.startswith("./deploy-cluster.sh ")})
 TARGETS = sorted({typed for typed in HERE if typed.startswith("make ")})
 _PYTHON = [typed for typed in HERE if typed.startswith(("Cluster()", "cluster."))]
-#: What test_profiles.py evaluates, with a place for artifacts.
+#: Commands that test_profiles.py evaluates, with a place for artifacts.
 PYTHON_PROFILED = [typed for typed in _PYTHON if typed.startswith("Cluster().profile(")]
 PYTHON = [typed for typed in _PYTHON if "files=" not in typed and typed not in PYTHON_PROFILED]
 PYTHON_PROGRAMS = [typed for typed in _PYTHON if "files=" in typed]
-#: What a program reads.
+#: Input of a program.
 VARIABLES = ["$CLUSTER_UNIT"]
 LONG = {"mode": "verify", "start_number": "1180591620717411303424", "number_count": 10**14}
 
@@ -85,7 +85,7 @@ def stopped_by(verb: str, state: str) -> Callable[[Live], str]:
     return stopped
 
 
-#: A job in the state in which the command means something; `done` for all others.
+#: Create a job in a state in which the command is useful; `done` for all others.
 STATES = {
     "cancel": going,
     "pause": going,
@@ -109,7 +109,7 @@ def test_the_command_works(cluster: Live, typed: str, tmp_path: Path, monkeypatc
 
 
 def _end(cluster: Live, verb: str, out: str, job: str) -> None:
-    """Cancel what still runs, for the next row."""
+    """Cancel all running jobs before the next row."""
     for left in filter(None, (job, out.strip() if verb == "submit" else "")):
         cluster.post(f"/api/jobs/{left}/cancel")
 

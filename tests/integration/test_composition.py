@@ -1,4 +1,4 @@
-"""Parts of a coordinator stop in the reverse order of their start, even if one of them cannot start."""
+"""Tests that a coordinator's parts stop in the reverse order of their start, even if a part cannot start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ORDER = ["announcing", "polls", "artifacts", "workflows", "leader", "gateway", "
 
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the parts, in the order in which they stop."""
+    """Names of the parts in the order in which they stop."""
     names: list[str] = []
 
     def note(owner: Any, method: str, name: str) -> None:

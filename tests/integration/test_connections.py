@@ -1,4 +1,4 @@
-"""Workers whose connections to Redis fall silent: nobody closes them, nothing comes any more."""
+"""Tests workers whose connections to Redis fall silent without being closed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUM = {"sum": 4950, "count": 100}
 
 @pytest.fixture(scope="module")
 def behind_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, Proxy]]:
-    """A worker of one lane that reaches Redis through a proxy only."""
+    """Start a worker with one lane that connects to Redis only through a proxy."""
     live = Live(tmp_path_factory.mktemp("silent"), workers=0)
     proxy = Proxy(live.redis_port)
     proxy.start()
@@ -48,7 +48,7 @@ def test_an_idle_worker_whose_connections_fell_silent_takes_a_job_soon(
 
 
 def seconds_of_a_job_after_silence(live: Live, proxy: Proxy, after: float) -> float:
-    """Let connections fall silent so many seconds after a job; return how long the next one takes."""
+    """Silence connections some seconds after a job, and return the duration of the next job."""
     assert live.result(live.submit("faulty", {"units": 100})) == SUM
     time.sleep(after)
     assert proxy.silence() >= 3
@@ -67,7 +67,7 @@ def test_a_lease_outlives_the_silence_of_the_connection_that_beats_for_it(
 
 
 def leases_lost_to_silence(live: Live, proxy: Proxy) -> int:
-    """Let connections fall silent during a lease; return how many leases expired."""
+    """Silence connections during a lease, and return the number of expired leases."""
     job = live.submit("faulty", {"units": 1, "seconds_per_unit": 8.0})
     live.wait_for(job, "running")
     time.sleep(1.0)

@@ -1,4 +1,4 @@
-"""Runners without any answer, cut off or with everybody gone: no attempt of a unit runs beside another."""
+"""Tests runners without coordinators: two attempts of a unit never run at the same time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOKEN = "t" * 40
 #: Seconds within which a unit of a runner that is cut off begins elsewhere: 35, as docs/programs.md promises, and what
 #: other tests beside this one take.
 RETAKEN_SECONDS = 35 + 25
-#: Seconds of a lease of a program in the tests that wait for its end: a whole one, 30, would be long.
+#: Lease duration of a program in seconds, for tests that wait for the expiry, instead of 30.
 SHORT_LEASE = 9
 SHORTENED = f"import jobs.store.server.functions\njobs.store.functions.PROGRAM_TTL_MS = {SHORT_LEASE * 1000}\n"
 #: Notes the time, by the clock of the machine, twenty times a second until it is told to end; later attempts end soon.
@@ -41,10 +41,10 @@ with open(f"{marks}/{os.getpid()}", "a", buffering=1) as ticks:
 
 
 class HttpProxy(Proxy):
-    """Between a runner and a coordinator."""
+    """Proxy between a runner and a coordinator."""
 
     def _overhear(self, link: Link, data: bytes) -> None:
-        """Repeat nothing: what passes is no protocol of Redis."""
+        """Repeat nothing, because the traffic is not the Redis protocol."""
 
 
 @pytest.fixture
@@ -54,13 +54,13 @@ def marks(tmp_path: Path) -> Path:
 
 
 def ticks(marks: Path) -> list[list[float]]:
-    """Return when each attempt ran, the first attempt first."""
+    """Return the times at which each attempt was running, first attempt first."""
     found = [[float(line) for line in path.read_text().split()] for path in marks.iterdir() if path.name.isdigit()]
     return sorted(times for times in found if times)
 
 
 def stands_still(marks: Path) -> bool:
-    """Tell whether an attempt is there, and suspended."""
+    """Return True if an attempt exists and is suspended."""
     try:
         states = {each.status() for each in programs(marks)}
     except psutil.NoSuchProcess:
@@ -117,7 +117,7 @@ def test_a_unit_of_a_runner_that_is_cut_off_runs_elsewhere_counts_once_and_never
 
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A cluster whose programs have shorter leases, with a runner of one slot."""
+    """Start a cluster with shorter leases of programs, and a runner with one slot."""
     folder = tmp_path_factory.mktemp("short")
     (folder / "sitecustomize.py").write_text(SHORTENED)
     live = cluster(folder, PYTHONPATH=f"{folder}:{TOP}")

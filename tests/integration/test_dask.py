@@ -1,4 +1,4 @@
-"""Dask's workers on a real cluster: functions of this Python, a scheduler that is killed, and who is let in."""
+"""Tests Dask workers on a real cluster: functions of this Python, a killed scheduler, and access control."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOKEN = "t" * 40
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A cluster with one runner of three slots on the coordinator's host."""
+    """Start a cluster with one runner with three slots on the coordinator's host."""
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)
         live = Live(tmp_path_factory.mktemp("dask"), workers=0, CLUSTER_TOKEN=TOKEN, HOST_ID="host-0")
@@ -93,7 +93,7 @@ def test_a_scheduler_that_is_killed_is_followed_by_another_and_strangers_are_let
 
 
 def _security(key: str) -> Any:
-    """Return what a client has that knows another key."""
+    """Return the security settings of a client with another key."""
     from engines.dask.server import certificate
 
     signed, private = certificate(key)
@@ -106,7 +106,7 @@ def _security(key: str) -> Any:
 
 @pytest.fixture(scope="module")
 def shown(live: Live) -> Iterator[str]:
-    """The name of a service whose dashboard answers."""
+    """Return the name of a service whose dashboard answers."""
     with Cluster(live.url(), TOKEN) as cluster:
         cluster.services.serve("shown", "dask", replicas=1)
         cluster.services.wait("shown", 240)

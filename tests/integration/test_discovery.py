@@ -1,4 +1,4 @@
-"""A real coordinator is heard from another machine: two network namespaces with a link between them."""
+"""Tests that another machine receives a coordinator's announcements, with two connected network namespaces."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ip(*arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def networks() -> Iterator[tuple[str, str]]:
-    """Names of the cluster's network and of the other one's."""
+    """Return the names of the cluster's network and of the other one."""
     if os.geteuid() != 0 or not shutil.which("ip"):
         pytest.skip("network namespaces need root and iproute2")
     names = tuple(f"{name}{os.getpid() % 100_000:05}" for name in ("tda", "tdb"))
@@ -45,7 +45,7 @@ def networks() -> Iterator[tuple[str, str]]:
 
 
 def coordinator(network: str, said: Path, **environment: str) -> subprocess.Popen[bytes]:
-    """Start one without a Redis, which an announcement does not wait for."""
+    """Start a coordinator without Redis, which an announcement does not need."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     own = {"AUTH": "required", "METRICS_PORT": "0", "REDIS_URL": "redis://127.0.0.1:1/0", **kept, **environment}
     with said.open("wb") as log:

@@ -1,4 +1,4 @@
-"""The edge of a real coordinator: who is let in, and requests that are too large, too slow or given up half way."""
+"""Tests the edge of a real coordinator: access control, and requests that are too large, too slow or aborted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.integration.live import Live, running, until
 
 @pytest.fixture(scope="module")
 def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One coordinator over Redis; nobody computes."""
+    """Start one coordinator with Redis and without workers."""
     with running(tmp_path_factory.mktemp("edge"), workers=0) as live:
         yield live
 
@@ -46,12 +46,12 @@ JOB = '{"type":"collatz","parameters":{"start_number":"%s","number_count":1}}'
 
 
 def filled(inside: str, size: int = 15 << 20) -> bytes:
-    """A batch of `inside` again and again."""
+    """Return a batch of repeated copies of `inside`."""
     return f'{{"jobs":[{",".join([inside] * (size // (len(inside) + 1)))}]}}'.encode()
 
 
 def bombs() -> list[bytes]:
-    """Legal JSON under 16 MiB: by digits, by values, by keys, by texts, and by bad jobs within all bounds."""
+    """Valid JSON below 16 MiB with many digits, values, keys or texts, and with many invalid jobs."""
     keys = ",".join(f'"{number}":0' for number in range(1_300_000))
     some_keys = ",".join(f'"{number}":0' for number in range(140))
     return [
@@ -142,7 +142,7 @@ def connected(live: Live) -> socket.socket:
 
 
 def heard(connection: socket.socket) -> bytes:
-    """All that comes until the connection is closed."""
+    """Return all bytes received until the connection is closed."""
     text = b""
     with contextlib.suppress(ConnectionError):
         while piece := connection.recv(65536):
@@ -151,7 +151,7 @@ def heard(connection: socket.socket) -> bytes:
 
 
 def are_counted(coordinator: Live, route: str) -> bool:
-    """Tell whether the metrics count answers that nothing was found."""
+    """Return True if the metrics count the 404 responses."""
     return f'route="{route}",status="404"' in coordinator.metrics()
 
 

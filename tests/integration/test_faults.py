@@ -1,4 +1,4 @@
-"""kill -9 in mid-job: the result equals the undisturbed run's, to the last count."""
+"""Tests that jobs whose processes are killed give exactly the same result as without kills."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ JOBS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Two workers with a lane each, so that one can take the other's range over."""
+    """Start two workers with one lane each, so that one can take over the other's range."""
     with running(tmp_path_factory.mktemp("cluster"), workers=2, lanes=1) as live:
         yield live
 
 
 @pytest.fixture(scope="module")
 def undisturbed(cluster: Live) -> dict[str, Any]:
-    """Each job's result when nothing dies."""
+    """Return each job's result without kills."""
     return {kind: cluster.result(cluster.submit(kind, parameters), 120) for kind, parameters in JOBS.items()}
 
 
@@ -70,7 +70,7 @@ def partly_done(cluster: Live, job: str) -> Any:
 
 
 def begun(cluster: Live, kind: str) -> str:
-    """Return a job of which a part is done; one that ended before this machine looked is followed by another."""
+    """Return a partly finished job. A job that finishes too early is followed by another one."""
     for _ in range(5):
         job = cluster.submit(kind, JOBS[kind])
         row = until(partial(partly_done, cluster, job), every=0.05)
@@ -96,7 +96,7 @@ def test_a_dead_workers_range_is_leased_again_within_five_seconds(cluster: Live)
 
 
 def seconds_to_take_over(cluster: Live) -> float:
-    """Kill a worker; return after how long nobody waits for its ranges any more."""
+    """Kill a worker, and return the seconds until none of its ranges is waiting."""
     cluster.wait_ready(2)
     job = cluster.submit("faulty", {"units": 2800, "seconds_per_unit": 0.005})
     until(lambda: cluster.job(job)["progress"] > 0.1)
@@ -117,7 +117,7 @@ def test_a_killed_lanes_range_is_leased_by_a_lane_that_is_warm_within_five_secon
 
 
 def seconds_to_lease_again(cluster: Live) -> float:
-    """Kill a lane; return after how long its range is leased again."""
+    """Kill a lane, and return the seconds until its range is leased again."""
     cluster.wait_ready(2)
     job = cluster.submit("faulty", {"units": 4000, "seconds_per_unit": 0.005})
     until(lambda: cluster.job(job)["progress"] > 0.05)
@@ -139,13 +139,13 @@ def seconds_to_lease_again(cluster: Live) -> float:
 
 
 def ranges(cluster: Live, job: str, worker: str) -> list[tuple[int, int]]:
-    """Ranges leased to a worker now."""
+    """Return the ranges currently leased to a worker."""
     found = [text.decode().split(":") for text in cluster.redis().hvals(f"ct:job:{job}:lease")]
     return [(int(lo), int(hi)) for lo, hi, *_, lane in found if lane.startswith(worker)]
 
 
 def taken(cluster: Live, job: str, lo: int) -> bool:
-    """True when a unit is neither free nor waiting for a retry: somebody has leased it again, or it is done."""
+    """Return True if a unit is leased again or done, because it is neither free nor waiting for a retry."""
     left = cluster.redis().lrange(f"ct:job:{job}:free", 0, -1) + cluster.redis().zrange(f"ct:job:{job}:retry", 0, -1)
     return not any(int(low) <= lo < int(high) for low, high, *_ in (piece.decode().split(":") for piece in left))
 

@@ -1,4 +1,4 @@
-"""Programs that fill the disk of their runner. The runner is root with a user for each slot, or an ordinary user."""
+"""Tests programs that fill their runner's disk. The runner is root with a user per slot, or an ordinary user."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.small_disk import mounted, used_mib
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
 
 TOKEN = "t" * 40
-#: A runner needs 200 MiB to start a program.
+#: Free space in bytes that a runner needs to start a program.
 DISK_MIB = 260
-#: User of a runner that is not root, and users of the slots of a runner that is root.
+#: User of a runner without root rights, and users of the slots of a root runner.
 USER, SLOT_USERS = 61300, "61198-61199"
 #: Program that writes until the disk is full.
 FILL = "head -c 1G /dev/zero > big 2> /dev/null"
@@ -29,11 +29,11 @@ ENDS = ("done", "failed", "cancelled")
 
 @dataclass
 class Cluster:
-    """A cluster with one runner of two slots, which works on a small disk."""
+    """A cluster with one runner with two slots on a small disk."""
 
     live: Live
     disk: Path
-    #: The runner's user; None: the test's own.
+    #: The runner's user; None for the test's own user.
     user: int | None
 
     def start_runner(self) -> None:
@@ -43,7 +43,7 @@ class Cluster:
         return self.live.submit("command", {"command": command, "count": 1, **more})
 
     def ended(self, job: str) -> Any:
-        """Return the row of a job's unit once the job has ended."""
+        """Return the record of a job's unit when the job has finished."""
         until(lambda: self.live.job(job)["state"] in ENDS, 60)
         [unit] = self.live.get(f"/api/jobs/{job}/units")["units"]
         return unit

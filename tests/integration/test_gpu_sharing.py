@@ -1,4 +1,4 @@
-"""One GPU for kernels and programs: a GPU worker and a runner on a real cluster, both with a pretended GPU."""
+"""Tests a GPU worker and a runner that share a fake GPU on a real cluster."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.skipif(bool(MISSING) and os.environ.get("CI") != "true"
 #: Its first calls are answered by a cluster that asks for tokens.
 TOKEN = "t" * 40
 GPU = UUIDS[0]
-#: Some seconds of work for the pretended GPU.
+#: Parameters of a job that takes the fake GPU some seconds.
 WORK: dict[str, Any] = {"mode": "verify", "start_number": str(2**40), "number_count": 8 * 2**32}
 SHOWS_ITS_GPU = 'printf \'"%s"\' "$CUDA_VISIBLE_DEVICES" > "$CLUSTER_RESULT"'
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A cluster with a GPU worker and a runner that share the first GPU."""
+    """Start a cluster with a GPU worker and a runner that share the first GPU."""
     folder = tmp_path_factory.mktemp("sharing")
     (folder / "faults").mkdir()
     made = Live(folder, workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts")
@@ -64,7 +64,7 @@ def start_runner(live: Live) -> None:
 
 
 def program(live: Live, text: str, priority: str = "normal", gpus: int = 2, **more: Any) -> str:
-    """A program that needs both GPUs, unless said, of which the GPU worker has one."""
+    """Start a program that by default needs both GPUs, one of which the GPU worker has."""
     spec = {"command": text, "requirements": {"gpus": gpus}, **more}
     return live.submit("command", spec, priority=priority)
 
@@ -89,7 +89,7 @@ def ready(live: Live) -> None:
 
 
 def kernels(live: Live, priority: str = "normal") -> str:
-    """A job that the GPU worker computes now."""
+    """Start a job that the GPU worker computes."""
     ready(live)
     (live.folder / "faults" / "slow").write_text("0.5")
     job = live.submit("collatz", WORK, device="gpu", priority=priority)
@@ -98,7 +98,7 @@ def kernels(live: Live, priority: str = "normal") -> str:
 
 
 def computed_once(live: Live, job: str) -> None:
-    """The result is exact, and no lease was lost."""
+    """Check that the result is exact and that no lease was lost."""
     (live.folder / "faults" / "slow").unlink(missing_ok=True)
     assert live.result(job, 120) == the_result()
     row = live.job(job)

@@ -1,4 +1,4 @@
-"""The GPU worker's process in a real cluster; its GPU is pretended: the kernels run on the host."""
+"""Tests the GPU worker's process in a real cluster with a fake GPU, whose kernels run on the host."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def node(live: Live, name: str = "gpu-0") -> dict[str, Any]:
 
 
 def expected(parameters: dict[str, Any]) -> Any:
-    """The result that the CPU kernel gives."""
+    """Return the result of the CPU kernel."""
     definition: Any = registry.definition("collatz")
     plan = definition.plan(definition.parameters.model_validate(parameters))
     _, partial = registry.kernel("collatz", Device.CPU).run(plan.spec, 0, plan.total, lambda _: True)
@@ -192,7 +192,7 @@ def test_cancel_and_sigterm_wait_for_no_more_than_a_launch(tmp_path: Path) -> No
 
 
 def launches(folder: Path) -> int:
-    """Return how many launches have begun."""
+    """Return the number of started launches."""
     return (folder / "faults" / "launches").stat().st_size
 
 

@@ -1,4 +1,4 @@
-"""Jobs after jobs on a real cluster: kills of whoever would tell, and the command line's words."""
+"""Tests dependent jobs on a real cluster while processes are killed, and the output of the command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def states(cluster: Live, jobs: list[str]) -> list[str]:
 
 
 def test_a_diamond_survives_the_deaths_of_a_worker_and_of_a_coordinator(cluster: Live) -> None:
-    """Each job runs once, after those before it."""
+    """Each job runs once, after the jobs on which it depends."""
     first = submit(cluster)
     middle = [submit(cluster, after=[first]) for _ in range(4)]
     last = submit(cluster, after=middle)

@@ -1,4 +1,4 @@
-"""The cluster over gRPC, on a real coordinator: what HTTP answers, gRPC does, and refuses what it refuses."""
+"""Tests that gRPC on a real coordinator accepts, rejects and returns the same as HTTP."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ANSWERS: dict[str, Any] = {
 
 
 class Caller:
-    """Calls with one token."""
+    """Sends calls with one token."""
 
     def __init__(self, port: int, token: str = TOKEN) -> None:
         own_connection = [("grpc.use_local_subchannel_pool", 1)]
@@ -62,7 +62,7 @@ class Caller:
         return self.method(name)(request, metadata=[*self._metadata, *more], timeout=seconds)
 
     def refused(self, name: str, request: Any, **more: Any) -> tuple[str, str, dict[str, Any]]:
-        """Return code, words and problem of a call that fails."""
+        """Return code, message and problem of a failed call."""
         with pytest.raises(grpc.RpcError) as raised:
             list(self(name, request, **more)) if name.startswith("Stream") else self(name, request, **more)
         error: Any = raised.value
@@ -72,7 +72,7 @@ class Caller:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A coordinator that asks for tokens and answers over gRPC too, and no worker."""
+    """Start a coordinator with gRPC that requires tokens, without workers."""
     made = Live(
         tmp_path_factory.mktemp("grpc"),
         workers=0,
@@ -298,12 +298,12 @@ def test_streams_are_bounded_and_those_that_are_cancelled_make_room(port: int) -
 
 
 def is_refused(stream: Any) -> bool:
-    """Return True for a stream that has ended for want of room."""
+    """Return True for a stream that has ended because there is no room."""
     return not stream.is_active() and bool(stream.code() is grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
 def begins(stream: Any) -> bool:
-    """Return True when something comes, False when it ends before."""
+    """Return True if a message arrives, and False if the stream ends first."""
     try:
         next(stream)
     except grpc.RpcError:
@@ -348,7 +348,7 @@ def test_a_port_that_is_taken_ends_the_start_with_its_name(port: int) -> None:
 
 
 def test_the_code_of_the_messages_is_that_of_their_description(tmp_path: Path) -> None:
-    """As `make proto` makes it."""
+    """`make proto` generates the code."""
     options = ["-I.", f"--python_out={tmp_path}", f"--pyi_out={tmp_path}"]
     made = [sys.executable, "-m", "grpc_tools.protoc", *options, "coordinator/rpc/cluster.proto"]
     subprocess.run(made, cwd=TOP, check=True)

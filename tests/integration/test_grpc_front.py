@@ -1,4 +1,4 @@
-"""gRPC through the real nginx before a real coordinator: calls, refusals, streams, TLS, and nobody behind it."""
+"""Tests gRPC through nginx to a real coordinator: calls, errors, streams, TLS, and no running coordinator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.integration.nginx_bench import Front, Names, before, require_nginx
 from tests.integration.test_grpc import TOKEN, Caller, minted, submission
 from tests.ports import free_port
 
-#: Nobody answers there, and it is known as a replica.
+#: Address of a known replica that does not answer.
 DEAD = "127.0.0.9"
 
 
@@ -80,7 +80,7 @@ def test_tokens_and_scopes_count(live: Live, proxy: Front) -> None:
 
 
 def test_the_api_hears_who_called_nginx_and_no_other_metadata() -> None:
-    """Of it, client_address.py believes what TRUSTED_PROXIES say."""
+    """client_address.py uses this metadata as TRUSTED_PROXIES determines."""
     given = (("x-forwarded-for", "203.0.113.9"), ("host", "evil"), ("cookie", "cluster_session=x"))
     headers = service.list_headers(SimpleNamespace(invocation_metadata=lambda: given))
     assert headers == [(b"host", b"localhost"), (b"x-forwarded-for", b"203.0.113.9")]

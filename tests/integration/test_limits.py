@@ -1,4 +1,4 @@
-"""Limits that submitters set, on a real cluster: lanes of a job at once, and the time that it runs."""
+"""Tests limits set by users on a real cluster: simultaneous lanes and the running time of a job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.integration.live import Live, running, until
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One worker with two lanes."""
+    """Start one worker with two lanes."""
     with running(tmp_path_factory.mktemp("cluster")) as live:
         yield live
 

@@ -1,4 +1,4 @@
-"""Live events as a listener hears them: in order, once over any reconnection, and orderly answers to odd places."""
+"""Tests live events as a listener receives them: in order, once after any reconnection, and with invalid positions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pytest
 from tests import fetch
 from tests.integration.live import Live, until
 
-#: How late the second replica hears of events while it lags.
+#: Delay in seconds of the second replica's events while it lags.
 LAG_SECONDS = 2.0
 
 
 class LateReads:
-    """A TCP proxy to Redis; while `seconds` is not 0 it holds answers to XREAD back for as long."""
+    """TCP proxy to Redis that delays replies to XREAD by `seconds`."""
 
     def __init__(self, upstream: int) -> None:
         self.seconds = 0.0
@@ -61,7 +61,7 @@ class LateReads:
 
 
 class Listener:
-    """Reads a stream of events in a thread of its own. Use it as a context."""
+    """Context manager that reads an event stream in its own thread."""
 
     def __init__(self, url: str, last: str = "") -> None:
         self.ids: list[str] = []
@@ -96,7 +96,7 @@ def position(place: str) -> tuple[int, ...]:
 
 @pytest.fixture(scope="module")
 def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, LateReads]]:
-    """Two coordinators, the second of which hears of events through the proxy; no worker."""
+    """Start two coordinators, the second of which gets events through the proxy, without workers."""
     live = Live(tmp_path_factory.mktemp("events"), workers=0, coordinators=2)
     live.start_redis()
     late = LateReads(live.redis_port)
@@ -112,7 +112,7 @@ def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, L
 
 @pytest.fixture
 def happens(replicas: tuple[Live, LateReads]) -> Callable[[str, str], str]:
-    """Writes an event of a job as the functions do; its place."""
+    """Write an event of a job like the functions, and return its position."""
     client = replicas[0].redis()
 
     def write(job: str, what: str) -> str:
@@ -170,14 +170,14 @@ def test_a_place_beyond_64_bits_breaks_no_stream(replicas: tuple[Live, LateReads
 
 
 def of_hours(live: Live) -> str:
-    """Return a job with as many events as one of hours, which goes on; empty where it ended too soon."""
+    """Return a running job with as many events as after hours, or nothing if it finished too early."""
     job = live.submit("faulty", {"units": 300, "seconds_per_unit": 0.01})
     until(lambda: live.job(job)["done"] > 0)
     own = f"ct:job:{job}:ev"
     fields = {"job": job, "kind": "faulty", "type": "progress", "state": "running", "done": 20, "total": 300}
 
     def leave(pipe: Any) -> str:
-        """As COMMIT writes them; tried again where the job writes meanwhile."""
+        """Write events like COMMIT, and try again if the job writes at the same time."""
         [(last, event)] = pipe.xrevrange(own, count=1)
         moment, _, number = last.decode().partition("-")
         pipe.multi()

@@ -1,4 +1,4 @@
-"""The workflows of the specification, word for word, on a real cluster with two hosts whose GPUs are pretended."""
+"""Tests the unchanged workflows of the specification on a real cluster with two hosts with fake GPUs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROMPTS = ["once", "upon a time"]
 
 
 class Source(SimpleHTTPRequestHandler):
-    """A folder over HTTP, which also answers for the one bucket that there is, as S3 does."""
+    """Serves a folder over HTTP, and a single bucket like S3."""
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -59,7 +59,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A cluster on node1, with a runner there and one on node2."""
+    """Start a cluster on node1, with one runner there and one on node2."""
     folder = tmp_path_factory.mktemp("models")
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)

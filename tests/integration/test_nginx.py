@@ -1,4 +1,4 @@
-"""The front: what is balanced, sent again, refused, streamed and said: the real nginx before upstreams that break."""
+"""Tests nginx with misbehaving upstreams: load balancing, retries, rejections, streams and error messages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def shared(names: Names, port: int) -> Iterator[Front]:
 
 @pytest.fixture
 def replicas(names: Names, port: int) -> Iterator[list[Replica]]:
-    """Two coordinators and a page server, known by name."""
+    """Start two coordinators and a page server, known by name."""
     found = [Replica(address, port) for address in (FIRST, SECOND, THIRD)]
     names.are(coordinator=[FIRST, SECOND], web=[THIRD])
     yield found
@@ -82,7 +82,7 @@ def ask(proxy: Front, count: int, path: str = "/api/status") -> Counter[str]:
 
 
 def is_problem(answer: httpx.Response, status: int) -> str:
-    """Its detail."""
+    """Check a problem response and return its detail."""
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), answer.text
     problem = answer.json()
     assert problem["status"] == status and problem["type"].startswith("urn:threads-cluster:") and problem["title"]

@@ -1,4 +1,4 @@
-"""The API of the pages: history, the stream of work, alerts, packed numbers, and the pages themselves."""
+"""Tests the API of the pages: history, the stream of work, alerts, packed numbers, and the pages themselves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from threads_protocol.answers import jobs as job_answers
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Two coordinators and two workers of one lane, serving a page."""
+    """Start two coordinators that serve a page, and two workers with one lane each."""
     site = tmp_path_factory.mktemp("site")
     (site / "assets").mkdir()
     (site / "index.html").write_text("<!doctype html><title>Threads</title>")
@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 def data(cluster: Live, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Facts and columns of a binary, which may be 202 at first."""
+    """Return facts and columns of a binary response, which can be 202 at first."""
     answer = until(lambda: (found := fetch.get(cluster.url() + path, timeout=60)).status_code != 202 and found)
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "application/octet-stream"
@@ -91,7 +91,7 @@ def test_answers_are_what_the_description_says(cluster: Live) -> None:
 
 
 def mean(cluster: Live, name: str, replica: int = 0) -> list[float]:
-    """The figure's means of the last minute, where they are known."""
+    """Return a measurement's known means in the last minute."""
     found = cluster.get(f"/api/history?names={name}&seconds=60&points=60", replica)["series"]
     return [value for value in found.get(name, {"mean": []})["mean"] if value is not None]
 
@@ -191,7 +191,7 @@ Heard = list[tuple[str, str, Any]]
 
 
 def listen(cluster: Live, topics: str, enough: Callable[[Heard], Any], replica: int = 0, **headers: str) -> Heard:
-    """Return what comes until it is enough."""
+    """Return received events until they suffice."""
     found: Heard = []
     url = f"{cluster.url(replica)}/api/events?topics={topics}"
     deadline = time.monotonic() + 60
@@ -266,7 +266,7 @@ def test_a_failed_job_is_an_alert(cluster: Live) -> None:
 
 
 def test_alerts_and_history_outlive_their_leader(tmp_path: Path) -> None:
-    """No worker, then one, which dies; and the coordinator that wrote it all down dies too."""
+    """There is no worker, then one that dies. The coordinator that recorded this dies, too."""
     with running(tmp_path, workers=0, lanes=1) as live:
         job = live.submit("faulty", {"units": 20})  # so that a late tick of the leader still counts units/s
         waiting = until(lambda: firing(live, "no-worker/cpu.normal"), 120)

@@ -1,4 +1,4 @@
-"""Priorities on a cluster whose workers all have jobs of their own."""
+"""Tests priorities on a cluster whose workers are all busy."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LONG = {"units": 100_000, "seconds_per_unit": 0.01}
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Three workers of one lane."""
+    """Start three workers with one lane each."""
     with running(tmp_path_factory.mktemp("three"), workers=3, lanes=1) as live:
         yield live
 
 
 @pytest.fixture
 def lower(three: Live) -> Iterator[list[str]]:
-    """A job for each worker, under way; cancelled after the test, with whatever the test has submitted."""
+    """Start a job for each worker. All jobs are cancelled after the test."""
     jobs = [three.submit("faulty", LONG) for _ in range(three.workers)]
     until(lambda: all(three.job(job)["done"] > 0 for job in jobs))
     yield jobs

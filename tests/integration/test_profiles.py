@@ -1,4 +1,4 @@
-"""Profiles over real processes: samples of several hosts, kills in their midst, and what comes home."""
+"""Tests profiles with real processes: samples of several hosts, kills during recording, and the collected files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HZ = 10
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Workers of two hosts, of which one reaches the coordinator alone, and two share the other."""
+    """Start workers on two hosts, one of which connects only to the coordinator. Two workers share the other host."""
     folder = tmp_path_factory.mktemp("profiles")
     live = Live(folder, workers=0, lanes=1, ARTIFACT_URL=f"file://{folder}/artifacts")
     try:
@@ -55,7 +55,7 @@ def profile(live: Live, name: str) -> Any:
 
 
 def sampled(live: Live, name: str, hosts: set[str], samples: int = 1) -> Any:
-    """The profile, once each of these hosts has a recording that goes on with so many samples."""
+    """Return the profile when each of these hosts has a growing recording with enough samples."""
 
     def there() -> Any:
         found = profile(live, name)
@@ -70,7 +70,7 @@ def done(live: Live, name: str) -> Any:
 
 
 def lines(live: Live, found: Any) -> dict[str, list[Any]]:
-    """Lines of each recording of a profile's artifact, by name."""
+    """Return the lines of each recording in a profile's artifact, keyed by name."""
     entries = manifest.entries(octets(live, f"/api/artifacts/{found['artifact_id']}/manifest"))
     files = {entry.path: octets(live, f"/api/files/{entry.sha}") for entry in entries}
     assert json.loads(files.pop("profile.json"))["name"] == found["name"]

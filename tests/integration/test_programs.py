@@ -1,4 +1,4 @@
-"""A runner on a real cluster: programs in its slots, over the worker API alone."""
+"""Tests a runner on a real cluster: programs in its slots, with the worker API only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LEFT, KILLED, ENDED = (f"424{digit}.{os.getpid()}" for digit in (1, 2, 3))
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A folder for a runner that its programs' users may pass through, which those of pytest let nobody do."""
+    """Return a folder for a runner that its programs' users can enter, unlike pytest's folders."""
     with tempfile.TemporaryDirectory(prefix="runner-") as folder:
         Path(folder).chmod(0o711)
         yield Path(folder)
@@ -38,7 +38,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory, place: Path) -> Iterator[Live]:
-    """A cluster with a runner of two slots, and no other worker. A runner that is root has a user for each slot."""
+    """Start a cluster with a runner with two slots and no other worker. A root runner has a user per slot."""
     folder = tmp_path_factory.mktemp("programs")
     users: dict[str, Any] = {"RUNNER_UIDS": "61190-61191"} if os.geteuid() == 0 else {}
     live = Live(
@@ -72,7 +72,7 @@ def units(live: Live, job: str) -> list[Any]:
 
 
 def log(live: Live, job: str, unit: int = 0) -> str:
-    """Return what a unit wrote, from what is kept of it."""
+    """Return a unit's stored log."""
     artifact = units(live, job)[unit]["artifact"]
     assert artifact, "nothing is kept of it"
     lines = octets(live, f"/api/artifacts/{artifact}/manifest").decode().splitlines()[1:]
@@ -87,7 +87,7 @@ def octets(live: Live, path: str) -> bytes:
 
 
 def alive(marker: str) -> list[int]:
-    """Return the processes whose command has a text, but for this one."""
+    """Return the other processes whose command contains a text."""
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         words = process.info["cmdline"] or []
@@ -103,7 +103,7 @@ def test_twenty_programs_end_well_and_each_counts_once(programs: Live) -> None:
 
 
 def test_units_that_leave_the_same_large_file_at_once_all_succeed(programs: Live) -> None:
-    """The runner has two slots. Each unit takes so long that no lease has two of them."""
+    """The runner has two slots. Units take so long that each lease has only one."""
     line = "sleep 1; yes content | head -c 41943040 > big.bin"
     job = command(programs, ["sh", "-c", line], count=6, outputs=["big.bin"], retries={"max": 0})
     assert programs.result(job)["units"] == 6
@@ -127,7 +127,7 @@ def test_a_cancelled_program_and_all_that_it_started_is_dead_when_cancelled_is_s
 
 
 def test_a_program_finds_no_credential_anywhere(programs: Live) -> None:
-    """It looks at its environment, at its ancestors', and into each file below the runner's folder that it may read."""
+    """The program searches its environment, those of its ancestors, and all readable files of the runner."""
     text = (
         "env; p=$PPID; while [ $p -gt 1 ]; do cat /proc/$p/environ /proc/$p/cmdline 2>&1 | tr '\\0' '\\n';"
         " p=$(sed -n 's/^PPid:\\s*//p' /proc/$p/status); done; cd $HOME/../..;"

@@ -1,4 +1,4 @@
-"""Every command of README.md and of docs/quickstart.md works on a real cluster with a CPU worker and a runner."""
+"""Tests every command of README.md and docs/quickstart.md on a real cluster with a CPU worker and a runner."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT = (TOP / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 #: `./deploy-cluster.sh local --runner`, which tests/integration/test_local_cluster.py runs; this module uses `Live`.
 START, HELLO, FILES, MODEL, RANGE = [text for language, text in BLOCKS if language == "sh"]
-#: The page runs its commands in one shell. The blocks without a language start and stop the cluster.
+#: The page runs its commands in one shell. Blocks without a language start and stop the cluster.
 QUICKSTART = "".join(
     re.findall(r"^```sh\n(.*?)^```", (TOP / "docs/quickstart.md").read_text(), re.MULTILINE | re.DOTALL)
 )

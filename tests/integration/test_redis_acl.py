@@ -81,12 +81,12 @@ def test_a_worker_may_write_the_webhook_of_a_job_that_it_ends(live: Live) -> Non
 
 
 def trace(live: Live, job: str) -> Any:
-    """Return the trace of a job's replica; None while it is computed."""
+    """Return the trace of a job's replica, or None while it is being computed."""
     answer = fetch.get(f"{live.url()}/api/jobs/{job}/trace.json?replica=0", timeout=30)
     return answer.json()["traceEvents"] if answer.status_code == 200 else None
 
 
-#: A function that reads what it is asked for.
+#: A function that reads the requested keys.
 READS_A_KEY = """#!lua name=reads_a_key
 redis.register_function('reads_a_key', function(_, args) return redis.call('GET', args[1]) end)
 """
@@ -130,7 +130,7 @@ OF_FUNCTIONS = [(name,) for name in ("FLUSH", "LIST", "DUMP", "STATS", "KILL")]
 
 
 def test_only_coordinators_and_the_operator_load_functions(live: Live) -> None:
-    """Whoever may load one can replace what an administrator calls next."""
+    """A user who can load a function can replace what an administrator calls next."""
     with client(live, "worker") as worker, client(live, "coordinator") as coordinator:
         store = Store(coordinator)
         coordinator.execute_command("FUNCTION", "DELETE", store.functions.library.name)
@@ -178,7 +178,7 @@ def test_a_user_is_denied_what_its_role_does_not_need(live: Live, role: str) -> 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_redis_with_its_users_loads_all_of_its_log(version: str, tmp_path: Path) -> None:
-    """Redis 7.0 loads it as the default user, and drops what that user may not do."""
+    """Redis 7.0 loads it as the default user, and drops what that user cannot execute."""
     server = require_server(version)
     users = tmp_path / "users.acl"
     users.write_text("\n".join([*acl.lines({role.name: f">{role.name}" for role in acl.ROLES}), ""]))
@@ -197,7 +197,7 @@ def test_redis_with_its_users_loads_all_of_its_log(version: str, tmp_path: Path)
 
 @contextmanager
 def started(command: list[str], url: str) -> Iterator[redis.Redis]:
-    """A Redis that answers; killed at the end."""
+    """Start a Redis that is killed at the end of the context."""
     with subprocess.Popen(command) as process, redis.Redis.from_url(url) as client:
         try:
             until(client.ping)

@@ -1,4 +1,4 @@
-"""A worker that reaches the coordinators alone beside one at Redis: the same results, whatever is killed."""
+"""Tests a worker without Redis access next to one with access: equal results, whichever process is killed."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.integration.live import TOP, Live, until
 
 AT_REDIS, REMOTE = "worker-0", "worker-1"
 COLLATZ = {"start_number": 1, "number_count": 3_000_000, "density": True, "columns": 50}
-#: A range of golden.json, whose sum of delays the reference computed.
+#: A range in golden.json, whose sum of delays the reference computed.
 GOLDEN, SUM = {"start_number": 3144228, "number_count": 68536}, 10447874
 
 
-#: Its clock is an hour ahead.
+#: Name of the worker whose clock is an hour ahead.
 AHEAD = "import time\nreal = time.time\ntime.time = lambda: real() + 3600\n"
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One worker at Redis, one over the API, with two lanes each."""
+    """Start one worker with Redis access and one with API access, with two lanes each."""
     live = Live(tmp_path_factory.mktemp("mixed"), workers=0)
     (live.folder / "sitecustomize.py").write_text(AHEAD)
     try:
@@ -51,7 +51,7 @@ def drain(cluster: Live, worker: str, on: bool) -> None:
 
 
 def units(cluster: Live, job: str) -> dict[str, int]:
-    """Units of a job by the worker that computed them."""
+    """Return the number of a job's units by worker."""
     return {name: share["units"] for name, share in cluster.job(job)["usage"]["workers"].items()}
 
 

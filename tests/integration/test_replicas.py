@@ -1,4 +1,4 @@
-"""Three coordinators behind the real front: who leads, what all of them say, and restarts that nobody notices."""
+"""Tests three coordinators behind nginx: leadership, equal responses, and restarts without failed requests."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ ALIKE = {metric.name for metric in metrics.ALL if not metric.per_replica} - {met
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Three coordinators at one port of three addresses, and a worker."""
+    """Start three coordinators at three addresses with the same port, and a worker."""
     with running(tmp_path_factory.mktemp("replicas"), coordinators=3, own_addresses=True) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def proxy(live: Live) -> Iterator[Front]:
-    """nginx before all three."""
+    """Start nginx for all three coordinators."""
     with before(live.addresses, live.ports[0], REQUEST_RATE="10000", REQUEST_BURST="10000") as running_front:
         yield running_front
 
 
 def leaders(live: Live) -> list[int]:
-    """Return the numbers of the living replicas that say that they lead."""
+    """Return the numbers of the running replicas that report leadership."""
     return [number for number in living(live) if "\ncluster_leader 1.0" in live.metrics(number)]
 
 
@@ -48,7 +48,7 @@ def living(live: Live) -> list[int]:
 
 
 def figures(live: Live, replica: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Return what a replica says of the cluster, not of itself: values by name and labels."""
+    """Return a replica's metrics about the cluster, keyed by name and labels."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(live.metrics(replica))
@@ -58,7 +58,7 @@ def figures(live: Live, replica: int) -> dict[tuple[str, tuple[tuple[str, str], 
 
 
 def test_leadership_is_promised_to_move_within_five_seconds() -> None:
-    """It expires, and each replica asks for it once a round."""
+    """Leadership expires, and each replica requests it once per round."""
     seconds = fleet.LEADER_TTL_MS / 1000 + periodic_task.INTERVAL_SECONDS
     assert seconds <= 5 - 0.5, "a round takes up to half a second"
 
@@ -76,7 +76,7 @@ def test_replicas_say_the_same_of_the_cluster(live: Live) -> None:
     live.result(live.submit("faulty", {"units": 20}))
 
     def alike() -> bool:
-        """True when nothing changed between the first reading and the last, and all say the same."""
+        """Return True if nothing changed between the first and last reading, and all replicas agree."""
         first, second, third, again = (figures(live, replica) for replica in (0, 1, 2, 0))
         return first == again and first == second == third
 
@@ -85,7 +85,7 @@ def test_replicas_say_the_same_of_the_cluster(live: Live) -> None:
 
 
 def restart_everything(live: Live) -> None:
-    """Coordinators one by one, as an update does it, then the worker, then the leader as a crash does it."""
+    """Restart the coordinators one by one as in an update, then the worker, and kill the leader."""
     for number in living(live):
         live.kill(f"coordinator-{number}", signal.SIGTERM)
         live.start_coordinator(number)

@@ -1,4 +1,4 @@
-"""`cluster run`, `map` and `logs` as processes against a real cluster with a runner."""
+"""Tests `cluster run`, `map` and `logs` as processes with a real cluster and a runner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.integration.live import Live, until
 from tests.integration.test_coming_from import PROGRAMS, PYTHON_PROGRAMS
 from threads_cluster import Cluster
 
-#: Writes to both streams, in pieces, and ends with a code of its own.
+#: Program that writes to both streams in pieces and exits with its own code.
 BOTH = """
 import sys, time
 for number in range(5):
@@ -29,7 +29,7 @@ for number in range(5):
 sys.stdout.buffer.write(b"\\x00\\xff no end")
 sys.exit(7)
 """
-#: Says that it runs, and takes its time when it is asked to end.
+#: Program that reports its start and stops slowly on request.
 SLOW_TO_END = """
 import signal, sys, time
 def end(*_):
@@ -49,7 +49,7 @@ def half(n):
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One coordinator with a folder for artifacts, and one runner with two slots."""
+    """Start one coordinator with an artifact folder, and one runner with two slots."""
     store = tmp_path_factory.mktemp("store")
     live = Live(tmp_path_factory.mktemp("programs"), workers=0, ARTIFACT_URL=f"file://{store}")
     try:
@@ -88,12 +88,12 @@ def ran(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
 
 
 def own(err: bytes) -> bytes:
-    """Leave out what the command says itself."""
+    """Remove the command's own messages."""
     return b"".join(line for line in err.splitlines(keepends=True) if not line.startswith((b"cluster: ", b"uploaded ")))
 
 
 def alive(part: str) -> list[int]:
-    """Processes whose command line has a text."""
+    """Return the processes whose command line contains a text."""
     return [each.pid for each in psutil.process_iter(["cmdline"]) if part in " ".join(each.info["cmdline"] or ())]
 
 
@@ -211,7 +211,7 @@ def test_a_job_is_followed_from_elsewhere(programs: Live, user: dict[str, str], 
 
 @pytest.fixture
 def own_work(work: Path) -> Path:
-    """A folder of somebody who comes from another system."""
+    """Return the folder of a user who comes from another system."""
     (work / "train.py").write_text("print('trained')\n")
     (work / "work.py").write_text("def double(n):\n    return 2 * n\n")
     (work / "names.txt").write_text("a\nb\n")
@@ -220,7 +220,7 @@ def own_work(work: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def left_job(programs: Live, user: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A job that is done and left a file."""
+    """Return a finished job with an output file."""
     command = ("submit", "command", "--output", "got", "--wait", "--json", "--shell", "echo 1 | tee got")
     code, out, err = ran(start(user, tmp_path_factory.mktemp("left"), *command))
     assert code == 0, err

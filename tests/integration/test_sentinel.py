@@ -1,4 +1,4 @@
-"""A Redis that dies and is replaced by its replica: what goes on, and what of the cluster follows the new master."""
+"""Tests a failover from a dead Redis to its replica: what continues, and what follows the new master."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.stuck_function import ENDLESS, call_endless
 
 @pytest.mark.alone
 def test_a_master_that_dies_under_load_costs_seconds_and_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    """Ten kills: `python -m tests.integration.sentinel_kills 10`."""
+    """For ten kills, run `python -m tests.integration.sentinel_kills 10`."""
     live = SentinelLive(tmp_path, workers=1)
     try:
         live.start()
@@ -81,7 +81,7 @@ def lose_functions(live: SentinelLive) -> None:
 
 
 def goes_on_when_a_function_does_not_end(live: SentinelLive) -> None:
-    """Sentinels take a server for down that has been busy for too long."""
+    """Sentinels consider a server down that has been busy for too long."""
     number = live.master()
     with live.server(number) as master:
         master.function_load(ENDLESS)
@@ -92,7 +92,7 @@ def goes_on_when_a_function_does_not_end(live: SentinelLive) -> None:
 
 
 def submitted(live: SentinelLive) -> str:
-    """Return the id of a new job; empty while no master takes it."""
+    """Return the ID of a new job, or nothing while no master accepts it."""
     answer = live.post("/api/submit", {"type": "faulty", "parameters": {"units": 3}})
     return str(answer.json()["job_id"]) if answer.status_code == 202 else ""
 

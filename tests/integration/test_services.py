@@ -1,4 +1,4 @@
-"""Services on a real cluster: a model of llama.cpp behind the gateway, asked by OpenAI's own client."""
+"""Tests services on a real cluster: a llama.cpp model behind the gateway, with OpenAI's own client."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOKEN = "t" * 40
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A cluster with one runner of six slots on the coordinator's host, and a model kept in it as tiny."""
+    """Start a cluster with one runner with six slots on the coordinator's host, and the stored model tiny."""
     folder = tmp_path_factory.mktemp("services")
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)
@@ -100,7 +100,7 @@ def test_openais_client_chats_streams_completes_and_lists(client: openai.OpenAI)
 
 @pytest.fixture
 def claude(served: Live) -> Iterator[anthropic.Anthropic]:
-    """Anthropic's client, which sends its key as X-Api-Key."""
+    """Return Anthropic's client, which sends its key as X-Api-Key."""
     import anthropic
 
     with anthropic.Anthropic(base_url=served.url(), api_key=TOKEN, max_retries=0, timeout=60) as client:
@@ -155,7 +155,7 @@ def test_tokens_of_each_api_are_counted(live: Live, client: openai.OpenAI, claud
     client.responses.input_tokens.count(model="counted", input=ASKED)
 
     def used() -> tuple[int, int, int]:
-        """Return requests, tokens of prompts and tokens of answers."""
+        """Return the numbers of requests, prompt tokens and answer tokens."""
         [row] = live.get("/api/usage")["usage"]
         return tuple(row[name].get("counted", 0) for name in ("requests", "prompt_tokens", "answer_tokens"))
 
@@ -264,7 +264,7 @@ def test_a_model_is_deployed_and_asked_in_the_words_of_other_systems(live: Live)
         cluster.services.stop("tiny")
 
 
-#: Streams a token each 20 ms, and writes its number into each, so that whoever reads knows who answers.
+#: Streams a token every 20 ms that contains the process ID, so that the reader knows the replica.
 _PACED = """
 import http.server, json, os, sys, time
 class Answer(http.server.BaseHTTPRequestHandler):
@@ -295,7 +295,7 @@ def serve_paced(live: Live, name: str, tokens: int, **choices: Any) -> None:
 
 
 def replicas(live: Live) -> list[Any]:
-    """Return the jobs of replicas that have not ended."""
+    """Return the jobs of running replicas."""
     rows = live.get("/api/jobs?type=service&limit=500")["jobs"]
     return [row for row in rows if row["state"] not in ("done", "failed", "cancelled")]
 
@@ -314,7 +314,7 @@ def serves_paced(live: Live) -> str:
 
 @pytest.fixture
 def paced(live: Live, serves_paced: str) -> str:
-    """Two replicas that stream for about two seconds."""
+    """Start two replicas whose streams take about two seconds."""
     ready(live, serves_paced, 2)
     return serves_paced
 
@@ -375,7 +375,7 @@ def test_a_client_that_leaves_ends_the_engines_work(live: Live, paced: str) -> N
 
 
 def test_a_restart_under_streams_breaks_none(live: Live, paced: str) -> None:
-    """The runner has a slot for one more, so two are ready all the time; streams on old ones come to their end."""
+    """The runner has a spare slot, so two replicas are always ready, and old streams finish."""
     streams = [stream(live, paced) for _ in range(4)]
     old = {json.loads(next(one))["pid"] for one in streams}
     before = live.get(f"/api/services/{paced}")["running"][0]["generation"]

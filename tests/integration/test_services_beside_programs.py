@@ -1,4 +1,4 @@
-"""Services and programs on one runner: a service takes memory but no slot, and no program waits for its end."""
+"""Tests services and programs on one runner: a service uses memory but no slot, and programs do not wait for it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru
 
 TOKEN = "t" * 40
 RESERVE_SECONDS = 2
-#: Program that answers every GET, as a ready replica does. Every user may start it.
+#: Program that answers every GET like a ready replica. Every user can start it.
 SERVER = ["python3", "-m", "http.server", "{port}", "--bind", "127.0.0.1"]
 #: Users of the two slots of a runner, and of one replica of a service.
 USERS = "61200-61202"
 
 
 class Person:
-    """A user of a tenant who serves models and submits jobs."""
+    """A tenant's user who serves models and submits jobs."""
 
     def __init__(self, live: Live, tenant: str) -> None:
         minted = tokens.mint()
@@ -85,7 +85,7 @@ class Person:
 
 @contextmanager
 def cluster(folder: Path, **environment: Any) -> Iterator[Live]:
-    """Yield a cluster with tenants a and b, and a runner of two slots and 1,000 MiB."""
+    """Start a cluster with tenants a and b, and a runner with two slots and 1,000 MiB."""
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)
         live = Live(
@@ -111,14 +111,14 @@ def cluster(folder: Path, **environment: Any) -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A cluster whose runner has one user for all programs."""
+    """Start a cluster whose runner has one user for all programs."""
     with cluster(tmp_path_factory.mktemp("shared")) as made:
         yield made
 
 
 @pytest.fixture
 def alice(live: Live) -> Iterator[Person]:
-    """A user of tenant a, whose services end with the test."""
+    """Return a user of tenant a, whose services stop with the test."""
     person = Person(live, "a")
     yield person
     person.end_services()

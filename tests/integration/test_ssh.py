@@ -1,4 +1,4 @@
-"""Hosts over SSH, against real servers: found out together, connections kept, keys verified, broken ones survived."""
+"""Tests hosts over real SSH servers: simultaneous checks, kept connections, verified keys, and broken connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from threads_cluster.ssh.pool import CHANNELS, Pool
 from threads_cluster.ssh.probe import Health
 from threads_cluster.ssh.refusals import HostTrouble
 
-#: A ProxyCommand that connects once as many of its kind have begun as its second argument says.
+#: A ProxyCommand that connects when as many processes of its kind have started as its second argument says.
 _TOGETHER = """\
 import os, pathlib, socket, sys, threading, time
 folder, count, host, port = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
@@ -40,7 +40,7 @@ while data := end.recv(65536):
 
 
 class Hosts:
-    """Two servers, and what is written about them."""
+    """Two servers and their configuration."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,7 +49,7 @@ class Hosts:
         self.known.write_text(self.one.known + self.two.known)
 
     def config(self, *nodes: str, patience: float = 60, ssh: str = "") -> Path:
-        """Write a cluster.yaml into a folder of its own; its path."""
+        """Write a cluster.yaml into a new folder, and return its path."""
         path = self.folder / f"{len(list(self.folder.iterdir()))}" / "cluster.yaml"
         path.parent.mkdir()
         path.write_text(
@@ -68,7 +68,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 
 def asked(path: Path) -> list[Health]:
-    """How the hosts of a configuration are."""
+    """Return the states of a configuration's hosts."""
 
     async def ask() -> list[Health]:
         pool = Pool(ClusterConfig.from_yaml(path))
@@ -81,7 +81,7 @@ def asked(path: Path) -> list[Health]:
 
 
 def ran(folder: Path, *words: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-    """What the `cluster` command does in a folder, without a cluster."""
+    """Return the outcome of the `cluster` command in a folder without a cluster."""
     environment = {
         "PYTHONPATH": str(TOP),
         "HOME": str(folder),
@@ -114,7 +114,7 @@ def test_health_says_how_each_host_is_and_which_is_best(hosts: Hosts) -> None:
 
 
 def test_hosts_are_asked_at_once(hosts: Hosts, tmp_path: Path) -> None:
-    """Each waits for all others before it connects: asked one after the other they would wait for ever."""
+    """Each host waits for all others before it connects, so sequential checks would wait forever."""
     begun, proxy = tmp_path / "begun", tmp_path / "proxy.py"
     begun.mkdir()
     proxy.write_text(_TOGETHER)
@@ -184,7 +184,7 @@ def test_a_connection_that_was_lost_is_replaced(hosts: Hosts, tmp_path: Path) ->
 
 
 def refused(path: Path) -> HostTrouble:
-    """Why its first host is not connected to."""
+    """Return why the first host is not connected."""
 
     async def ask() -> HostTrouble:
         pool = Pool(ClusterConfig.from_yaml(path))
@@ -226,7 +226,7 @@ def test_a_key_that_it_does_not_know_opens_nothing(hosts: Hosts, tmp_path: Path)
 
 
 class Mute:
-    """Accepts connections and never speaks, or says what it is told to."""
+    """Accepts connections and sends nothing, or a given text."""
 
     def __init__(self, says: bytes = b"") -> None:
         self.port, self._says = free_port(), says

@@ -1,4 +1,4 @@
-"""`cluster run --on ssh` against real servers: what is sent, what is shown, and that nothing stays behind."""
+"""Tests `cluster run --on ssh` with real servers: transferred files, output, and that no process remains."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from threads_cluster.ssh.sync import Sender, Synced
 
 
 class Place:
-    """A folder with a cluster.yaml of one host."""
+    """A folder with a cluster.yaml for one host."""
 
     def __init__(self, folder: Path, server: Sshd, *, timeout: float = 60, **node: str) -> None:
         self.folder = folder / "project"
@@ -46,7 +46,7 @@ class Place:
         return ClusterConfig.from_yaml(self.folder / "cluster.yaml")
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start `cluster run --on ssh` there."""
+        """Start `cluster run --on ssh` on the host."""
         environment = {"PYTHONPATH": str(TOP), "HOME": str(self.folder.parent), "PATH": "/usr/bin:/bin"}
         command = [sys.executable, "-m", "threads_cluster", "run", "--on", "ssh", *words]
         return subprocess.Popen(
@@ -65,7 +65,7 @@ class Place:
         return process.returncode, out, err
 
     def synced(self) -> Synced:
-        """Send the folder."""
+        """Transfer the folder."""
 
         async def send() -> Synced:
             pool = Pool(self.config)
@@ -100,7 +100,7 @@ def test_a_program_runs_there_as_if_it_ran_here(tmp_path: Path, server: Sshd) ->
 
 
 def content(folder: Path) -> dict[str, Any]:
-    """Files and links below a folder."""
+    """Return the files and links below a folder."""
     return {
         str(path.relative_to(folder)): str(path.readlink())
         if path.is_symlink()
@@ -168,7 +168,7 @@ def test_a_disk_that_takes_no_more_is_said_to_be_so(tmp_path: Path) -> None:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Processes of a program that has this word, but not of those that started it from here."""
+    """Return the processes of a program whose command contains this word, without the local ones that started it."""
     found = []
     for each in psutil.process_iter(["cmdline"]):
         line = each.info["cmdline"] or []
@@ -177,7 +177,7 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-#: Ignores SIGTERM, and leaves a child in a session of its own which does so, too.
+#: Program that ignores SIGTERM, and starts a child in its own session that does so, too.
 _STUBBORN = (
     "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     "if os.fork() == 0: os.setsid()\n"
@@ -206,7 +206,7 @@ def test_nothing_is_left_where_the_client_was_killed(tmp_path: Path, server: Ssh
 
 
 def test_a_program_whose_client_falls_silent_is_ended(tmp_path: Path, server: Sshd) -> None:
-    """A host that is cut off sees no end of the connection for hours."""
+    """A disconnected host can take hours to notice the end of the connection."""
     place, mark = Place(tmp_path, server, timeout=60), f"mark-silent-{os.getpid()}"
 
     async def run() -> None:
@@ -226,7 +226,7 @@ def test_a_program_whose_client_falls_silent_is_ended(tmp_path: Path, server: Ss
     assert not marked(mark)
 
 
-#: Fails where it runs twice at a time; the first start goes on for ever.
+#: Program that fails if it runs twice at a time; its first start never exits.
 _ONCE = """\
 import os, pathlib, sys, time
 log = pathlib.Path(sys.argv[1])

@@ -1,4 +1,4 @@
-"""`cluster up` and `down` on three hosts with real SSH servers: they join, compute, lose one, and leave."""
+"""Tests `cluster up` and `down` on three hosts with real SSH servers: they join, compute, lose one host, and leave."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Hosts:
         return self.folder / name / "root"
 
     def processes(self, name: str) -> list[psutil.Process]:
-        """What runs in the checkout of a host."""
+        """Return the processes in the checkout of a host."""
         found = []
         for each in psutil.process_iter():
             with suppress(psutil.Error):
@@ -47,7 +47,7 @@ class Hosts:
         return found
 
     def kill(self, name: str) -> None:
-        """Kill all that runs there, and what was being started meanwhile."""
+        """Kill all these processes, including newly started ones."""
         while several := self.processes(name):
             for each in several:
                 with suppress(psutil.Error):
@@ -74,7 +74,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 @pytest.fixture
 def command(hosts: Hosts, door: Door, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs a command in the folder of cluster.yaml, whose cluster is the door's; its exit code and rows."""
+    """Run a command in the folder of cluster.yaml, and return its exit code and records."""
     monkeypatch.chdir(hosts.folder)
     monkeypatch.setattr(up, "invitation", lambda _address, _labels: str(door.invited()))
 

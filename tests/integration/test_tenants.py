@@ -1,5 +1,4 @@
-"""Several tenants on a real cluster: admission while a coordinator dies, order beside a crowd, aging, the API and the
-command."""
+"""Tests several tenants on a real cluster: admission, order, aging, the API and the command."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One worker with two lanes; jobs are aged after two seconds."""
+    """Start one worker with two lanes; jobs age after two seconds."""
     with running(tmp_path_factory.mktemp("cluster"), AGE_SECONDS="2") as live:
         yield live
 
@@ -45,7 +44,7 @@ def store(cluster: Live) -> Iterator[Store]:
 
 
 def submit(store: Store, tenant: str, copies: int = 1) -> list[str]:
-    """Submits small jobs of a tenant as the coordinator does for a principal of it."""
+    """Submit small jobs of a tenant like the coordinator does for its principal."""
     principal = Principal(tenant=tenant, token="t", scopes=frozenset({Scope.SUBMIT}))
     asked = submissions.parse_submission({"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}})
     jobs = [submissions.accept(asked, principal, Fleet(), Settings()).job for _ in range(copies)]
@@ -61,7 +60,7 @@ A_SECONDS_JOBS = 1000
 
 @pytest.mark.timeout(900)
 def test_500_submits_against_a_cap_of_8_admit_exactly_8_while_a_coordinator_dies(tmp_path: Path) -> None:
-    """Ten times; nothing is left over."""
+    """The test runs ten times, and no admission is left over."""
     with guarded(tmp_path, TOKEN) as live:
         _ten_crowds(live)
 

@@ -1,4 +1,4 @@
-"""Replicas on a host that nobody reaches: requests come through tunnels that its runner opens to two coordinators."""
+"""Tests replicas on an unreachable host, to which its runner opens tunnels from two coordinators."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENGINE = TOP / "benchmarks" / "load" / "paced_engine.py"
 
 @pytest.fixture(scope="module")
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, Front]]:
-    """Two coordinators behind nginx, and a runner that believes to be on another host."""
+    """Start two coordinators behind nginx, and a runner that acts as if it were on another host."""
     require_nginx()
     folder, names = tmp_path_factory.mktemp("tunnels"), Names()
     names.start()
@@ -64,7 +64,7 @@ def headers() -> dict[str, str]:
 
 
 def streamed(url: str, count: int, pace: float = 0, heard: threading.Event | None = None, name: str = "far") -> int:
-    """Return how many tokens of a stream came; -1 where it broke off."""
+    """Return the number of received tokens of a stream; -1 if it broke."""
     asked: dict[str, Any] = {"model": name, "messages": [], "stream": True, "max_tokens": count, "pace": pace}
     tokens, ended = 0, False
     try:
@@ -92,7 +92,7 @@ def test_streams_through_both_coordinators_come_whole(behind: tuple[Live, Front]
 
 
 def has_tunnels_to_both(live: Live) -> None:
-    """Wait until each coordinator has said that it has the runner's tunnel, as it does every five seconds."""
+    """Wait until each coordinator has reported the runner's tunnel, which it does every five seconds."""
     said = set[bytes]()
 
     def have_said() -> bool:
@@ -123,7 +123,7 @@ def test_a_coordinator_that_dies_leaves_the_others_tunnels_and_gets_one_when_it_
 def test_a_coordinator_that_a_runner_does_not_know_reaches_it_through_the_one_that_it_does(
     behind: tuple[Live, Front],
 ) -> None:
-    """As of joined machines, which know the door of a local cluster alone."""
+    """For example, joined machines know only the HTTPS endpoint of a local cluster."""
     live, _ = behind
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)

@@ -1,4 +1,4 @@
-"""A rolling update: workers of two versions of a kind on one cluster, whose partials must never meet."""
+"""Tests a rolling update with workers of two versions of a kind, whose partials must never be combined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests import fetch
 from tests.integration.live import Live, until
 
-#: Runs a service whose kind `faulty` is of another version.
+#: Program that runs a service whose kind `faulty` has another version.
 SERVICE = """
 import sys
 from jobs.kinds.faulty.definition import Faulty

@@ -1,4 +1,4 @@
-"""Work when things go wrong, with a kind that crashes, hangs and raises on request."""
+"""Tests a worker's error handling, with a kind that crashes, hangs and raises on request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUM = {"sum": 4950, "count": 100}
 
 
 def children(cluster: Live, worker: str = "worker-0") -> list[psutil.Process]:
-    """Lanes of a worker; multiprocessing's own tracker is not one."""
+    """Return a worker's lanes, without multiprocessing's own tracker."""
     found = []
     for child in psutil.Process(cluster.processes[worker].pid).children():
         with contextlib.suppress(psutil.Error):  # it has ended meanwhile

@@ -1,4 +1,4 @@
-"""Workflows on a real cluster: the examples of their page, and coordinators and Redis killed in the midst of one."""
+"""Tests workflows on a real cluster: the examples of their page, and kills of coordinators and Redis."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Live]:
-    """Two coordinators, which export spans, a CPU worker and a runner of two slots."""
+    """Start two coordinators that export spans, a CPU worker and a runner with two slots."""
     folder = tmp_path_factory.mktemp("workflows")
     made = Live(
         folder,
@@ -67,7 +67,7 @@ def submit(live: Live, text: str, replica: int = 0) -> str:
 
 
 def scheduled(live: Live, text: str) -> str:
-    """Add the schedule that the page adds, but for its times, and return the workflow that its leader submits."""
+    """Add the page's schedule with other times, and return the workflow that the leader submits."""
     assert (
         'cluster schedule add nightly --cron "0 3 * * *" --timezone Europe/Berlin -- workflow submit nightly.yaml'
         in PAGE
@@ -139,7 +139,7 @@ def units(live: Live, job: str) -> Any:
 
 
 def test_whoever_is_killed_nothing_runs_twice_or_too_early(live: Live) -> None:
-    """Layers of jobs, some with references, while leading coordinators and Redis are killed."""
+    """Layers of jobs, some with references, run while leading coordinators and Redis are killed."""
     rng = random.Random(7)
     actions, before = [], list[str]()
     for layer in range(5):

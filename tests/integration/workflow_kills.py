@@ -32,14 +32,14 @@ from tests.unit.workflow_bench import workflow_text
 
 TOKEN = "t" * 40
 ENDS = ("done", "failed", "cancelled")
-#: Seconds within which a workflow ends once nothing is killed any more.
+#: Seconds within which a workflow must finish after the last kill.
 PATIENCE_SECONDS = 120.0
 #: Seconds that a leader is stopped: another one leads meanwhile, and this one believes for a moment that it still does.
 FROZEN_SECONDS = 20.0
-#: Diamonds of the workflow, and items of its foreach.
+#: Number of diamonds in the workflow, and of items in its foreach.
 LAYERS, ITEMS = 4, 5
 
-#: Notes that it runs, and gives the sum of its arguments and one; the first argument is its name.
+#: Program that records its run, and returns the sum of its arguments plus one. The first argument is its name.
 _SUM = (
     'echo "$CLUSTER_JOB_ID" >> {journal}; sleep 0.2; shift; s=1; for v in "$@"; do s=$((s+v)); done; '
     'echo $s > "$CLUSTER_RESULT"'
@@ -47,7 +47,7 @@ _SUM = (
 
 
 def text(folder: Path) -> str:
-    """Return the workflow, whose programs note in `folder` that they run; one fails until there is a file `mended`."""
+    """Return the workflow, whose programs record their runs in `folder`. One fails until the file `mended` exists."""
     script = _SUM.format(journal=folder / "journal")
 
     def program(name: str, *words: str, before: str = "", **more: str) -> str:
@@ -87,13 +87,13 @@ def text(folder: Path) -> str:
     )
 
 
-#: Fields of a job that must be the same.
+#: Fields of a job that must be equal.
 _FACTS = ("state", "done", "total")
 
 
 @dataclass
 class Outcome:
-    """What came of one workflow, as far as it must be the same whoever dies."""
+    """The parts of a workflow's outcome that must not depend on kills."""
 
     states: dict[str, str]
     errors: dict[str, str]
@@ -115,7 +115,7 @@ class Tally:
 
 
 class Strikes(threading.Thread):
-    """Kills and stops leaders and Redis, in an order and at moments that follow from a seed."""
+    """Kills and stops leaders and Redis, in an order and at times determined by a seed."""
 
     def __init__(self, live: Live, kills: int, freezes: int, draw: random.Random, tally: Tally) -> None:
         super().__init__(name="strikes", daemon=True)
@@ -183,7 +183,7 @@ class Strikes(threading.Thread):
 
 
 class Campaign:
-    """Submits the workflow again and again while somebody strikes, and compares what comes of it."""
+    """Submits the workflow again and again during the kills, and compares the outcomes."""
 
     def __init__(self, live: Live, folder: Path, tally: Tally) -> None:
         self._live, self._folder, self._tally = live, folder, tally
@@ -192,7 +192,7 @@ class Campaign:
         self._mended = folder / "mended"
 
     def ask(self, method: str, path: str, **more: Any) -> httpx.Response:
-        """Return the first answer of any coordinator that is no sign of an outage."""
+        """Return the first response of any coordinator that does not indicate an outage."""
 
         def asked() -> httpx.Response | None:
             for number in range(len(self._live.ports)):
@@ -212,7 +212,7 @@ class Campaign:
         return answer.json()
 
     def play(self, key: str) -> Outcome:
-        """Submit the workflow, see it through its failure, its retry and its end."""
+        """Submit the workflow, and wait for its failure, its retry and its end."""
         self._mended.unlink(missing_ok=True)
         self._journal.write_text("")
         headers = {"Content-Type": "application/yaml", "Idempotency-Key": key}
@@ -274,7 +274,7 @@ class Campaign:
         return self.get("/api/artifacts/under-kills")["artifact_id"]
 
     def totals(self) -> dict[str, int]:
-        """Return what the cluster has counted: ends of jobs by outcome, and units."""
+        """Return the cluster's counts of finished jobs by outcome, and of units."""
         client = self._live.redis()
         return {
             f"{what} {name.decode()}": int(count)
@@ -283,7 +283,7 @@ class Campaign:
         }
 
     def compare(self, key: str, outcome: Outcome, wanted: Outcome) -> None:
-        """Note where an outcome differs from what is wanted."""
+        """Record where an outcome differs from the expected one."""
         for name in ("states", "errors", "jobs", "counts"):
             got, right = getattr(outcome, name), getattr(wanted, name)
             differing = {each: (got.get(each), right.get(each)) for each in {*got, *right}}
@@ -295,7 +295,7 @@ class Campaign:
 
 @contextmanager
 def cluster(folder: Path, place: str, redis_server: str | None) -> Iterator[Live]:
-    """Give two coordinators, and a runner of two slots that reaches the first one."""
+    """Start two coordinators, and a runner with two slots that uses the first one."""
     live = Live(
         folder,
         workers=0,
@@ -316,7 +316,7 @@ def cluster(folder: Path, place: str, redis_server: str | None) -> Iterator[Live
 
 
 def run(kills: int, seed: int, *, freezes: int = 0, redis_server: str | None = None) -> Tally:
-    """Play one campaign on a cluster of its own."""
+    """Run one campaign on its own cluster."""
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix="kills-") as folder, tempfile.TemporaryDirectory(prefix="runner-") as place:
         for each in (folder, place):
@@ -347,7 +347,7 @@ def _play(campaign: Campaign, strikes: Strikes, tally: Tally) -> None:
 
 
 def main(given: Sequence[str]) -> int:
-    """Play a campaign and print what was done and found; 1 when something was."""
+    """Run a campaign, print its statistics and findings, and return 1 if there are findings."""
     parser = argparse.ArgumentParser(prog="python -m tests.integration.workflow_kills", description=__doc__)
     parser.add_argument("kills", type=int, nargs="?", default=10, help="of the leading coordinator, and of Redis")
     parser.add_argument("--seed", type=int, default=1)
