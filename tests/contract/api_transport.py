@@ -1,4 +1,4 @@
-"""The worker API over a store that tests hold: a coordinator's application on a loopback port, and its workers."""
+"""Serves the worker API for a store that tests control, with a coordinator application on a loopback port."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from jobs.store.work.slots import Held, Taken
 from jobs.worker.api.api_calls import Api, Place
 from jobs.worker.api.api_store import ApiResults, ApiStore
 
-#: Gives the store of leases as a worker of this name reaches it.
+#: Function that returns the store of leases as seen by a worker of this name.
 Reach = Callable[[str], LeaseStore]
 
 
 class Served:
-    """One replica whose calls of workers go to the given store, without what else a coordinator does by itself."""
+    """A replica whose worker requests use the given store, without the coordinator's background work."""
 
     def __init__(self, url: str, store: Store, **settings: Any) -> None:
         self.store = store
@@ -68,7 +68,7 @@ class Served:
         self._listening.close()
 
     def token(self, name: str, *scopes: str, tenant: str = DEFAULT_TENANT, labels: Sequence[str] = ()) -> str:
-        """A new token of this name."""
+        """Create a token with this name."""
         minted, scopes = tokens.mint(), scopes or ("worker",)
         assert self.store.tokens.create(minted, name=name, scopes=scopes, tenant=tenant, labels=labels) == "new"
         return minted.text
@@ -78,7 +78,7 @@ class Served:
         return self._apis[-1]
 
     def worker(self, name: str, device: Device = Device.CPU, poll_seconds: float = 0.0) -> ApiStore:
-        """The store of leases for a worker with a token of its own."""
+        """Return the store of leases for a worker with its own token."""
         return ApiStore(self.api(self.token(name)), device, poll_seconds)
 
 
@@ -93,7 +93,7 @@ def serve(url: str, store: Store, **settings: Any) -> Iterator[Served]:
 
 
 class Names:
-    """Credentials of a cluster without tokens in its Redis: a bearer token is the name of a worker."""
+    """Credentials without tokens in Redis: a bearer token is the name of a worker."""
 
     @staticmethod
     async def principal_by_bearer(bearer: str) -> Principal:
@@ -101,7 +101,7 @@ class Names:
 
     @staticmethod
     async def require_valid(principal: Principal) -> None:
-        """Every name counts for ever."""
+        """Every name is always valid."""
 
 
 class OverApi:
@@ -141,7 +141,7 @@ class _Slots:
         return getattr(self._store.direct.slots, name)
 
     def next(self, worker: str, queues: Sequence[str], **more: Any) -> Held | Taken | str:
-        """One that listens to the queues of both devices, as tests alone do, asks Redis."""
+        """A worker that listens to the queues of both devices, as only tests do, uses Redis directly."""
         devices = {queue.partition(".")[0] for queue in queues} - {"any"}
         if len(devices) > 1:
             return self._store.direct.slots.next(worker, queues, **more, owner=f"{worker}/")
@@ -161,7 +161,7 @@ class _Leases:
         self._store = store
 
     def lease(self, job: str, token: str, *, worker: str, **more: Any) -> Grant | str:
-        """A token that has a worker is asked for again by that one."""
+        """A lease with the token of a worker is requested again by that worker."""
         if "/" in token:
             worker, _, token = token.partition("/")
         answer = self._store.worker(worker).leases.lease(job, token, worker=worker, **more)
@@ -197,7 +197,7 @@ class _Leases:
 
 
 def _own(token: str) -> str:
-    """A lease's token as its worker knows it."""
+    """Return a lease's token as its worker knows it."""
     return token.partition("/")[2]
 
 
@@ -230,7 +230,7 @@ class _Results:
 
 @contextmanager
 def reaching(transport: str, url: str, store: Store) -> Iterator[Reach]:
-    """How workers reach the store: `redis`, or `api`."""
+    """Return how workers reach the store: `redis` or `api`."""
     with contextlib.ExitStack() as stack:
         if transport == "redis":
             yield lambda _: store

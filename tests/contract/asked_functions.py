@@ -1,4 +1,4 @@
-"""Compiled functions of a kind that its known answers call, and all that Python calls: `python -m ... KIND`."""
+"""Prints the compiled functions that a kind's known answers call, and all that Python calls: `python -m ... KIND`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobs.kinds import registry
 from jobs.models import Device
 from jobs.worker import known_answers
 
-#: Modules whose functions run once, to make tables that all others read.
+#: Modules whose functions run once to create tables for all other functions.
 _TABLES = {"tables"}
 
 
@@ -26,7 +26,7 @@ def _counted(function: Any, name: str, called: set[str]) -> Callable[..., Any]:
 
 
 def main(kind: str) -> None:
-    """Print both lists as JSON. Only in a process of its own, that has loaded kernels of one level alone."""
+    """Print both lists as JSON. Requires a separate process that has loaded kernels of a single CPU level."""
     registry.kernel(kind, Device.CPU).warm()
     known_answers.check(kind, Device.CPU)
     compiled: set[str] = set()

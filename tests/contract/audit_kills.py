@@ -48,7 +48,7 @@ JOBS = 50
 
 
 class Server:
-    """A Redis whose log can lose its end, and is rewritten after each start as the leader has it."""
+    """A Redis whose log can lose its end, and which is rewritten after each start like the leader does."""
 
     def __init__(self, folder: Path, draw: random.Random, program: str = "") -> None:
         self._folder, self._draw, self._port = folder, draw, free_port()
@@ -63,7 +63,7 @@ class Server:
         options = {"port": self._port, "bind": "127.0.0.1", "dir": self._folder, "save": "", "logfile": "log"}
         options |= {"appendonly": "yes", "appendfsync": "everysec", "auto-aof-rewrite-percentage": 0}
         given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        # Without the signal SIGXFSZ, which Python ignores, Redis hears of `limit` as an error of its write.
+        # Python ignores SIGXFSZ, so Redis gets `limit` as an error of its write.
         self._process = subprocess.Popen([self._program, *given], restore_signals=False)
         rewriter, deadline = AofRewriter(self.store.aof), time.monotonic() + 60
         while time.monotonic() < deadline:
@@ -74,7 +74,7 @@ class Server:
         raise RuntimeError(f"redis did not start and rewrite its log, see {self._folder}/log")
 
     def log(self) -> Path:
-        """Return the file to which Redis appends now: the one with the greatest number where it has several."""
+        """Return the file to which Redis appends, the one with the highest number if there are several."""
         paths = (path for path in self._folder.rglob("*.aof") if not path.name.endswith(".base.aof"))
         return max(paths, key=lambda path: (len(path.name), path.name))
 
@@ -84,22 +84,22 @@ class Server:
         resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
     def size(self) -> int:
-        """Return how many bytes Redis' log has now."""
+        """Return the current size of Redis' log in bytes."""
         return self.log().stat().st_size
 
     def note_size(self) -> None:
-        """Remember how long Redis' log is now."""
+        """Record the current size of Redis' log."""
         now = time.monotonic()
         self._sizes.append((now, self.size()))
         while self._sizes[0][0] < now - 1:
             self._sizes.popleft()
 
     def lose_power(self) -> None:
-        """Kill Redis, take off up to a second of its log, and start it again."""
+        """Kill Redis, remove up to a second of its log, and start it again."""
         self.restart(lambda log: self._draw.randint(min(self._sizes[0][1], len(log)), len(log)))
 
     def restart(self, kept: Callable[[bytes], int] = len) -> None:
-        """Kill Redis, leave as many bytes of its log as `kept` says, and start it again."""
+        """Kill Redis, truncate its log to `kept` bytes, and start it again."""
         self._process.kill()
         self._process.wait()
         log = self.log()
@@ -132,7 +132,7 @@ class Exporters:
 
 
 def _change(store: Store) -> None:
-    """Pause and resume jobs: each call that changes something leaves an entry."""
+    """Pause and resume jobs, where each effective call creates an audit log entry."""
     names = [(f"j{number}", "default", "abc") for number in range(JOBS)]
     store.functions.many("pause", names)
     store.functions.many("resume", names)
@@ -191,7 +191,7 @@ def _await_export(store: Store, seq: int) -> None:
 
 
 def _head_when_exported(store: Store, file: Path) -> str:
-    """Wait until the file has every entry; verify what Redis keeps, and return the hash of its head."""
+    """Wait until the file has every entry, verify the entries in Redis, and return the hash of their head."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         part = store.audit_log.up_to(2**53)
@@ -207,7 +207,7 @@ def _head_when_exported(store: Store, file: Path) -> str:
 
 
 def find_damage(lines: list[bytes], draw: random.Random) -> None:
-    """Remove, change and swap lines, and expect the verification to name the first that is wrong."""
+    """Remove, change and swap lines. The verification must name the first wrong line."""
     at = draw.randrange(1, len(lines) - 2)
     entry = lines[at].replace(b'"tenant":"default"', b'"tenant":"another"').replace(b'"tenant":""', b'"tenant":"x"')
     damaged = {
@@ -224,7 +224,7 @@ def find_damage(lines: list[bytes], draw: random.Random) -> None:
 
 
 def main() -> None:
-    """Run once, with the numbers of the command line, and print what the file holds."""
+    """Run once with the numbers in the command line, and print the contents of the file."""
     entries, kills, seed = (int(word) for word in (*sys.argv[1:], *("0",) * (4 - len(sys.argv))))
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()

@@ -14,7 +14,7 @@ from tests.contract.lease_model import Bench
 
 @pytest.fixture
 def bench(redis_url: str) -> Iterator[Bench]:
-    """The lease functions on an empty Redis of each version, with a clock that moves when told."""
+    """The lease functions on an empty Redis of each version, with a clock that the test advances."""
     made = Bench(redis_url)
     yield made
     made.client.close()
@@ -22,7 +22,7 @@ def bench(redis_url: str) -> Iterator[Bench]:
 
 @pytest.fixture
 def store(any_redis_url: str) -> Iterator[Store]:
-    """The store on an empty Redis of one version."""
+    """Return the store on an empty Redis of one version."""
     with closing(connection.connect(any_redis_url, retries=0, timeout=30)) as client:
         wakeups.create_wakeup_job(Store(client))
         yield Store(client)
@@ -30,6 +30,6 @@ def store(any_redis_url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def served(any_redis_url: str, store: Store) -> Iterator[Served]:
-    """A coordinator of it, for workers that reach no Redis."""
+    """Return a coordinator with this store, for workers without access to Redis."""
     with serve(any_redis_url, store) as made:
         yield made

@@ -1,4 +1,4 @@
-"""Checks that hold for the kernel of any kind on any device, whatever the plan."""
+"""Checks that hold for the kernel of any kind on any device and with any plan."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from jobs.kinds import registry
 from jobs.models import Device, Partial, Plan
 
-#: Units of a plan, at most, that the reference computes.
+#: Maximum number of units of a plan that the reference computes.
 UNITS = 300
 
 
 def plan(kind: str, parameters: dict[str, Any] | None = None) -> Plan:
-    """The plan of some parameters; without any, of the kind's example."""
+    """Return the plan of some parameters, by default of the kind's example."""
     definition = registry.definition(kind)
     given = definition.example if parameters is None else parameters
     return definition.plan(definition.parameters.model_validate(given))
@@ -26,14 +26,14 @@ def through_json(value: Any) -> Any:
 
 
 def computed(kind: str, device: Device, job: Plan, lo: int, hi: int) -> Partial:
-    """The kernel's partial of units lo..hi-1, through JSON."""
+    """Return the kernel's partial of units lo..hi-1, converted through JSON."""
     upto, partial = registry.kernel(kind, device).run(job.spec, lo, hi, lambda _: True)
     assert upto == hi
     return dict(through_json(partial))
 
 
 def kernel_equals_reference(kind: str, device: Device, job: Plan) -> None:
-    """kernel(lo, hi) == reference(lo, hi), to the last key, for four cuts of the first UNITS units."""
+    """Check kernel(lo, hi) == reference(lo, hi) exactly, for four cuts of the first UNITS units."""
     units, dice = min(job.total, UNITS), random.Random(kind)
     for _ in range(4):
         lo = dice.randrange(units)
@@ -42,7 +42,7 @@ def kernel_equals_reference(kind: str, device: Device, job: Plan) -> None:
 
 
 def any_cut_merges_to_the_whole(kind: str, device: Device, job: Plan) -> None:
-    """merge is exact, associative and commutative over whatever leases there were, and changes no argument."""
+    """Check that merge is exact, associative and commutative for any leases, and does not change its arguments."""
     definition, dice = registry.definition(kind), random.Random(7)
     whole = computed(kind, device, job, 0, job.total)
 

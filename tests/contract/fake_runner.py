@@ -1,4 +1,4 @@
-"""A runner of tests: it leases a job over the worker API, and does with its files and its lines what it is told."""
+"""A fake runner that leases a job over the worker API and handles files and output as a test says."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def submit(store: Store, job: str = "j", total: int = 100, queue: str = "runner.
 
 
 def running(served: Served, store: Store, job: str = "j", **spec: Any) -> Runner:
-    """A runner that holds all of a job with this specification."""
+    """Return a runner with a lease of a whole job with this specification."""
     submit(store, job, spec=spec, kind="command")
     runner = Runner(served)
     runner.takes(job)

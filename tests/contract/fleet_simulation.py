@@ -1,4 +1,4 @@
-"""A fleet of workers that calls the real functions as workers do, on the clock of the tests: a minute takes seconds."""
+"""Simulates a fleet of workers that call the real functions, on a test clock on which a minute takes seconds."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from jobs.store.work.slots import Held, Taken
 from tests.contract.lease_model import Bench
 
 TICK_MS = 100
-#: Units a millisecond that a lane computes.
+#: Number of units that a lane computes per millisecond.
 RATE = 1.0
 LEASE_MS = 1000
 
 
 @dataclass
 class Lane:
-    """Computes one lease at a time."""
+    """A lane that computes one lease at a time."""
 
     name: str
     grant: Grant | None = None
     job: str = ""
-    #: When it is done, and how long it took.
+    #: Time at which the lease is finished, and its duration.
     until: int = 0
     ms: int = 0
 
 
 @dataclass
 class SimulatedWorker:
-    """One worker: its slot, and its lanes at work, perhaps still on an earlier slot's job."""
+    """A worker with its slot and its busy lanes, which may still compute for an earlier slot's job."""
 
     name: str
     listened: tuple[str, ...]
@@ -45,16 +45,16 @@ class SimulatedWorker:
 
 @dataclass
 class Fleet:
-    """Workers of a cluster; `tick` lets TICK_MS pass."""
+    """The workers of a cluster; `tick` advances the clock by TICK_MS."""
 
     bench: Bench
     workers: int = 2
     lanes: int = 2
     age_seconds: float = 1e9
     now: int = 0
-    #: Milliseconds of lanes, by job.
+    #: Lane time in milliseconds, by job.
     used: Counter[str] = field(default_factory=Counter)
-    #: When the first lease of each job was granted.
+    #: Time of each job's first lease.
     started: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,7 +76,7 @@ class Fleet:
             yield self.now
 
     def tick(self) -> None:
-        """Let time pass: lanes commit, workers take what is best, each second leases and the leader beat."""
+        """Advance the clock: lanes commit, workers take the best job, and heartbeats are sent each second."""
         self.bench.advance(TICK_MS)
         self.now += TICK_MS
         if self.now % 1000 == 0:
@@ -104,7 +104,7 @@ class Fleet:
                 self.used[lane.job] += lane.ms
 
     def _fill(self, worker: SimulatedWorker) -> None:
-        """Give idle lanes leases of the slot's job; end the slot as workers do, and ask for the next."""
+        """Give idle lanes leases of the slot's job. End the slot like a worker, and request the next job."""
         for _ in range(4):
             if worker.job and self.now - worker.opened > QUANTUM_SECONDS * 1000:
                 worker.job = ""
@@ -115,7 +115,7 @@ class Fleet:
                 return
 
     def _next(self, worker: SimulatedWorker, idle: int) -> bool:
-        """Ask for work; False when there is none."""
+        """Request work; return False if there is none."""
         answer = self.bench.next(worker.name, worker.listened, lanes=idle, take=0, kinds={"sum": 1})
         assert not isinstance(answer, Taken)
         if not isinstance(answer, Held):

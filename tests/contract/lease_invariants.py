@@ -16,7 +16,7 @@ from tests.contract.lease_model import Bench, JobView, Snapshot, merge, total_of
 PENDABLE = {"queued", "running", "finishing"}
 ACTIVE = {"running", "finishing", "cancelling"}
 TERMINAL = {"done", "failed", "cancelled", "skipped"}
-#: What an event may say after another; a small job goes from running to done.
+#: Events that can follow an event; a small job changes from running to done.
 FOLLOWS = {
     "": {"queued", "blocked"},
     "blocked": {"queued", "skipped", "cancelled"},
@@ -34,7 +34,7 @@ FOLLOWS = {
 
 
 def check(bench: Bench, seen: Snapshot) -> None:
-    """All invariants that hold between any two calls. Takes the new events in."""
+    """Check all invariants that hold between any two calls, and process new events."""
     for view in seen.jobs.values():
         ranges_tile_what_was_handed_out(bench, view)
         sums_are_exact(bench, view)
@@ -99,7 +99,7 @@ def runners_know_their_leases(seen: Snapshot) -> None:
 
 
 def done_has_a_result_and_nothing_else(view: JobView) -> None:
-    """8."""
+    """Invariant 8: a finished job has a result and no other work data."""
     assert (view.state == "done") == (view.result is not None), "8"
     if view.state == "done":
         kept = view.queue.startswith("runner.")
@@ -150,7 +150,7 @@ def _place(view: JobView) -> str:
 
 
 def holders_are_counted(seen: Snapshot, view: JobView) -> None:
-    """The counts in the job are what the slots say."""
+    """The counts in the job equal the number of slots."""
     held = seen.held(view.job_id)
     assert view.number("holders") == len(held)
     assert view.number("lanes") == sum(seen.slots[worker][1] for worker in held)
@@ -282,7 +282,7 @@ def sizes_agree(seen: Snapshot, name: str, views: list[JobView]) -> None:
 
 
 def within_lanes(bench: Bench, seen: Snapshot, name: str, views: list[JobView]) -> None:
-    """The lanes of a tenant are leases of its jobs, all but some of small ones, and at most max_lanes are alive."""
+    """Lanes of a tenant are leases of its jobs, except for some of small jobs, and at most max_lanes are active."""
     leases = {token: at for view in views for token, at in view.expiries.items()}
     uncounted = {token for view in views if view.number("small") for token in view.expiries}
     lanes = seen.zset(f"ct:lanes:{name}")
@@ -299,7 +299,7 @@ def within_lanes(bench: Bench, seen: Snapshot, name: str, views: list[JobView]) 
 
 
 def bells_agree(bench: Bench, seen: Snapshot) -> None:
-    """RQ's queue length is the number of pending jobs, but for bells in flight and those rung for helpers."""
+    """The length of RQ's queue is the number of pending jobs, except for wakeups in progress and those for helpers."""
     for queue in queues.ALL:
         rung = seen.members(f"rq:queue:{queue}")
         waiting = len(seen.pending(queue))
@@ -310,7 +310,7 @@ def bells_agree(bench: Bench, seen: Snapshot) -> None:
 
 
 def load_is_the_sum(seen: Snapshot) -> None:
-    """ct:load is the estimated work that waits or runs, by queue, but for jobs that a cap keeps from starting."""
+    """ct:load is the estimated waiting and running work by queue, without jobs that a cap prevents from starting."""
     load: Counter[str] = Counter()
     for view in seen.jobs.values():
         if view.state in {"queued", "running"}:
@@ -363,7 +363,7 @@ def at_rest(seen: Snapshot) -> None:
 
 
 def is_cut_well(view: JobView, grant: Grant, want: int) -> None:
-    """On the grain, or where a range ended that was handed out before; never longer than asked for and a grain."""
+    """A range ends on the grain or at an earlier range's end, and exceeds the requested size by at most a grain."""
     grain, offset = view.number("grain"), view.number("offset")
     halves = {lo + (hi - lo) // 2 for lo, hi in view.leases.values()}
     ends = {hi for _, hi in view.pieces()} | {view.total} | halves

@@ -1,4 +1,4 @@
-"""The lease protocol on a real Redis with a clock that tests move, and what the tests know of the work themselves."""
+"""The lease protocol on a real Redis with a test clock, and the tests' own knowledge of the work."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from jobs.store.work.slots import Held, Taken
 Range: TypeAlias = tuple[int, int]
 
 CLOCK = "local function now() return tonumber(redis.call('GET', 'test:clock')) end"
-# In a full Redis too.
+# This also works in a full Redis.
 MOVE = "redis.call('DEL', 'spare') return redis.call('INCRBY', 'test:clock', ARGV[1])"
 START = 1_700_000_000_000
 DAY_MS = 86_400_000
-#: Longer than every lease, slot, worker and backoff.
+#: Duration in milliseconds that exceeds every lease, slot, worker and backoff.
 LONG = 100_000
 
-# All of the database in one reply; of streams only what is newer than ARGV[1].
+# Returns the whole database in one reply; streams contain only entries newer than ARGV[1].
 DUMP = """
 local out = {}
 for _, k in ipairs(redis.call('KEYS', '*')) do
@@ -53,7 +53,7 @@ return cjson.encode(out)
 
 
 def total_of(lo: int, hi: int) -> dict[str, int]:
-    """The partial of units lo..hi-1, exact at any size."""
+    """Return the exact partial of units lo..hi-1 for any size."""
     return {"sum": (lo + hi - 1) * (hi - lo) // 2, "count": hi - lo}
 
 
@@ -73,17 +73,17 @@ def _pairs(flat: Sequence[str]) -> dict[str, str]:
 
 
 def _unordered(value: Any) -> Any:
-    """Two reads of an unchanged hash may differ in order while Redis grows its table."""
+    """Return a hash independent of its order, which can differ between reads while Redis resizes its table."""
     return sorted(map(str, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobView:
-    """One job as its keys say."""
+    """A job as described by its keys."""
 
     job_id: str
     fields: dict[str, str]
-    #: token -> range, and token -> expiry.
+    #: Range of each token, and expiry of each token.
     leases: dict[str, Range]
     expiries: dict[str, int]
     free: list[Range]
@@ -92,7 +92,7 @@ class JobView:
     parts: list[dict[str, int]]
     accumulator: dict[str, int] | None
     result: dict[str, int] | None
-    #: Before this time no lease of a program is taken back; 0: when it expires.
+    #: Time before which leases of programs are not reclaimed; 0: they are reclaimed when they expire.
     spared: int = 0
 
     def number(self, name: str) -> int:
@@ -116,14 +116,14 @@ class JobView:
 
     @property
     def parents(self) -> dict[str, str]:
-        """Jobs that it comes after, and what it needs of each: ok or any."""
+        """Return the jobs on which it depends, and the required outcome of each: ok or any."""
         named = {
             need: json.loads(self.fields.get(name, "[]")) for name, need in (("after_any", "any"), ("after", "ok"))
         }
         return {parent: need for need, those in named.items() for parent in those}
 
     def pieces(self) -> list[Range]:
-        """Ranges below the cursor that are not committed."""
+        """Return the uncommitted ranges below the cursor."""
         return [*self.leases.values(), *self.free, *self.retry, *self.dead]
 
     def due(self, now: int) -> float:
@@ -132,7 +132,7 @@ class JobView:
         return min([*expiries, *retries], default=float("inf"))
 
     def running(self, now: int) -> int:
-        """Lanes at work on it."""
+        """Return the lanes that compute the job."""
         return sum(expiry > now for expiry in self.expiries.values())
 
     def saturated(self, now: int) -> bool:
@@ -153,7 +153,7 @@ def _range(text: str) -> Range:
 
 
 class Snapshot:
-    """Everything in Redis at one moment."""
+    """A snapshot of all keys in Redis."""
 
     def __init__(self, keys: dict[str, Any]) -> None:
         self.keys = keys
@@ -169,7 +169,7 @@ class Snapshot:
         return _pairs(list(self.keys[key])) if key in self.keys else {}
 
     def zset(self, key: str) -> dict[str, int]:
-        """Members and scores. Invariants read some of them for every job, so each is parsed once."""
+        """Return members and scores. Each key is parsed once, because some invariants read it for every job."""
         if key not in self.keys:  # most of them: a queue or a tenant without jobs has none
             return {}
         if key not in self._zsets:
@@ -194,17 +194,17 @@ class Snapshot:
         return {job: queue for queue in queues.ALL for job in self.pending(queue)}
 
     def waiting(self) -> dict[str, str]:
-        """Every pending job and its queue."""
+        """Return every pending job and its queue."""
         return self._waiting
 
     # -- graphs -----------------------------------------------------------------------------------------------------
 
     def is_bad(self, job: str) -> bool:
-        """A job that will not be done, unless it is tried again."""
+        """Return True for a job that will not be done unless it is retried."""
         return job not in self.jobs or self.jobs[job].state in ("failed", "cancelled")
 
     def verdict(self, parent: str, need: str) -> str:
-        """met, waits or skip: what a parent means for a job that needs this of it."""
+        """Return met, waits or skip: the effect of a parent on a job with this requirement."""
         view = self.jobs.get(parent)
         ended = view is None or view.state in ("done", "failed", "cancelled", "skipped")
         if ended and (need == "any" or (view and view.state == "done")):
@@ -219,24 +219,24 @@ class Snapshot:
         return list(self.zset("ct:tenants"))
 
     def cap(self, tenant: str, name: str) -> int:
-        """Its max_lanes or max_jobs; 0: none."""
+        """Return a tenant's max_lanes or max_jobs; 0 for none."""
         _, lanes, jobs = map(int, self.hash("ct:shares").get(tenant, "1|0|0").split("|"))
         return {"max_lanes": lanes, "max_jobs": jobs}[name]
 
     def left_today(self, tenant: str, kind: str = "sum") -> float:
-        """Units of a kind that a tenant may still have computed today."""
+        """Return how many units of a kind a tenant may still compute today."""
         caps = dict(item.split("=") for item in self.hash("ct:shares").get(f"{tenant}|caps", "").split(",") if item)
         used = self.hash(f"ct:usage:{tenant}").get(f"{self.now // DAY_MS}|units|{kind}", 0)
         most = caps.get(f"units|{kind}")
         return float("inf") if most is None else int(most) - int(used)
 
     def deferred(self) -> dict[str, str]:
-        """Every job that waits for the next day, and its tenant:kind."""
+        """Return every job that waits for the next day, with its tenant:kind."""
         names = [key.removeprefix("ct:deferred:") for key in self.keys if key.startswith("ct:deferred:")]
         return {job: name for name in names for job in self.zset(f"ct:deferred:{name}")}
 
     def size(self, job: str) -> int:
-        """Bytes that are stored of a job, as the cap on them counts."""
+        """Return the stored bytes of a job as counted for the cap."""
         fields = self.jobs[job].fields
         return sum(len(fields.get(name, "")) for name in ("spec", "parameters", "notes", "after", "after_any")) + len(
             self.keys.get(keys.job_result(job), "")
@@ -246,7 +246,7 @@ class Snapshot:
         return sum(view.running(self.now) for view in self.jobs.values() if view.tenant == tenant)
 
     def is_capped(self, tenant: str) -> bool:
-        """All lanes that it may use are at work."""
+        """Return True if all permitted lanes are busy."""
         return bool(self.tenants()) and 0 < self.cap(tenant, "max_lanes") <= self.lanes_in_use(tenant)
 
     def eligible(self, queue: str) -> list[str]:
@@ -268,7 +268,7 @@ class Snapshot:
         return {job: name for name in names for job in self.zset(f"ct:unsupported:{name}")}
 
     def unsupported(self) -> dict[str, str]:
-        """Every job that waits for a worker that has it, and its queue:kind|version."""
+        """Return every job that waits for a worker that supports it, with its queue:kind|version."""
         return self._unsupported
 
     def held(self, job: str) -> list[str]:
@@ -304,28 +304,28 @@ class Snapshot:
 
 @dataclass
 class History:
-    """Facts that the tests know of a job without asking Redis."""
+    """Facts that the tests know about a job without querying Redis."""
 
     new: NewJob
     committed: list[Range] = field(default_factory=list)
-    #: From its events.
+    #: Facts from the job's events.
     states: list[str] = field(default_factory=list)
     done: int = 0
     started: bool = False
-    #: Of programs: times that each unit failed, since the job was retried.
+    #: For programs: number of failures of each unit since the last retry.
     failed: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backup:
-    """Copy of Redis' disk: every key with the time it has left, and what the tests knew then."""
+    """Copy of Redis' disk: every key with its remaining time, and the tests' knowledge at that time."""
 
     keys: dict[bytes, tuple[int, bytes]]
     known: dict[str, Any]
 
 
 class Worker:
-    """A process that calls the functions, or has stopped to."""
+    """A process that calls the functions, or has stopped calling them."""
 
     def __init__(self, name: str, device: Device) -> None:
         self.name = name
@@ -335,7 +335,7 @@ class Worker:
 
 
 class Bench:
-    """The functions, with a record of which units were accepted."""
+    """The functions, with a record of accepted units."""
 
     def __init__(self, url: str, *, limit: int = 1) -> None:
         self.client = connection.connect(url, retries=0, timeout=30)
@@ -344,9 +344,9 @@ class Bench:
         wakeups.create_wakeup_job(self.store)
         self._dump = self.client.register_script(DUMP)
         self.jobs: dict[str, History] = {}
-        #: Every lease ever granted: token -> job and range.
+        #: Job and range of every lease ever granted, keyed by token.
         self.granted: dict[str, tuple[str, Range]] = {}
-        #: Bells popped and not yet made up for, and bells rung for helpers.
+        #: Wakeups that were taken and not replaced yet, and wakeups for helpers.
         self.lost: Counter[str] = Counter()
         self.extra: Counter[str] = Counter()
         self.last_event = "0-0"
@@ -360,17 +360,17 @@ class Bench:
         return self.look().jobs[job]
 
     def advance(self, ms: int) -> None:
-        """Less than 0: the clock steps back."""
+        """Advance the clock; negative values step it back."""
         self.client.eval(MOVE, 0, ms)
         self.stepped_back += max(0, -ms)
 
     def new_token(self) -> str:
-        """Not random here, so that a run can be repeated: leases that expire together are reclaimed by name."""
+        """Return a reproducible token, because leases that expire together are reclaimed in the order of tokens."""
         self._tokens += 1
         return f"t{self._tokens:05}"
 
     def new_id(self) -> str:
-        """Return the id of a new job; never the same twice, even when Redis forgot the first."""
+        """Return a new job ID, which is unique even if Redis forgot the first one."""
         self._submitted += 1
         return f"j{self._submitted - 1}"
 
@@ -389,7 +389,7 @@ class Bench:
         return Backup(keys=keys, known={name: copy.deepcopy(getattr(self, name)) for name in self._KNOWN})
 
     def come_back(self, backup: Backup) -> None:
-        """Redis starts again from what was on its disk. Time goes on, and so do those who call."""
+        """Restart Redis from its disk. Time and callers continue."""
         pipe = self.client.pipeline()
         pipe.delete(*[name for name in self.client.keys("*") if name != b"test:clock"])
         for name, (ttl, text) in backup.keys.items():
@@ -401,7 +401,7 @@ class Bench:
     # -- submitting -------------------------------------------------------------------------------------------------
 
     def submit(self, total: int = 10, queue: str = "any.normal", job_id: str = "", **more: Any) -> str:
-        """A new job's id; see `new_job` for what may be given."""
+        """Submit a job and return its ID; see `new_job` for the arguments."""
         new = new_job(job_id or self.new_id(), total, queue, **more)
         [written] = self.store.jobs.submit([new])
         assert not isinstance(written, CapReached), written
@@ -413,7 +413,7 @@ class Bench:
     # -- bells ------------------------------------------------------------------------------------------------------
 
     def pop(self, listened: Sequence[str]) -> str:
-        """Take a bell as RQ does and return its queue."""
+        """Take a wakeup like RQ, and return its queue."""
         names = {f"rq:queue:{queue}": queue for queue in listened}
         popped: Any = self.client.lmpop(len(names), *names, direction="LEFT")
         if not popped:
@@ -432,13 +432,13 @@ class Bench:
         return found
 
     def hold(self, worker: str, listened: Sequence[str] = queues.ALL, lanes: int = 1, **more: Any) -> str:
-        """The job that NEXT makes the worker hold; a failure of the test when it answers something else."""
+        """Return the job that NEXT makes the worker hold; fail for any other answer."""
         found = self.next(worker, listened, lanes=lanes, **more)
         assert isinstance(found, Held), found
         return found.job_id
 
     def take(self, worker: str) -> Taken:
-        """Return the small jobs that NEXT gives the worker; a failure of the test when it answers something else."""
+        """Return the small jobs that NEXT gives the worker; fail for any other answer."""
         found = self.next(worker)
         assert isinstance(found, Taken), found
         return found
@@ -455,7 +455,7 @@ class Bench:
         return answer
 
     def commit(self, token: str, upto: int = 0, worker: str = "w", ms: int = 1, *, keep: bool = False) -> Merge:
-        """Commits the units up to `upto`, or all; with `keep`, the lease goes on with the others."""
+        """Commit the units up to `upto`, or all. With `keep`, the lease continues with the others."""
         job, (lo, hi) = self.granted[token]
         upto = upto or hi
         done = self.store.leases.commit(
@@ -485,7 +485,7 @@ class Bench:
         return self.store.leases.fail(self.granted[token][0], token, error)
 
     def fail_unit(self, token: str, *, most: int = 1, wait_ms: int = 1000, row: str = "") -> bool:
-        """The first unit of a lease of programs fails."""
+        """Fail the first unit of a program's lease."""
         job, (lo, _) = self.granted[token]
         failed = self.store.leases.fail_unit(job, token, "exit 1", most=most, wait_ms=wait_ms, row=row, unit=lo)
         self.jobs[job].failed[lo] += failed
@@ -508,13 +508,13 @@ class Bench:
         return self.fold_read(job, self.store.results.gather(job, limit))
 
     def fold_read(self, job: str, gathered: GatheredPartials) -> bool:
-        """Folds what was read, now or long ago."""
+        """Fold the parts that were read, now or long ago."""
         texts = [gathered.accumulator, *gathered.parts]
         folded = merge(json.loads(text) for text in texts if text)
         return self.store.results.fold(job, gathered, encode(folded))
 
     def finish(self, job: str) -> bool:
-        """Folds and stores the result, as a worker does that was told `finishing`."""
+        """Fold and store the result, like a worker that was told `finishing`."""
         if self.store.results.gather(job).parts:
             self.fold(job)
         return self.finish_read(job, self.store.results.gather(job))
@@ -529,7 +529,7 @@ class Bench:
         return done
 
     def wake(self) -> int:
-        """Tell jobs of those before them until nobody is left to be told, as the leader does; return how many."""
+        """Notify dependent jobs like the leader until none is left, and return their number."""
         woken = self.store.fleet.wake()
         count = woken.notified
         while woken.more:
@@ -540,7 +540,7 @@ class Bench:
     # -- an honest worker -------------------------------------------------------------------------------------------
 
     def work(self, worker: str = "honest", *, turns: int = 1000, want: int = 2**53) -> None:
-        """Serves what waits until nothing does."""
+        """Compute all waiting work."""
         for _ in range(turns):
             found = self.next(worker)
             if isinstance(found, Held):
@@ -553,7 +553,7 @@ class Bench:
         raise AssertionError(f"{worker} has not come to an end after {turns} turns")
 
     def work_through(self, worker: str = "honest") -> None:
-        """Serve what waits, and what waits for that, until nothing is left that can be served."""
+        """Compute all waiting work and the work that depends on it, until no computable work is left."""
         for _ in range(100):
             self.work(worker)
             if not self.wake():
@@ -561,7 +561,7 @@ class Bench:
         raise AssertionError("jobs are told of each other without end")
 
     def serve(self, job: str, worker: str, want: int = 2**53) -> None:
-        """Leases until the job has no more to give."""
+        """Lease the job's ranges until none is left."""
         while isinstance(answer := self.lease(job, want, worker), Grant):
             self.commit(answer.token, worker=worker)
         if answer == "finishing":

@@ -1,4 +1,4 @@
-"""REDIS_REPLICAS_TO_WAIT: a change is acknowledged when replicas have it; else it is unknown whether it will last."""
+"""Tests REDIS_REPLICAS_TO_WAIT: a change is acknowledged when replicas have it, and otherwise may be lost."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.integration.live import until
 from tests.redis_servers import any_server
 
 BODY: dict[str, Any] = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
-#: Longest wait for a replica that follows: a machine may be busy for that long.
+#: Maximum wait in seconds for a connected replica, because the machine can be busy.
 PATIENCE_MS = 60_000
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[redis.Redis, redis.Redis]]:
-    """A master and its replica."""
+    """Start a master and its replica."""
     binary = any_server()
     assert binary
     started = [start_redis(binary, tmp_path_factory.mktemp(name)) for name in ("master", "replica")]
@@ -47,7 +47,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[redis.Redis
 
 @pytest.fixture
 def submitting(pair: tuple[redis.Redis, redis.Redis], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """A coordinator's cluster that waits for one replica, on an empty Redis whose replica lags for as long as asked."""
+    """Return a coordinator's cluster that waits for one replica, which lags for a requested time."""
     master, _ = pair
     master.flushall()
     master.config_resetstat()
@@ -69,7 +69,7 @@ def commands(client: redis.Redis, name: str) -> int:
 
 
 def lose_the_replica(pair: tuple[redis.Redis, redis.Redis], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the replica hear nothing more, and waiting for it take less time than a test has."""
+    """Disconnect the replica, and shorten the wait for it."""
     monkeypatch.setattr(acknowledgement, "WAIT_MS", 50)
     pair[1].replicaof("NO", "ONE")
 
@@ -80,12 +80,12 @@ def bring_it_back(pair: tuple[redis.Redis, redis.Redis]) -> None:
 
 
 def follows(replica: redis.Redis) -> None:
-    """Return once the replica hears its master."""
+    """Wait until the replica is connected to its master."""
     until(lambda: replica.info("replication")["master_link_status"] == "up")
 
 
 def test_what_was_acknowledged_is_on_the_replica(submitting: Cluster, pair: tuple[redis.Redis, redis.Redis]) -> None:
-    """A submit, a batch of more than one call, a cancel: each in one pipeline with one WAIT."""
+    """A submission, a batch and a cancellation each use one pipeline with one WAIT."""
     master, replica = pair
     [first] = submitting.submit([BODY], OWNER)
     assert isinstance(first, dict)
@@ -103,7 +103,7 @@ def test_what_was_acknowledged_is_on_the_replica(submitting: Cluster, pair: tupl
 def test_a_lagging_replica_is_unknown_and_a_repeat_finds_the_one_job(
     submitting: Cluster, pair: tuple[redis.Redis, redis.Redis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also on the repeat, which writes nothing itself: its answer speaks of what an earlier call wrote."""
+    """A repeated call writes nothing, and its response describes the write of the earlier call."""
     body = {**BODY, "idempotency_key": "k"}
     lose_the_replica(pair, monkeypatch)
     for _ in range(2):
@@ -119,7 +119,7 @@ def test_a_lagging_replica_is_unknown_and_a_repeat_finds_the_one_job(
 def test_a_replica_that_became_the_master_is_given_the_functions(
     submitting: Cluster, pair: tuple[redis.Redis, redis.Redis]
 ) -> None:
-    """Redis copies functions to replicas late, if the master dies at once."""
+    """If the master dies at once, the functions may not have reached the replica."""
     pair[0].function_flush()
     [answer] = submitting.submit([BODY], OWNER)
     pair[0].function_flush()
@@ -148,7 +148,7 @@ def test_a_result_waits_too_and_an_end_that_changed_nothing_asks_for_no_further_
 def test_a_master_without_replicas_is_left_for_the_one_that_the_sentinels_name(
     pair: tuple[redis.Redis, redis.Redis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever still reaches a master that is cut off from all else would stay with it."""
+    """A client could otherwise keep using a master that is isolated from everything else."""
     cut_off, named = ("127.0.0.1", port_of(pair[1])), ("127.0.0.1", port_of(pair[0]))
     answers = [cut_off, named]
     monkeypatch.setattr(
@@ -173,7 +173,7 @@ def test_a_master_without_replicas_is_left_for_the_one_that_the_sentinels_name(
 
 
 class Sentinel:
-    """Names a server as the master, again and again."""
+    """A fake sentinel that always names the same server as the master."""
 
     def __init__(self, port: int) -> None:
         self._state = {

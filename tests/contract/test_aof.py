@@ -1,4 +1,4 @@
-"""After a power cut, no start of Redis executes half of a script."""
+"""Tests that Redis never executes half of a script when it starts after a power cut."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def torn(log: bytes) -> int:
 
 
 def await_log(store: Store) -> None:
-    """Return when Redis' log has every write: while an fsync lasts, Redis holds them back."""
+    """Wait until Redis' log has every write, because Redis holds writes back during an fsync."""
     until(lambda: store.client.info("persistence")["aof_buffer_length"] == 0)
 
 
 def chained(store: Store) -> Position:
-    """Return the head of the audit log, whose entries follow each other."""
+    """Return the head of the audit log after checking that its entries are consecutive."""
     log = store.audit_log.read(0, 1000)
     place = log.dropped
     for entry in log.entries:
@@ -46,7 +46,7 @@ def chained(store: Store) -> Position:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_log_torn_within_a_script_brings_no_half_of_it_at_a_later_start(version: str, tmp_path: Path) -> None:
-    """Redis 7.0.15 left the script's beginning in the file, and executed it with the script after it."""
+    """Redis 7.0.15 left the script's start in the file, and executed it together with the next script."""
     server = Server(tmp_path, random.Random(1), require_server(version))
     try:
         server.store.jobs.submit([new_job(f"j{number}", 10, "any.normal") for number in range(3)])
@@ -65,7 +65,7 @@ def test_a_log_torn_within_a_script_brings_no_half_of_it_at_a_later_start(versio
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_redis_whose_disk_was_full_starts_again_with_every_job(version: str, tmp_path: Path) -> None:
-    """Redis 7.0.15 left a hole where it had taken back what did not fit, and refused its file at the next start."""
+    """Redis 7.0.15 left a gap where it had removed an incomplete write, and rejected its file at the next start."""
     server = Server(tmp_path, random.Random(1), require_server(version))
     try:
         rewriter = AofRewriter(server.store.aof)

@@ -1,4 +1,4 @@
-"""Shells beside programs, by the functions and over HTTP: positions of bytes, owners, limits, and ends."""
+"""Tests shells next to programs, through the functions and over HTTP: byte positions, owners, limits and ends."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def logged(bench: Bench) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("side", ["in", "out"])
 def test_whatever_is_repeated_or_lost_each_byte_comes_once_and_in_order(bench: Bench, side: Side) -> None:
-    """Writer and reader forget answers at random, and go on from what they know."""
+    """Reader and writer lose responses at random, and continue from what they know."""
     begun(bench)
     chance, whole = random.Random(7), random.Random(8).randbytes(300_000)
     sent = known = 0
@@ -197,7 +197,7 @@ def test_a_runner_that_is_silent_or_loses_its_lease_ends_it(bench: Bench) -> Non
 
 
 def test_an_absence_of_all_ends_nothing_at_once(bench: Bench) -> None:
-    """After it the principal may be heard before the runner is."""
+    """After the absence, the user can send a request before the runner does."""
     begun(bench)
     bench.advance(20_000)
     assert read(bench).state == "running"
@@ -219,7 +219,7 @@ def test_an_end_is_kept_for_a_while_and_logged_once(bench: Bench) -> None:
 
 
 def test_the_end_is_logged_however_long_everybody_was_away(bench: Bench) -> None:
-    """Redis forgets what has a time to live; the begin is in the log."""
+    """Redis forgets keys with a time to live, but the start is in the log."""
     begun(bench)
     write(bench, 0, b"ls", "in")
     assert bench.client.pttl(keys.attachment("a")) > 86_400_000
@@ -251,7 +251,7 @@ def served(any_redis_url: str, store: Store) -> Iterator[Served]:
 
 
 class Principal:
-    """Somebody with a token who asks for shells beside units of a job."""
+    """A user with a token who requests shells next to units of a job."""
 
     def __init__(self, served: Served, *scopes: str, name: str = "u", tenant: str = "default", job: str = "j") -> None:
         token = served.token(name, *scopes, tenant=tenant)
@@ -321,7 +321,7 @@ def test_who_waits_is_answered_at_once(
     calls.take(*place, 3)
 
     def within(what: Any, then: Any) -> Any:
-        """What it answers while it waits for twenty seconds, once the other side has done its part."""
+        """Return the response to a request that waits for twenty seconds, when the other side has done its part."""
         found: list[Any] = []
         waiting = threading.Thread(target=lambda: found.append(what()))
         waiting.start()

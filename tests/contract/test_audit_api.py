@@ -1,4 +1,4 @@
-"""The audit log and usage over HTTP: who may read them, and that parts of the log join."""
+"""Tests the audit log and usage over HTTP: who can read them, and that parts of the log are consecutive."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ TOKEN = "a-long-secret"
 
 @pytest.fixture
 def bench(any_redis_url: str) -> Bench:
-    """The functions on one version of Redis."""
+    """Return the functions on one version of Redis."""
     return Bench(any_redis_url)
 
 
 class Api:
-    """A coordinator's application without a server."""
+    """A coordinator application without a server."""
 
     def __init__(self, redis_url: str) -> None:
         self._app = app.create(Settings(redis_url=redis_url, cluster_token=TOKEN))
 
     def get(self, path: str, token: str = TOKEN) -> httpx.Response:
-        """Return the answer of one request."""
+        """Return the response to a GET request."""
         return asyncio.run(self._get(path, {"Authorization": f"Bearer {token}"} if token else {}))
 
     def post(self, path: str, body: Any) -> Any:
-        """Return the JSON with which a call of CLUSTER_TOKEN is answered."""
+        """Return the JSON response to a request with CLUSTER_TOKEN."""
         return asyncio.run(self._ask("POST", path, {"Authorization": f"Bearer {TOKEN}"}, json=body)).json()
 
     async def _get(self, path: str, headers: dict[str, str]) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""The audit log under kills, in small; `python -m tests.contract.audit_kills 100000 20` runs it in large."""
+"""A short run of the audit log under kills; `python -m tests.contract.audit_kills 100000 20` runs a long one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log: functions chain what changes; the leader's export loses, doubles and forks nothing."""
+"""Tests the audit log: functions chain all changes, and the leader's export loses, repeats and forks nothing."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_without_a_file_old_entries_go_and_an_entry_says_so(bench: Bench) -> Non
 
 
 def text(log: AuditLog) -> list[bytes]:
-    """All that Redis keeps, as the API sends it."""
+    """Return all stored entries as the API sends them."""
     part = log.read(0, 10**6)
     before = b'{"after":%d,"hash":"%b"}' % (part.dropped.seq, part.dropped.hash.encode())
     return [*([before] if part.dropped.seq else []), *(entry.line for entry in part.entries)]
@@ -146,7 +146,7 @@ def subjects(path: Path) -> list[str]:
 
 
 class Snapshot:
-    """The log as Redis has it now, and as it comes back after it has lost all later writes."""
+    """The log's current state in Redis, which can be restored after later writes are lost."""
 
     def __init__(self, bench: Bench) -> None:
         self._client = bench.client
@@ -202,7 +202,7 @@ def test_a_torn_line_is_written_anew(bench: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"precious", b"a = 1\nb = 2", b'{"seq":1}\n{"seq":2', b'{"service":"x"}'])
 def test_a_file_of_something_else_is_left_as_it_is(content: bytes, bench: Bench, tmp_path: Path) -> None:
-    """AUDIT_FILE may name one by mistake."""
+    """AUDIT_FILE can name another file by mistake."""
     path = tmp_path / "audit.jsonl"
     path.write_bytes(content)
     note(bench.store.audit_log, "a")
@@ -271,7 +271,7 @@ def test_entries_that_were_dropped_before_their_export_are_missed(bench: Bench, 
 def test_coordinators_with_other_files_lose_nothing_between_them_and_say_what_is_not_here(
     bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One leads after the other; the third has none."""
+    """Two coordinators lead one after the other; the third one has no entries."""
     log, one, two = bench.store.audit_log, tmp_path / "one.jsonl", tmp_path / "two.jsonl"
     note(log, "a", "b")
     export.export(log, one)
@@ -306,7 +306,7 @@ def test_coordinators_with_other_files_lose_nothing_between_them_and_say_what_is
 def test_lines_that_did_not_reach_the_disk_are_written_again(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk may refuse when it is asked to keep, and the cache shows the lines for a while."""
+    """A disk can fail during fsync, while the cache shows the lines for some time."""
     log, path = bench.store.audit_log, tmp_path / "audit.jsonl"
     note(log, "a")
     export.export(log, path)
@@ -368,7 +368,7 @@ def test_a_redis_that_lost_everything_goes_on_where_the_file_ends(bench: Bench, 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_order_of_faults_breaks_the_chain(bench: Bench, tmp_path: Path, seed: int) -> None:
-    """Exports that die in the middle, lines that are torn, and a Redis that forgets, in any order."""
+    """Exports that die, incomplete lines, and a Redis that forgets occur in any order."""
     draw = random.Random(seed)
     log, path = bench.store.audit_log, tmp_path / "audit.jsonl"
     kept = [Snapshot(bench)]

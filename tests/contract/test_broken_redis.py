@@ -1,4 +1,4 @@
-"""Random corruption of what is in Redis: sound jobs are done and every listing answers, whatever stands there."""
+"""Tests random corruption of data in Redis: intact jobs finish, and every list is returned."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jobs.store.work.leases import Grant
 from jobs.store.work.slots import Held, Taken
 from tests.contract.lease_model import CLOCK, encode, new_job, total_of
 
-#: Strings that are no number, no text, no JSON, no range, or too much of one.
+#: Texts that are not numbers, JSON or ranges, or exceed the limits.
 NONSENSE = [
     b"",
     b"x",
@@ -45,7 +45,7 @@ NONSENSE = [
     b"0.5",
     b"9" * 5000,
 ]
-#: Keys that there may be besides those that there are.
+#: Keys that can exist in addition to the present ones.
 NAMES = [
     *(
         f"ct:{name}"
@@ -105,7 +105,7 @@ LISTINGS = [
 
 
 class Vandal:
-    """Spoils one thing at a time; `bad` are the jobs whose keys it may spoil."""
+    """Corrupts one key at a time; `bad` contains the jobs whose keys it may corrupt."""
 
     def __init__(self, client: redis.Redis, seed: int, bad: list[str]) -> None:
         self.client, self.random, self.bad = client, random.Random(seed), bad
@@ -121,7 +121,7 @@ class Vandal:
             self.meddle(key)
 
     def replace(self, key: str) -> None:
-        """Another type, or nothing."""
+        """Replace a key by one of another type, or delete it."""
         one, other = self.random.choices(NONSENSE, k=2)
         self.client.delete(key)
         make: list[Any] = [
@@ -135,7 +135,7 @@ class Vandal:
         self.random.choice(make)()
 
     def meddle(self, key: str) -> None:
-        """The same type with other contents."""
+        """Change the contents of a key without changing its type."""
         one, other = self.random.choices(NONSENSE, k=2)
         found = self.client.type(key)
         if found == b"hash":
@@ -154,7 +154,7 @@ class Vandal:
 
 
 class Lane:
-    """A worker of one lane that does what it is told, on sound jobs exactly."""
+    """A worker with one lane that computes intact jobs exactly."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -196,7 +196,7 @@ class Lane:
 
 
 def _submit(store: Store, name: str, small: bool) -> str:
-    """Submit a job; rebuild the indexes first if it is refused because one of them is broken."""
+    """Submit a job. Rebuild the indexes first if the job is rejected because of a broken index."""
     try:
         answers: Any = store.jobs.submit([new_job(name, 8, "any.normal", small=small, estimate_ms=1)])
     except connection.Refused:

@@ -17,7 +17,7 @@ import llvmlite.binding
 from jobs.kinds import compiled_code, registry
 from tests import kernels
 
-#: Work stealing and global queues are two compiled functions.
+#: Parameters of two jobs: work stealing and global queues are two compiled functions.
 PARAMETERS: dict[str, Any] = {
     "seed": 28,
     "replicas": 8,
@@ -77,7 +77,7 @@ def test_a_worker_that_is_killed_between_two_functions_leaves_no_wrong_code(tmp_
 
 
 def symbols(kind: str) -> set[str]:
-    """Return the symbols of the kind's compiled functions that the JIT linker sees."""
+    """Return the symbols of the kind's compiled functions in the JIT linker."""
     [published] = compiled_code.folder(kind).glob("cpu-*")
     names: set[str] = set()
     for file in published.glob("*.nbc"):

@@ -1,4 +1,4 @@
-"""Collatz: the kernel answers what the reference answers, whole partials compared for equality, whatever the cuts."""
+"""Tests that the Collatz kernel returns exactly the reference's partials for any cuts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ definition: Any = registry.definition("collatz")
 reference: Any = registry.reference("collatz")
 kernel: Any = registry.kernel("collatz", Device.CPU)
 GOLDEN = json.loads((registry.folder("collatz") / "golden.json").read_text())
-#: Numbers where formats, tables and blocks end.
+#: Numbers at the limits of formats, tables and blocks.
 EDGES = [2**16, 2**17, 2**22, 2**31, 2**32, 2**40, 10**12, 8528817511, 12327829503, 2**44, 10**15, 2**53, 2**63, 2**64]
 EDGES += [2**70, 2**86, 2**92, END - 400]
 NUMBERS = st.one_of(
@@ -60,7 +60,7 @@ def walk_spec(n: int, max_points: int = 4000, step_limit: int = STEP_LIMIT) -> d
 
 @pytest.fixture(params=statistics.all_tails(), ids=lambda module: module.__name__.rpartition("_")[2])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every set of tails that this CPU has."""
+    """Return every set of tails that this CPU supports."""
     monkeypatch.setattr(statistics, "tails", lambda: request.param)
 
 

@@ -1,4 +1,4 @@
-"""Collatz, records: what the reference finds is found, nothing else, whatever the cuts; and columns of statistics."""
+"""Tests that the Collatz kernel finds exactly the reference's records for any cuts, and the columns of statistics."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def found(start: int, count: int, **more: Any) -> Any:
 
 @pytest.fixture(params=statistics.all_tails(), ids=lambda module: module.__name__.rpartition("_")[2])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every set of tails that this CPU has, in both modules that ask."""
+    """Return every set of tails that this CPU supports, in both modules that use them."""
     for module in (statistics, records):
         monkeypatch.setattr(module, "tails", lambda: request.param)
 

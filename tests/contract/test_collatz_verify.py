@@ -1,4 +1,4 @@
-"""Collatz, verify: every sweep sees exactly what the reference sees, and the sieve drops only what it may."""
+"""Tests that every sweep of the Collatz verification matches the reference, and that the sieve is correct."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ reference: Any = registry.reference("collatz")
 kernel: Any = registry.kernel("collatz", Device.CPU)
 GOLDEN = json.loads((registry.folder("collatz") / "golden.json").read_text())
 CELL, BLOCK = 2**24, 2**32
-#: Where residues, cells, blocks, sweeps and limbs end.
+#: Numbers at the limits of residues, cells, blocks, sweeps and limbs.
 EDGES = (2**24, 2**31, 2**32, 2**40, 2**42, 10**15, 2**53, 2**54, 2**64, 2**70, 2**86, 2**90, 2**92, 2**95, END - 100)
 STARTS = st.one_of(
     st.integers(1, 10**6),
@@ -51,7 +51,7 @@ def computed(start: int, count: int, batch_size: int | None = None) -> Any:
 
 
 def nothing_fits(real: Any) -> Any:
-    """Sweeps that fail whenever there is a candidate."""
+    """Return sweeps that fail at every candidate."""
 
     def failing(name: str) -> Any:
         def run(task: Any, sieve: Any, room: Any, tally: Any) -> bool:
@@ -65,7 +65,7 @@ def nothing_fits(real: Any) -> Any:
 
 @pytest.fixture(params=verify.all_sweeps(), ids=lambda module: module.__name__.rpartition("_")[2])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every set of sweeps that this CPU has."""
+    """Return every set of sweeps that this CPU supports."""
     monkeypatch.setattr(verify, "sweeps", lambda: request.param)
 
 

@@ -1,4 +1,4 @@
-"""Caps of a tenant on a day's units and GPU seconds, and on stored bytes, on a clock whose days turn."""
+"""Tests a tenant's caps on units and GPU seconds per day and on stored bytes, with a test clock across days."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def compute(bench: Bench, job: str, units: int) -> None:
 
 
 class FleetOf:
-    """Fleet as the API knows it: lanes by device."""
+    """A fleet as the API reports it: lanes by device."""
 
     def __init__(self, **lanes: int) -> None:
         self._fleet = scheduler.Fleet(lanes={Device(name): count for name, count in lanes.items()})
@@ -173,7 +173,7 @@ def test_a_job_whose_last_lease_ends_is_finished_although_the_day_is_spent(bench
 
 
 def test_the_turn_of_the_day_calls_jobs_up_little_by_little(bench: Bench) -> None:
-    """One call for all of many tenants would keep Redis from answering for seconds."""
+    """A single call for all jobs of many tenants would block Redis for seconds."""
     members = [f"t{number}:sum" for number in range(12)]
     for member in members:
         bench.client.zadd(f"ct:deferred:{member}", {f"gone{number}": number for number in range(1000)})
@@ -229,7 +229,7 @@ def test_a_refusal_for_max_jobs_promises_no_day_if_only_the_first_jobs_wait_for_
 
 
 def test_a_day_of_a_fleet_computes_its_units_and_no_lease_more_than_its_lanes(bench: Bench) -> None:
-    """Two days in which a capped tenant and a free one share four lanes."""
+    """A tenant with caps and one without share four lanes for two days."""
     fleet = Fleet(bench, workers=2, lanes=2)
     most = 10 * LEASE_MS
     bench.store.tenants.put(Tenant(name="a", max_units={"sum": most}))
@@ -267,7 +267,7 @@ def spend_gpu(bench: Bench, job: str, ms: int) -> None:
 
 @pytest.fixture
 def gpu(bench: Bench) -> Bench:
-    """A cluster with a GPU worker g and a CPU worker c, and a tenant that may use a second of GPUs a day."""
+    """Return a cluster with a GPU worker g, a CPU worker c, and a tenant with one GPU second per day."""
     bench.store.fleet.heartbeat("g", "1", {"device": "gpu"})
     bench.store.fleet.heartbeat("c", "1", {"device": "cpu"})
     bench.store.tenants.put(Tenant(name="a", max_gpu_seconds=1))
@@ -327,7 +327,7 @@ def test_a_small_job_on_a_gpu_uses_its_seconds(gpu: Bench) -> None:
 
 
 def test_a_result_that_is_missing_needs_no_gpu_seconds(gpu: Bench) -> None:
-    """Its worker dies between the last commit and the result."""
+    """The worker dies between the last commit and the result."""
     gpu.store.fleet.heartbeat("h", "1", {"device": "gpu"})
     job, more = (gpu.submit(10, tenant="a", queue="gpu.normal") for _ in range(2))
     gpu.hold("g", GPU)
@@ -388,7 +388,7 @@ def test_what_was_there_before_the_cap_is_counted_when_it_is_set(bench: Bench) -
 
 
 def test_a_recount_mends_what_an_earlier_version_left(bench: Bench) -> None:
-    """Its coordinators purge and finish jobs without counting."""
+    """Coordinators of an earlier version purge and finish jobs without counting."""
     bench.store.tenants.put(Tenant(name="a", max_stored_bytes=10**6))
     purged, kept = bench.submit(4, tenant="a"), bench.submit(4, tenant="a")
     bench.client.hset("ct:stored:a", "gone", 77)
@@ -523,7 +523,7 @@ def test_a_tenant_without_such_caps_costs_no_further_command_of_a_lease(bench: B
 
 
 async def _talk(redis_url: str, calls: list[tuple[str, str, Any]]) -> list[httpx.Response]:
-    """Return the answers to (method, path, body) of a coordinator's application without a server."""
+    """Return the responses of a coordinator application without a server to (method, path, body)."""
     transport = httpx.ASGITransport(app.create(Settings(redis_url=redis_url, cluster_token="t")))
     headers = {"Authorization": "Bearer t"}
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:

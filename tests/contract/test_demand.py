@@ -1,4 +1,4 @@
-"""Which work counts for the workers that are desired, as functions and Redis keep it."""
+"""Tests which work counts for the number of desired workers, in the functions and in Redis."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_work_counts_while_it_waits_is_held_and_runs(bench: Bench) -> None:
 
 
 def test_work_counts_that_further_workers_would_have_the_labels_for(bench: Bench) -> None:
-    """Labelled hosts that joined compute the rest."""
+    """Joined hosts with labels compute the rest."""
     bench.store.tenants.put(Tenant(name="a", requires=frozenset({"eu", "trusted"})))
     for tenant in ("a", "default"):
         bench.submit(100, "cpu.normal", estimate_ms=50_000, tenant=tenant)
@@ -193,7 +193,7 @@ def test_figures_that_nothing_can_be_computed_with_stop_nothing(bench: Bench) ->
 
 
 def test_a_leader_goes_on_from_where_another_stopped(bench: Bench) -> None:
-    """The first count begins with the workers that live, so that a restart stops none."""
+    """The first count starts with the live workers, so that a restart stops none."""
     settings = Settings(autoscale_max=8, autoscale_gpu_max=2)
     workers = [*[live("cpu", 2)] * 4, live("cpu", 2, draining=True)]
     assert Scaler(bench.store, settings).update(workers) == {CPU: 4, GPU: 0}

@@ -1,4 +1,4 @@
-"""SUBMIT_DURABLE: a submit is acknowledged from Redis' disk, or refused before anything is written."""
+"""Tests SUBMIT_DURABLE: a submission is acknowledged when it is on Redis' disk, or rejected before any write."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def version(client: Any) -> tuple[int, ...]:
 
 
 def test_a_redis_that_cannot_tell_is_refused_with_the_way_out(redis_url: str) -> None:
-    """One before 7.2 by its version, a later one because its log is off."""
+    """Redis before 7.2 is rejected because of its version, and a later one because its log is disabled."""
     submitting = cluster(redis_url)
     client = submitting.store.client
     before = version(client) < (7, 2)
@@ -44,7 +44,7 @@ def test_a_redis_that_cannot_tell_is_refused_with_the_way_out(redis_url: str) ->
 
 
 class Disk:
-    """A client whose Redis has WAITAOF, answering as the test says; remembers the order of commands."""
+    """A client whose Redis has WAITAOF and answers as the test says; records the order of commands."""
 
     def __init__(self, client: Any, answers: list[list[int]]) -> None:
         self._client = client
@@ -125,7 +125,7 @@ def test_nothing_waits_where_nothing_was_written_or_asked_for(any_redis_url: str
 
 
 def test_a_log_that_is_on_acknowledges(redis_url: str, tmp_path: Path) -> None:
-    """Where the Redis at hand has WAITAOF; an older one is refused above."""
+    """This test requires a Redis with WAITAOF; older ones are rejected as tested above."""
     with redis.Redis.from_url(redis_url) as client:
         if version(client) < (7, 2):
             pytest.skip(f"Redis {version(client)} has no WAITAOF, which came with 7.2")

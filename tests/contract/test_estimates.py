@@ -1,4 +1,4 @@
-"""A kind's estimate is within ten times what a lane takes, also for odd parameters: it decides which jobs are small."""
+"""Tests that a kind's estimate is within ten times the real time, because it decides which jobs are small."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plan(kind: str, parameters: dict[str, Any]) -> Plan:
 
 @pytest.mark.parametrize(("kind", "parameters"), ODD)
 def test_an_odd_job_takes_about_what_was_estimated(kind: str, parameters: dict[str, Any]) -> None:
-    """In CPU seconds, the better of two runs, so that other processes do not count."""
+    """The test compares CPU seconds of the better of two runs, so that other processes do not count."""
     kernel, planned = registry.kernel(kind, Device.CPU), plan(kind, parameters)
     kernel.warm()
     took = []

@@ -1,4 +1,4 @@
-"""The contract of a kind, for every kind that is found; `test_gpu_every_kind.py` has that of kernels for GPUs."""
+"""Tests the contract of kinds for every kind; `test_gpu_every_kind.py` tests GPU kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobs.models import Device
 from tests.contract import every_kind
 
 KINDS = registry.names()
-#: Kinds whose units runners execute: they have no kernel, and nobody computes them here.
+#: Kinds whose units runners execute, and which have no kernel.
 OF_RUNNERS = [kind for kind in KINDS if registry.program_kind(kind)]
 ON_CPU = [kind for kind in KINDS if Device.CPU in every_kind.plan(kind).devices]
 FOLDER = Path(registry.__file__).parent
@@ -80,7 +80,7 @@ def test_unknown_parameters_are_errors(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in ON_CPU if registry.definition(kind).result_schema])
 def test_results_are_as_their_schema_says(kind: str) -> None:
-    """Check the example's result, and that of what is committed when half of it is computed."""
+    """Check the result of the example, and the partial result of its first half."""
     definition, plan = registry.definition(kind), every_kind.plan(kind)
     assert "$ref" not in json.dumps(definition.result_schema)
     schema = jsonschema_rs.validator_for(dict(definition.result_schema or {}))
@@ -98,7 +98,7 @@ def test_a_kind_brings_its_readme_and_published_answers(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "## Files" in _readme(kind)])
 def test_the_map_of_files_names_each(kind: str) -> None:
-    """A README that has a section `Files` names every file of the kind there, and no other."""
+    """A README with a section `Files` names exactly the files of the kind."""
     section = _readme(kind).partition("## Files")[2].partition("\n## ")[0]
     files = {path.name for path in (FOLDER / kind).iterdir() if path.is_file()} - {"__init__.py", "README.md"}
     assert set(re.findall(r"`([\w.]+\.(?:py|cu|cuh|json))`", section)) == files
@@ -106,7 +106,7 @@ def test_the_map_of_files_names_each(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in ON_CPU if (FOLDER / kind).is_dir()])
 def test_published_cases_are_what_the_kernel_answers(kind: str) -> None:
-    """Cases of golden.json that are whole jobs: parameters and result. A kind may keep others beside them."""
+    """Cases of golden.json with parameters and result. A kind can have other cases too."""
     for case in json.loads((FOLDER / kind / "golden.json").read_text()).get("cases", []):
         job = every_kind.plan(kind, case["parameters"])
         partial = every_kind.computed(kind, Device.CPU, job, 0, job.total)

@@ -1,4 +1,4 @@
-"""Collatz on a GPU: its sources, run on the host, answer what the reference and the CPU kernel answer."""
+"""Tests the Collatz GPU sources on the host against the reference and the CPU kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ on_cpu: Any = registry.kernel("collatz", Device.CPU)
 on_gpu: Any = registry.kernel("collatz", Device.GPU)
 GOLDEN = json.loads((registry.folder("collatz") / "golden.json").read_text())
 CELL, BLOCK, CLASSES = 2**24, 2**32, 2**22
-#: Where residues, cells, blocks, kernels and limbs end.
+#: Numbers at the limits of residues, cells, blocks, kernels and limbs.
 EDGES = (2**24, 2**31, 2**32, 2**40, 2**42, 10**15, 2**53, 2**54, 2**64, 2**70, 2**86, 2**90, 2**92, 2**95, END - 100)
 STARTS = st.one_of(
     st.integers(1, 10**6),
@@ -65,7 +65,7 @@ def computed(kernel: Any, job: dict[str, Any]) -> Any:
 
 
 def same(job: dict[str, Any]) -> Any:
-    """Return the answer of both kernels."""
+    """Return the result of both kernels after checking that they are equal."""
     found = computed(on_gpu, job)
     assert found == computed(on_cpu, job)
     return found
@@ -129,7 +129,7 @@ def test_what_a_launch_has_no_room_for_is_launched_in_halves(monkeypatch: pytest
 
 
 def with_passes(source: gpu.Source, passes: int) -> gpu.Source:
-    """Numbers are left to the host after a few passes."""
+    """Leave numbers to the host after a few passes."""
     constants = dict(source.constants) | {"PASSES": passes}
     return gpu.Source(source.path, tuple(constants.items()))
 

@@ -1,4 +1,4 @@
-"""GPUs and the functions: claims that workers and runners share, shares of a device, and bells for mixed fleets."""
+"""Tests GPUs in the functions: claims of workers and runners, shares of a device, and wakeups for mixed fleets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_shares_of_a_device_add_up_in_the_job(bench: Bench) -> None:
 
 @pytest.mark.parametrize(("queue", "bells"), [("gpu.normal", 3), ("cpu.normal", 0), ("any.normal", 4)])
 def test_the_first_grant_rings_for_the_idle_workers_of_its_own_device(bench: Bench, queue: str, bells: int) -> None:
-    """Busy CPU workers are no reason to leave idle GPUs alone."""
+    """Busy CPU workers do not prevent waking idle GPU workers."""
     for name in ("c1", "c2", "c3"):
         bench.store.fleet.heartbeat(name, "1", {"device": "cpu"})
     for name in ("g1", "g2", "g3", "g4"):
@@ -71,7 +71,7 @@ PRIORITIES = ("interactive", "high", "normal", "low")
 
 @pytest.fixture
 def shared(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """A runner r and GPU workers a and b, whose claims Redis, by its own clock, does not let end meanwhile."""
+    """Start a runner r and GPU workers a and b, whose claims do not expire by Redis' clock."""
     monkeypatch.setattr(fleet, "GPU_TTL_MS", 600_000)
     bench.store.fleet.heartbeat("r", "1", {"device": "runner"})
     for name in ("a", "b"):
@@ -80,7 +80,7 @@ def shared(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def claim(bench: Bench, gpus: str, worker: str, priority: str = "") -> Claimed:
-    """Claim GPUs that are named by a letter each."""
+    """Claim GPUs, each named by a letter."""
     return bench.store.fleet.claim([f"GPU-{letter}" for letter in gpus], worker, priority)
 
 

@@ -1,4 +1,4 @@
-"""The kernels' sources compile for the architectures that are promised; no GPU is needed for that."""
+"""Tests that the kernels' sources compile for the promised architectures, without a GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.gpu.host_device import MISSING, HostDevice
 
 ARCHITECTURES = ("sm_80", "sm_90")
 IN_CI = os.environ.get("CI") == "true"
-#: Shared memory that a block may have without asking for more.
+#: Shared memory in bytes that a block gets by default.
 MOST_SHARED = 48 * 1024
 
 

@@ -1,4 +1,4 @@
-"""The thread simulation on a GPU: its source, run on the host, answers what the reference and the CPU kernel answer."""
+"""Tests the GPU source of the thread simulation on the host against the reference and the CPU kernel."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def device() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def nothing_measured() -> None:
-    """Launches begin small, whatever other tests have measured."""
+    """Forget measurements, so that launches start small."""
     on_gpu.measured_cells.clear()
 
 
@@ -103,7 +103,7 @@ def sensible(model: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Replicas that the GPU left to a CPU."""
+    """Return the number of replicas that the GPU left to a CPU."""
     seen: list[int] = []
     real = gpu_simulation.GpuCell.compute
 

@@ -1,4 +1,4 @@
-"""Jobs after jobs over HTTP and from the command line: what is refused, what is shown, who sees it."""
+"""Tests dependent jobs over HTTP and with the command: rejections, responses and access."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TINY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
 
 
 class Api:
-    """The routes of one replica, without the threads that it starts."""
+    """The routes of one replica, without its threads."""
 
     def __init__(self, redis_url: str) -> None:
         self.app = app.create(Settings(redis_url=redis_url, metrics_port=0))

@@ -1,4 +1,4 @@
-"""Files, kept output and secrets of a job over the worker API, for a fake runner that holds a lease of it."""
+"""Tests a job's files, stored output and secrets over the worker API, for a fake runner with a lease."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def commit(served: Served, *rows: list[Any], tenant: str = "default") -> str:
 
 
 def put(served: Served, data: bytes, tenant: str = "default") -> list[Any]:
-    """Store a file of a tenant and return its size and hash."""
+    """Store a file of a tenant, and return its size and hash."""
     transfers = served.app.state.coordinator.cluster.artifacts.transfers
     for number, start in enumerate(range(0, max(1, len(data)), PART_BYTES)):
         transfers.put_part(tenant, sha_of(data), len(data), number, data[start : start + PART_BYTES])

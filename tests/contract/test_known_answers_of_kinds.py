@@ -1,4 +1,4 @@
-"""Known answers that a CPU worker asks for reach all compiled code that Python calls, and the kernels know them."""
+"""Tests that known answers reach all compiled code that Python calls, and that the kernels return them."""
 
 from __future__ import annotations
 

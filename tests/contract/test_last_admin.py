@@ -17,7 +17,7 @@ from tests.contract.lease_model import Bench
 
 @pytest.fixture
 def bench(any_redis_url: str) -> Bench:
-    """The functions on one version of Redis."""
+    """Return the functions on one version of Redis."""
     return Bench(any_redis_url)
 
 

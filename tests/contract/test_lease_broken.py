@@ -17,7 +17,7 @@ from jobs.store.work.slots import Taken
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, total_of
 
-#: By what is done to it: a job that breaks the functions.
+#: Ways to break a job for the functions, keyed by name.
 BREAKS: dict[str, Callable[[redis.Redis, str], object]] = {
     "type": lambda client, job: (client.delete(keys.job(job)), client.lpush(keys.job(job), "x")),
     "state": lambda client, job: client.hset(keys.job(job), "state", b"\xff\xfe"),
@@ -32,7 +32,7 @@ BREAKS: dict[str, Callable[[redis.Redis, str], object]] = {
     "leases": lambda client, job: client.set(keys.job_leases(job), "x"),
     "retry": lambda client, job: client.set(keys.job_retry(job), "x"),
 }
-#: Keys of all jobs and what may be found there.
+#: Keys of all jobs, and values that can be found there.
 FLEET = [
     "ct:pending:any.normal",
     "ct:recheck",
@@ -66,13 +66,13 @@ FLEET = [
 
 
 def told(bench: Bench, job: str, field: str = "state") -> str:
-    """A field of one job; the others may be unreadable."""
+    """Return a field of one job; other fields may be unreadable."""
     found: bytes | None = bench.client.hget(keys.job(job), field)
     return (found or b"").decode()
 
 
 def serve_all(bench: Bench) -> None:
-    """Rounds of the leader and of an honest worker, and once the operator's repair, until nothing is left to do."""
+    """Run rounds of the leader and of a correct worker, and one repair by the operator, until no work is left."""
     for number in range(6):
         bench.store.fleet.lead("me")
         bench.sweep()

@@ -1,4 +1,4 @@
-"""Stories of the lease protocol, one a test: what happens when, said in the name. More in test_lease_queues.py."""
+"""Tests scenarios of the lease protocol, one per test; test_lease_queues.py has more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clocks that are wrong: Redis' own steps back by an hour, a worker's is an hour ahead."""
+"""Tests wrong clocks: Redis' clock steps back by an hour, and a worker's clock is an hour ahead."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ HOUR = 3_600_000
 
 
 def step_back(bench: Bench) -> None:
-    """Redis' clock is set right by an hour, and the leader goes on."""
+    """Step Redis' clock back by an hour, and continue with the leader."""
     bench.advance(-HOUR)
     bench.sweep()
     check(bench, bench.look())
 
 
 def served_after(bench: Bench, ms: int) -> str:
-    """The job that another worker gets when a dead one's slot and leases have run out."""
+    """Return the job that another worker gets when a dead worker's slot and leases have expired."""
     bench.advance(ms)
     bench.sweep()
     check(bench, bench.look())

@@ -1,4 +1,4 @@
-"""A job's own events: while it runs about a thousand, at its end the few that tell its story."""
+"""Tests a job's own events: about a thousand while it runs, and a few main events at its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def story(bench: Bench, job: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def _long(bench: Bench, units: int, pauses: int = 0) -> str:
-    """A job of which each unit was an event; all but the last are committed."""
+    """Return a job with one event per unit; all units but the last are committed."""
     job = bench.submit(units + 1)
     bench.hold("w")
     for number in range(units):

@@ -1,4 +1,4 @@
-"""Flaws that the state machine and a close reading found, one test each; none may come back."""
+"""Regression tests for errors found by the state machine and by reviews, one test each."""
 
 from __future__ import annotations
 

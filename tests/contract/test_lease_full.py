@@ -1,4 +1,4 @@
-"""A Redis that has reached its maxmemory: it takes no new work, and what is there is computed, ended and purged."""
+"""Tests a Redis at its maxmemory: it accepts no new work, and existing work is computed, finished and purged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.contract.lease_model import Bench, encode, total_of
 
 @contextmanager
 def full(bench: Bench) -> Iterator[None]:
-    """No memory for anything that could need some."""
+    """Set the memory limit so low that no write can allocate memory."""
     bench.client.config_set("maxmemory", 1)
     try:
         yield

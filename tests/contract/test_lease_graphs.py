@@ -1,4 +1,4 @@
-"""Jobs after jobs: what is blocked, what goes on, what is skipped and comes back. docs/lease-protocol.md."""
+"""Tests dependent jobs as in docs/lease-protocol.md: blocked, continued, skipped and restored ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def states(bench: Bench, *jobs: str) -> list[str]:
 
 
 def fail(bench: Bench, job: str) -> None:
-    """Its only unit is given up."""
+    """Give up the job's only unit."""
     while bench.job(job).state != "failed":
         assert bench.hold("w") == job
         bench.fail(bench.grant(job).token)

@@ -1,4 +1,4 @@
-"""Tenants that require labelled hosts: who gets their work, by whatever path, and what that costs the others."""
+"""Tests tenants that require labelled hosts: who gets their work, and the cost for other tenants."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_later_tenant_of_a_name_requires_nothing_of_the_earlier_one(bench: Ben
 
 
 def both_hold(bench: Bench, job: str) -> None:
-    """A host without the label and one that has it, the second as a helper."""
+    """Return a host without the label and a host with it; the second one is a helper."""
     assert bench.hold("plain", CPU) == job
     bench.grant(job, worker="plain")
     assert bench.hold("good", CPU) == job
@@ -281,7 +281,7 @@ def test_a_job_that_prefers_gpus_goes_where_a_host_may_compute_it(bench: Bench) 
 
 
 def _runner(bench: Bench, name: str, labels: str) -> dict[str, Any]:
-    """A runner that says of itself that it is trusted."""
+    """Return a runner that claims to be trusted."""
     offer = {"cpus": 4, "memory_mib": 8000, "gpus": [], "host": name, "labels": ["trusted"]}
     beat(bench, name, labels, device="runner", offer=json.dumps(offer), kinds='{"sum":1}', isolation="uid", cordoned="")
     return offer

@@ -1,4 +1,4 @@
-"""Stories of what submitters limit: lanes of a job at once, and the time that it runs."""
+"""Tests limits set by users: simultaneous lanes of a job, and its running time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_an_expired_lease_makes_room_for_another_lane(bench: Bench) -> None:
 
 
 def test_a_job_at_its_limit_is_neither_pending_nor_helped(bench: Bench) -> None:
-    """Else idle workers would take it and leave it in a circle."""
+    """Otherwise, idle workers would take the job and leave it again and again."""
     job = bench.submit(10, max_running=1)
     bench.hold("w")
     grant = bench.grant(job)

@@ -1,4 +1,4 @@
-"""Programs: runners take what they meet the requirements of, and leases of units that each fail by themselves."""
+"""Tests leases of programs: runners take jobs whose requirements they meet, and each unit fails separately."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ OFFER = {"cpus": 8, "memory_mib": 16_000, "gpus": [GPU], "host": "amber", "label
 
 
 def take(bench: Bench, worker: str = "runner-1", **offer: Any) -> str:
-    """The job that a runner with this offer holds then; empty for none."""
+    """Return the job that a runner with this offer then holds; empty for none."""
     found = bench.next(worker, RUNNER, offer={**OFFER, **offer})
     check(bench, bench.look())
     return found.job_id if isinstance(found, Held) else ""
 
 
 def program(bench: Bench, total: int = 10, want: int = 10) -> tuple[str, Grant]:
-    """A program of which runner-1 has a lease."""
+    """Return a program of which runner-1 has a lease."""
     job = bench.submit(total, QUEUE, max_lease_seconds=3600)
     bench.hold("runner-1", RUNNER, offer=OFFER)
     return job, bench.grant(job, want, worker="runner-1")

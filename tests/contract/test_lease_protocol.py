@@ -1,4 +1,4 @@
-"""Any order of calls, deaths and delays keeps the invariants of docs/lease-protocol.md, on every Redis supported."""
+"""Tests that any order of calls, deaths and delays keeps the invariants of docs/lease-protocol.md."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_JOBS = 6
 PICK = st.integers(0, 5)
 TOTALS = st.one_of(st.integers(1, 6), st.sampled_from([1, 40, 2**53 - 1, 2**53]))
 QUEUES = st.sampled_from(["any.high", "any.normal", "gpu.normal", "cpu.low", "runner.normal", "runner.high"])
-#: What programs need, and GPUs that a runner has free.
+#: Requirements of programs, and GPUs that a runner has free.
 NEEDS = st.sampled_from([None, {"gpus": 1}, {"gpus": 4}])
 FREE_GPUS = st.sampled_from([0, 1, 4])
 PARENTS = st.fixed_dictionaries(

@@ -1,4 +1,4 @@
-"""Stories of queues, slots, bells and records in the lease protocol, one a test."""
+"""Tests scenarios of queues, slots, wakeups and records in the lease protocol, one per test."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_lease_yields_once_to_a_higher_job_that_its_worker_lacks(bench: Bench)
 
 
 def test_a_worker_that_asks_twice_holds_one_job_only(bench: Bench) -> None:
-    """A lost reply must not orphan a job."""
+    """Otherwise, a lost reply would orphan a job."""
     first, second = bench.submit(), bench.submit()
     assert bench.hold("w") == first
     assert bench.hold("w") == second

@@ -1,4 +1,4 @@
-"""A Redis that takes no writes is one that cannot be reached: callers wait and repeat, and the API says 503."""
+"""Tests that a Redis that rejects writes counts as unreachable: callers wait and retry, and the API returns 503."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOB = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 1000
 
 
 class Api:
-    """A coordinator's application without a server."""
+    """A coordinator application without a server."""
 
     def __init__(self, redis_url: str) -> None:
         self._app = app.create(Settings(redis_url=redis_url))
@@ -98,7 +98,7 @@ REFUSALS: dict[str, Callable[[redis.Redis], AbstractContextManager[None]]] = {
     "MISCONF": without_a_disk,
     "BUSY": a_stuck_function,
 }
-#: What the API answers, where that is not the code.
+#: Status of the API if it differs from the error code.
 WORDS = {"OOM": "redis is full", "BUSY": "an operator must stop it with FUNCTION KILL"}
 
 

@@ -1,4 +1,4 @@
-"""Replicas of services take no slot: a runner whose slots are all taken starts them but no programs."""
+"""Tests that replicas of services take no slot: a runner without a free slot starts them, but no programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RETRY of more ranges than one call moves: by several calls, whatever happens between two of them."""
+"""Tests RETRY of more ranges than one call moves: several calls, with any events between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.contract.lease_model import Bench, JobView
 RUNNER = queues.for_worker(Device.RUNNER)
 OFFER = {"cpus": 8, "memory_mib": 16_000, "gpus": [], "host": "amber", "labels": [], "tenant": ""}
 UNITS = 40
-#: What becomes of a lease before the job fails, and after.
+#: Outcomes of a lease before and after the job fails.
 ENDS = ("dead", "waits", "release", "crash", "commit", "split", "stays")
 
 
@@ -128,7 +128,7 @@ def test_what_touches_is_one_range_again_and_counts_begin_anew(bench: Bench) -> 
 
 
 def test_each_call_moves_some_ranges_alone(bench: Bench) -> None:
-    """100,000 of them at once held Redis for 0.3 s."""
+    """Moving 100,000 ranges at once blocked Redis for 0.3 s."""
     store = Store(bench.client)
     job = bench.submit(10_000, "runner.normal")
     units = list(range(0, 10_000, 2))

@@ -1,4 +1,4 @@
-"""A minute of a fleet's work by the real functions on a simulated clock: shares, aging, and why a job waits."""
+"""Tests a minute of a fleet's work on a simulated clock: shares, aging, and waiting reasons."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_low_runs_within_its_age_and_a_lease_beside_a_steady_high_stream(bench: 
 
 
 class Cluster:
-    """Fleet as the API knows it: one CPU worker that lives, and the load."""
+    """A fleet as the API reports it, with one live CPU worker and the load."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -76,7 +76,7 @@ class Cluster:
 
 
 def _is_true(reason: str, job: str, seen: Snapshot) -> None:
-    """Tell whether the reason is true at this moment."""
+    """Return True if the reason is true now."""
     view = seen.jobs[job]
     part = seen.zset(f"ct:tenant_pending:{view.queue}:{view.tenant}")
     if reason.startswith("paused"):

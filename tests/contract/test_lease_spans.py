@@ -1,4 +1,4 @@
-"""Spans, in which the functions write down who computed what: they add up to the work, and stay few."""
+"""Tests spans, which record who computed what: their sum equals the work, and their number is limited."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P = keys.PREFIX
 
 
 def kept(bench: Bench) -> list[Span]:
-    """Those put away, then the latest of each lane."""
+    """Return the stored spans, then the latest span of each lane."""
     rows = [row for _, row in bench.client.xrange(f"{P}spans")]
     past = [spans.parse_span(row[b"lane"].decode(), row[b"span"].decode()) for row in rows]
     latest = bench.client.hgetall(f"{P}span")
@@ -28,7 +28,7 @@ def kept(bench: Bench) -> list[Span]:
 
 
 def lease(bench: Bench, job: str, lane: str = "w/0", ms: int = 100, units: int = 1) -> None:
-    """Leases, computes for some time, commits."""
+    """Lease, compute for some time, and commit."""
     token = bench.grant(job, units, lane=lane).token
     bench.advance(ms)
     bench.commit(token)

@@ -1,4 +1,4 @@
-"""Stories of several tenants on one cluster: caps, admission, order, and what was there before they were."""
+"""Tests several tenants on one cluster: caps, admission, order, and data from before the first tenant."""
 
 from __future__ import annotations
 
@@ -343,7 +343,7 @@ def test_a_tenant_that_returns_has_no_credit_from_when_it_was_away(bench: Bench)
 
 
 def _serve(bench: Bench, ms: int, worker: str = "w") -> str:
-    """One lease that takes this long, of whatever job is best; the job."""
+    """Serve one lease of this duration of the best job, and return the job."""
     job = bench.hold(worker)
     grant = bench.grant(job, ms, worker=worker, rate=1000.0)
     bench.advance(ms)

@@ -1,4 +1,4 @@
-"""Libraries of functions on the server: this version's beside others', loaded by coordinators, deleted when unused."""
+"""Tests function libraries on the server: loaded next to other versions, and deleted when unused."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from jobs.store.server.libraries import KEPT_MS
 from jobs.store.tenancy.tenants import Tenant
 from tests.contract.lease_model import CLOCK, Bench
 
-#: A library in the place of ours, which answers what nobody expects.
+#: A library that replaces ours and returns unexpected values.
 REPLACED = "#!lua name={name}\nredis.register_function('{name}_hold', function() return 7 end)"
 
 
 def other_version(bench: Bench) -> Store:
-    """A process of another version, whose library has another text."""
+    """Return a process of another version, whose library has another text."""
     return Store(bench.client, clock=CLOCK, limits=Limits(expiries=2))
 
 

@@ -1,4 +1,4 @@
-"""Logs of programs over HTTP: by range once a unit has ended, and live, whatever runners and readers do."""
+"""Tests programs' logs over HTTP: by range when a unit has finished, and live."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def served(any_redis_url: str, store: Store, tmp_path: Path, monkeypatch: pytest
 
 @pytest.fixture
 def reader(served: Served) -> Iterator[httpx.Client]:
-    """A user who may read."""
+    """Return a user with read access."""
     with client(served, served.token("reader", "read")) as made:
         yield made
 
@@ -193,7 +193,7 @@ class Follower:
         self._lines = answer.iter_lines()
 
     def next(self) -> tuple[str, dict[str, Any]]:
-        """The next event; a ping is none."""
+        """Return the next event, ignoring pings."""
         name = ""
         for line in self._lines:
             if line.startswith("event: "):
@@ -203,7 +203,7 @@ class Follower:
         return "closed", {}
 
     def bytes(self, size: int, start: int = 0) -> bytes:
-        """That many bytes of both streams from a place on, of which none was dropped."""
+        """Return a number of bytes of both streams from a position on, without dropped bytes."""
         data = b""
         while len(data) < size:
             name, row = self.next()
@@ -220,7 +220,7 @@ def following(reader: httpx.Client, unit: int = 3, **headers: str) -> Iterator[F
 
 
 def asking(token: str) -> bytes:
-    """The request of a follower that is only a socket."""
+    """Return the request of a follower that is only a socket."""
     head = f"Host: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"
     return f"GET /api/jobs/j/logs/3/follow HTTP/1.1\r\n{head}".encode()
 

@@ -1,4 +1,4 @@
-"""The functions of profiles: who samples what, how recordings come home, and what is refused."""
+"""Tests the functions of profiles: sampling, collection of recordings, and rejections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runners kept for programs that wait for room: which, what they start meanwhile, and how that ends."""
+"""Tests runners reserved for programs that wait for room: which, what else they start, and how it ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGE = {"cpus": 4}
 
 
 class Runner:
-    """A runner that offers what its leases leave of its CPUs and GPUs, a slot a CPU."""
+    """A runner that offers its unleased CPUs and GPUs, with one slot per CPU."""
 
     def __init__(
         self, bench: Bench, name: str = "runner-1", cpus: int = 4, gpus: int = 0, isolation: str = "uid"
@@ -83,7 +83,7 @@ class Runner:
         return found.job_id
 
     def fill(self) -> list[str]:
-        """Take as much as it can."""
+        """Take as many leases as possible."""
         return list(iter(self.ask, ""))
 
     def end(self, count: int = 1) -> None:
@@ -98,12 +98,12 @@ def submit(bench: Bench, total: int = 1, *, priority: str = "normal", **more: An
 
 
 def replica(bench: Bench, number: int = 1, **more: Any) -> str:
-    """A replica of a service, which never ends."""
+    """Submit a replica of a service, which never ends."""
     return submit(bench, job_id=f"v-aaa-{number}", **more)
 
 
 def wait(bench: Bench, seconds: int, *runners: Runner) -> None:
-    """Time passes, with beats and sweeps."""
+    """Advance the clock, with heartbeats and sweeps."""
     for _ in range(seconds // 2):
         bench.advance(2000)
         for runner in runners:
@@ -113,7 +113,7 @@ def wait(bench: Bench, seconds: int, *runners: Runner) -> None:
 
 
 def kept(bench: Bench) -> dict[str, str]:
-    """The runner that is kept for each job."""
+    """Return the runner reserved for each job."""
     return {job.decode(): text.decode().split("|")[0] for job, text in bench.client.hgetall(keys.RESERVED).items()}
 
 

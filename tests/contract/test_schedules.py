@@ -1,4 +1,4 @@
-"""Schedules in Redis: each time once, whoever leads and dies; what is left out and missed is counted."""
+"""Tests schedules in Redis: each time runs once, whichever leader dies; skipped and missed runs are counted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOW = START // 1000
 
 
 class Board:
-    """Schedules of a cluster whose clock the test moves."""
+    """Schedules of a cluster with a test clock."""
 
     def __init__(self, bench: Bench, **settings: Any) -> None:
         self.bench, self.store = bench, bench.store
@@ -59,7 +59,7 @@ class Board:
         return made
 
     def pass_to(self, seconds: int) -> None:
-        """Move the clock to so long after the start, and run what is due."""
+        """Advance the clock to a time after the start, and run due schedules."""
         self.advance_to(seconds)
         self.runs.run_due()
 
@@ -67,7 +67,7 @@ class Board:
         self.bench.advance((NOW + seconds) * 1000 - int(self.bench.client.get("test:clock")))
 
     def jobs(self) -> list[int]:
-        """Times for which jobs were submitted, in seconds after the start."""
+        """Return the times for which jobs were submitted, in seconds after the start."""
         ids = [name.decode() for name in self.bench.client.zrange(keys.JOBS, 0, -1)]
         return [int(one.rpartition("-")[2]) - NOW for one in ids]
 

@@ -1,4 +1,4 @@
-"""A worker's turns on a real Redis, reached directly and over the worker API, with lanes that die when told."""
+"""Tests a worker's turns with a real Redis, directly and over the worker API, with lanes that die on request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.integration.live import until
 
 
 class FakeLane:
-    """Computes in steps of 10 ms; `die` ends it as a kill would, and `healed` lets it be mended."""
+    """A fake lane that computes in steps of 10 ms; `die` kills it, and `healed` permits its repair."""
 
     def __init__(self, name: str) -> None:
         self.name, self.at = name, 0
@@ -83,14 +83,14 @@ def store(any_redis_url: str) -> Iterator[Store]:
 
 @pytest.fixture(params=["redis", "api"])
 def reach(request: pytest.FixtureRequest, any_redis_url: str, store: Store) -> Iterator[Reach]:
-    """The store as workers reach it."""
+    """Return the store as workers reach it."""
     with reaching(request.param, any_redis_url, store) as found:
         yield found
 
 
 @contextmanager
 def serving(server: Server) -> Iterator[None]:
-    """Serves on a thread of its own, as an idle worker does that asks NEXT again and again."""
+    """Serve on a separate thread, like an idle worker that calls NEXT again and again."""
 
     def go_on() -> None:
         while not server.stopping:
@@ -409,7 +409,7 @@ def test_parts_that_cannot_be_merged_fail_their_job(store: Store, count: int) ->
 
 
 class Held(FakeLane):
-    """Lane that computes nothing until the test releases it."""
+    """A lane that computes nothing until the test releases it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""Stops: workers hear at once that leases of theirs may have to end, on every Redis supported."""
+"""Tests stop messages: workers are told at once that some of their leases may have to end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.contract.lease_model import new_job
 from tests.contract.test_serving import FakeLane
 from tests.integration.live import until
 
-#: Far more than a stop takes on any machine, and less than what would come by itself.
+#: Seconds, far more than a stop takes and less than the regular interval.
 LONG = 1000.0
 
 
@@ -36,7 +36,7 @@ def store(redis_url: str) -> Iterator[Store]:
 
 
 def lease(store: Store, job: str, worker: str, lane: str = "0") -> Task:
-    """Lease some of a new job, or more of it."""
+    """Lease part of a new job, or more of it."""
     if not store.client.exists(keys.job(job)):
         store.jobs.submit([new_job(job, 10**9, "any.normal", estimate_ms=10**7)])
     token = f"{worker}-{lane}-{job}"
@@ -48,7 +48,7 @@ def lease(store: Store, job: str, worker: str, lane: str = "0") -> Task:
 
 
 class Hearing:
-    """A worker that hears stops."""
+    """A worker that receives stop messages."""
 
     def __init__(self, url: str, worker: str) -> None:
         self.heard: queue.Queue[None] = queue.Queue()
@@ -59,7 +59,7 @@ class Hearing:
         self.thread.start()
 
     def once(self) -> None:
-        """Return once something was heard."""
+        """Wait until a message was received."""
         self.heard.get(timeout=30)
 
     def end(self) -> None:
@@ -68,7 +68,7 @@ class Hearing:
 
 @pytest.fixture
 def two(redis_url: str, store: Store) -> Iterator[tuple[Hearing, Hearing]]:
-    """Workers a and b, listening."""
+    """Return workers a and b, which are listening."""
     both = Hearing(redis_url, "a"), Hearing(redis_url, "b/c")
     for one in both:
         one.once()  # it listens from now on

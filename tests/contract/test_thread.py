@@ -1,4 +1,4 @@
-"""Threads: the kernel answers what the reference answers, and both answer what theory says. Seeds are fixed."""
+"""Tests that the thread kernel equals the reference, and that both match theory, with fixed seeds."""
 
 from __future__ import annotations
 

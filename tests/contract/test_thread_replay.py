@@ -15,7 +15,7 @@ CONFIGURATIONS = 60
 
 
 def model(dice: random.Random, scheduler: str) -> dict[str, Any]:
-    """A small model, anything in it drawn."""
+    """Return a random small model."""
     roots = dice.randint(1, 12)
     join = dice.choice(["none", "suspend", "block"] if scheduler in ("fifo", "lifo") else ["none", "suspend"])
     shape = {

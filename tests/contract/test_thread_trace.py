@@ -1,4 +1,4 @@
-"""A trace is Chrome Trace Event JSON of the very replica that the statistics counted."""
+"""Tests that a trace is Chrome Trace Event JSON of exactly the replica in the statistics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shaped(**shape: Any) -> dict[str, Any]:
 
 
 def traced(replica: int, cell: int = 0, **shape: Any) -> Any:
-    """The trace of a replica of a job, asked for as the coordinator does: the job's parameters, and which one."""
+    """Return the trace of a job's replica, requested like a coordinator does."""
     job = planned(**shaped(**shape)).parameters
     plan = planned(**{**job, "trace": {"cell": cell, "replica": replica}})
     assert plan.total == 1

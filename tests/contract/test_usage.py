@@ -1,4 +1,4 @@
-"""Usage of tenants: counted by the functions that commit, by day of Redis' clock."""
+"""Tests tenants' usage, which the commit functions count by day of Redis' clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliveries of webhooks in Redis: written as a job ends, taken by leases, fair, bounded, each of one tenant alone."""
+"""Tests webhook deliveries in Redis: written when a job ends, leased, fair, limited, and separate by tenant."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def pending(bench: Bench, tenant: str = "default") -> int:
 
 
 def cancelled(bench: Bench, url: str = URL, **more: Any) -> str:
-    """A job that has ended, with a delivery."""
+    """Return a finished job with a delivery."""
     job = bench.submit(notify=url, **more)
     bench.store.jobs.cancel(job)
     return job
 
 
 def fill(bench: Bench, count: int, url: Callable[[int], str], tenant: str = "default") -> None:
-    """Write deliveries as the functions do, without a job each."""
+    """Write deliveries like the functions do, without jobs."""
     pipe = bench.client.pipeline(transaction=False)
     for number in range(count):
         name, where = f"msg_{tenant}{number}", url(number)

@@ -1,4 +1,4 @@
-"""Calls of Redis within an event loop: each has its own reply, and one that cannot be made is made in a thread."""
+"""Tests Redis calls within an event loop: each gets its own reply, and impossible ones run in a thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobs.store.work.jobs import CapReached
 from tests.contract.lease_model import new_job
 from threads_protocol.states import JobState
 
-#: Far more than anything here takes.
+#: Seconds that exceed every operation in these tests.
 LONG = 60.0
 
 
@@ -34,7 +34,7 @@ def store(redis_url: str) -> Iterator[Store]:
 
 
 def within(store: Store, what: Callable[[Wire], Awaitable[Any]]) -> Any:
-    """Return what a coroutine returns that is given a wire which is ready."""
+    """Return the result of a coroutine function that gets an open wire."""
 
     async def go() -> Any:
         try:
@@ -47,7 +47,7 @@ def within(store: Store, what: Callable[[Wire], Awaitable[Any]]) -> Any:
 
 
 async def ready(wire: Wire) -> None:
-    """Return once calls may be made."""
+    """Wait until calls are possible."""
     wire.open()
     async with asyncio.timeout(LONG):
         while True:
@@ -57,7 +57,7 @@ async def ready(wire: Wire) -> None:
 
 
 async def gone(store: Store, connection: int) -> None:
-    """Return once the server has no such connection any more."""
+    """Wait until the server has closed the connection."""
     async with asyncio.timeout(LONG):
         while True:
             if str(connection) not in [one["id"] for one in await asyncio.to_thread(store.client.client_list)]:

@@ -1,4 +1,4 @@
-"""The worker API: who is let in, what is refused, how work is waited for, and what a lost answer costs."""
+"""Tests the worker API: access control, rejections, waiting for work, and the effect of lost responses."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ HEARTBEAT = {"born": "0000000000000-00000000", "row": ROW}
 DONE = {"job_id": "j", "token": "t", "result": encode_base64(b"{}"), "ms": 1}
 
 
-#: Calls, and the field about which each is refused.
+#: Calls, and the field that is rejected in each.
 OUT_OF_BOUNDS: list[tuple[str, dict[str, Any], str]] = [
     ("next", {**NEXT, "device": "tpu"}, "device"),
     ("next", {**NEXT, "lanes": 0}, "lanes"),
@@ -395,7 +395,7 @@ def test_a_partial_that_is_rejected_fails_its_range_with_the_reason(served: Serv
 
 
 def answers(worker: ApiStore, **more: Any) -> tuple[threading.Thread, list[Any]]:
-    """A question that waits, on a thread of its own, and where its answer will be."""
+    """Send a waiting request on a separate thread, and return the thread and the place of its response."""
     found: list[Any] = []
 
     def ask() -> None:
@@ -555,7 +555,7 @@ def test_another_server_is_named_and_waited_for(status: int, headers: dict[str, 
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Disable the request log."""
 
     with http.server.HTTPServer(("127.0.0.1", 0), Other) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
@@ -601,7 +601,7 @@ OFFER = {"cpus": 2, "memory_mib": 1000, "gpus": [], "host": "here", "labels": []
 
 
 def _program(served: Served, store: Store, **more: Any) -> tuple[ApiStore, Grant]:
-    """A runner with a lease of a program of ten units."""
+    """Return a runner with a lease of a program with ten units."""
     store.jobs.submit([new_job("j", 10, "runner.normal", **more)])
     runner = served.worker("runner-1", Device.RUNNER)
     assert runner.slots.next("", (), offer=OFFER) == Held(job_id="j")
