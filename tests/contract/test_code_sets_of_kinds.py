@@ -17,7 +17,7 @@ import llvmlite.binding
 from jobs.kinds import compiled_code, registry
 from tests import kernels
 
-#: Parameters of two jobs: work stealing and global queues are two compiled functions.
+#: Work stealing and global queues are two compiled functions, so the job uses schedulers of both types.
 PARAMETERS: dict[str, Any] = {
     "seed": 28,
     "replicas": 8,
