@@ -268,7 +268,7 @@ function Figures({ row }: { row: Service }) {
       label: "requests/s",
       value: compact(lately.requests_per_second),
       after: `${integer(row.requests)} now${lately.failed ? `, ${integer(lately.failed)} failed` : ""}`,
-      hint: "Requests that finished in the last minute. Failed requests were refused because the service was full, or got no answer.",
+      hint: "Requests that finished in the last minute. Failed: refused by a full service, or not answered.",
       lately: requests,
     },
     {

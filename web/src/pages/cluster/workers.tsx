@@ -29,8 +29,8 @@ async function drain(worker: Worker): Promise<void> {
       title: `Drain ${worker.id}?`,
       act: "Drain",
       text:
-        `The worker finishes its leases (${worker.busy_lanes} of ${worker.lanes} lanes are busy) and accepts no new work ` +
-        `until you resume it. Its jobs continue on other workers.`,
+        `The worker finishes its leases (${worker.busy_lanes} of ${worker.lanes} lanes are busy) ` +
+        `and accepts no new work until you resume it. Its jobs continue on other workers.`,
     }));
   if (!sure) return;
   asking.value = new Set([...asking.value, worker.id]);

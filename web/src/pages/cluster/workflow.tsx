@@ -247,7 +247,7 @@ function Approve({ view, shown, action }: { view: WorkflowView; shown: Workflow;
     const question = {
       title: `Approve ${action.action_id}?`,
       text: next.length
-        ? `Actions that start after the approval: ${names.join(", ")}${next.length > 3 ? ` and ${next.length - 3} more` : ""}.`
+        ? `Next actions: ${names.join(", ")}${next.length > 3 ? ` and ${next.length - 3} more` : ""}.`
         : "No other action waits for this approval.",
       act: "Approve",
     };

@@ -106,7 +106,7 @@ export function drained(service: Pick<Service, "requests" | "asked">): string {
   const limit = seconds(patience || 300);
   if (!service.requests) return "The service has no active request.";
   const many = service.requests === 1 ? "1 request" : `${integer(service.requests)} requests`;
-  return `The service has ${many} now. Replicas answer them before they stop; answers that take over ${limit} are cut off.`;
+  return `The service has ${many} now. Replicas answer them before they stop; answers over ${limit} are cut off.`;
 }
 
 /** Return True if a replica may still write to its log. */
