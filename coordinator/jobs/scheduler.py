@@ -215,7 +215,7 @@ def waiting_because(
         return explain_unserved(queue, fleet)
     able = [kinds for device in devices_of(queue) for kinds in fleet.kinds.get(device, ())]
     if kind and able and all(able) and not any(kinds.get(kind) == version for kinds in able):
-        return f"{_explain_versions(kind, version, able)}; it continues when a worker with that version is alive"
+        return f"{_explain_versions(kind, version, able)}; the job continues when a worker with that version is alive"
     if place.before is None:
         return _explain_leased_out(queue, kind, place, max_running, needed, state == "queued" or left > 0)
     return _explain_turn(queue, kind, place, place.before, fleet, needed)
@@ -362,7 +362,7 @@ def _find_spent_cap(queue: str, place: QueuePosition, fleet: Fleet) -> ReachedCa
 def _explain_daily_cap(spent: ReachedCap, tenant: str, kind: str) -> str:
     what = f"units of {kind}" if spent.cap == "max_units" else "GPU seconds"
     cap = f"tenant {tenant} has reached {spent.cap} ({spent.used:.15g} of {spent.most:.15g} {what} today)"
-    return f"{cap}; it continues at 00:00 UTC, in {math.ceil(spent.seconds)} s"
+    return f"{cap}; the job continues at 00:00 UTC, in {math.ceil(spent.seconds)} s"
 
 
 def _explain_leased_out(
@@ -371,7 +371,7 @@ def _explain_leased_out(
     """Explain why a job without a worker is not in its queue."""
     if 0 < max_running <= place.leases:
         lanes = "lane computes" if max_running == 1 else "lanes compute"
-        return f"it has reached max_running: {max_running} {lanes} it"
+        return f"the job has reached max_running: {max_running} {lanes} it"
     if not units_wait:
         retries = Device.RUNNER in devices_of(queue) and not place.leases
         return "failed units wait for their next attempt" if retries else "its last leases are being computed"
@@ -388,9 +388,9 @@ def _explain_versions(kind: str, version: int, able: Sequence[Mapping[str, int]]
 def _describe_position(before: int, where: str, whose: str = "") -> str:
     """Describe a job's position. `whose` limits it to some jobs, such as those of the tenant."""
     if not before:
-        return f"it is {f'the next{whose}' if whose else 'next'} in {where}"
+        return f"the job is {f'the next{whose}' if whose else 'next'} in {where}"
     jobs, are = ("job", "is") if before == 1 else ("jobs", "are")
-    return f"{before} {jobs}{whose} {are} before it in {where}"
+    return f"{before} {jobs}{whose} {are} ahead in {where}"
 
 
 def _advise_capacity(queue: str, kind: str, needed: Requirements) -> str:

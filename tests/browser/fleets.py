@@ -300,13 +300,13 @@ def busy() -> Fleet:
             age=200,
             rate=None,
             eta_seconds=None,
-            waiting_because="3 jobs are before it in the queue any.normal",
+            waiting_because="3 jobs are ahead in the queue any.normal",
         ),
         job(
             "77e6d5c4b3a29180",
             "queued",
             age=30,
-            waiting_because="every worker is busy; it is next in the queue any.normal",
+            waiting_because="every worker is busy; the job is next in the queue any.normal",
         ),
         job("1f2e3d4c5b6a7988", "done", age=500, progress=1.0),
         job(

@@ -69,7 +69,7 @@ def test_what_is_not_known_is_not_drawn_busy(open_address: Open, stack: ExitStac
     expect(picture).to_have_attribute("aria-label", re.compile("; 4 compute now"))  # without the lanes of cpu-1
     stands = page.locator(".now li", has_text="0aa1b2c3")
     expect(stands).to_contain_text("waits for its turn")
-    expect(stands).to_contain_text("3 jobs are before it")
+    expect(stands).to_contain_text("3 jobs are ahead")
     expect(stands).not_to_contain_text("left")
     lines = page.locator(".events.lines li")
     expect(lines).to_have_count(6)  # one line per job, not per event
@@ -164,9 +164,9 @@ def test_the_oldest_wait_goes_on_between_the_cluster_s_words(open_address: Open,
     before = waiting.inner_text()
     expect(waiting).not_to_have_text(before)
     # When a worker is free again, the reason changes although no event about the job arrives.
-    fleet.jobs["5c7b3fb0a1d24e6f"]["waiting_because"] = "it is next in the queue any.normal"
+    fleet.jobs["5c7b3fb0a1d24e6f"]["waiting_because"] = "the job is next in the queue any.normal"
     fleet.set_worker(worker("cpu-1", "idle"))
-    expect(page.locator(".now li")).to_contain_text("it is next")
+    expect(page.locator(".now li")).to_contain_text("the job is next")
 
 
 def test_hosts_say_what_differs_and_what_nobody_knows(open_address: Open, stack: ExitStack) -> None:

@@ -84,7 +84,7 @@ def test_what_waits_says_cap_use_and_when_it_goes_on(bench: Bench) -> None:
     compute(bench, job, 10)
     bench.store.slots.leave("w")
     bench.advance(EVENING - 90_000)
-    expected = "tenant a has reached max_units (10 of 10 units of sum today); it continues at 00:00 UTC, in 90 s"
+    expected = "tenant a has reached max_units (10 of 10 units of sum today); the job continues at 00:00 UTC, in 90 s"
     assert why(bench, job, cpu=1) == expected, "before a worker has looked"
     assert bench.next("w") == "none" and why(bench, job, cpu=1) == expected
     [(tenant, use)] = bench.store.tenants.read(["a"])
@@ -284,7 +284,9 @@ def test_a_tenant_over_its_gpu_seconds_gets_no_gpu_until_the_day_turns(gpu: Benc
     gpu.sweep()
     assert not gpu.look().members("rq:queue:gpu.normal"), "the GPU would pop its own bell in a circle"
     reason = why(gpu, job, gpu=2, cpu=2)
-    assert (reason or "").startswith("tenant a has reached max_gpu_seconds (1 of 1 GPU seconds today); it continues at")
+    assert (reason or "").startswith(
+        "tenant a has reached max_gpu_seconds (1 of 1 GPU seconds today); the job continues at"
+    )
     other = gpu.submit(1, queue="gpu.normal")
     assert gpu.hold("g", GPU) == other
     gpu.store.slots.leave("g")
@@ -556,7 +558,7 @@ def test_caps_are_set_and_shown_over_http_and_a_full_tenant_gets_a_429(any_redis
     stored = got.json()["stored_bytes"]
     assert 100 < stored <= 200
     assert over.status_code == 429 and over.json()["field"] == "max_stored_bytes"
-    assert f"{stored} of 200 bytes are stored" in over.json()["detail"] and int(over.headers["Retry-After"]) == 3600
+    assert f"{stored} of 200 bytes are in use" in over.json()["detail"] and int(over.headers["Retry-After"]) == 3600
     assert json.loads(log.json()["lines"][0])["outcome"] == (
         "weight 1, max_lanes 0, max_jobs 0, max_units collatz 1000000000, max_gpu_seconds 3600, max_stored_bytes 200"
     )

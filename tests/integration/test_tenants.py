@@ -120,7 +120,7 @@ def test_a_held_job_waits_in_the_backlog_and_runs_when_there_is_room(cluster: Li
     held = cluster.submit("faulty", {"units": 3}, hold=True)
     job = cluster.job(held)
     assert job["state"] == "queued" and job["in_backlog"] is True
-    why = "tenant default has reached max_jobs (1 queued or running jobs); it is next in its backlog"
+    why = "tenant default has reached max_jobs (1 queued or running jobs); the job is next in its backlog"
     until(lambda: cluster.job(held)["waiting_because"] == why)
     cluster.post(f"/api/jobs/{running_job}/pause")
     assert cluster.result(held) == {"sum": 3, "count": 3}

@@ -276,14 +276,14 @@ def test_a_job_that_ends_badly_is_exit_code_1(fake: Fake, run: Run, state: str) 
 
 
 def test_waiting_prints_progress_lines_and_the_result(fake: Fake, run: Run) -> None:
-    waiting = job("queued", waiting_because="2 jobs are before it")
+    waiting = job("queued", waiting_because="2 jobs are ahead")
     further = job("running", progress=0.5)  # too early for a separate line
     fake.on("GET", "/api/jobs/j1", waiting, job("running"), further, job("done"))
     ran = run("submit", "sums", "--start", "1", "--wait")
     assert ran.out == f"sum  {'9' * 30}\n"
     assert ran.err.splitlines()[1:] == [
         "job j1",
-        "j1 queued: 2 jobs are before it",
+        "j1 queued: 2 jobs are ahead",
         "j1 running  25.0 %  1.23 M/s  1 min 15 s left",
         "j1 done in 500 ms, 1 k units at 2 k/s",
     ]

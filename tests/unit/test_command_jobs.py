@@ -208,7 +208,12 @@ def test_artifacts_that_are_not_there_are_named(bench: Bench) -> None:
         "artifact nosuch does not exist",
     )
     put(bench, "theirs", token=bench.token("other"))
-    refused(submit(bench, {"command": ["true"], "files": "theirs"}), 404, "parameters.files", "no artifact theirs")
+    refused(
+        submit(bench, {"command": ["true"], "files": "theirs"}),
+        404,
+        "parameters.files",
+        "artifact theirs does not exist",
+    )
     bench.put_file(DATA)
     rows = [["f", name, len(DATA), sha_of(DATA)] for name in ("a", "b")]
     bench.commit(*rows, name="two")

@@ -133,7 +133,7 @@ def test_without_a_worker_there_is_no_estimate() -> None:
     ("state", "before", "holders", "words"),
     [
         ("paused", None, 0, "paused"),
-        ("queued", 3, 0, "3 jobs are before it"),
+        ("queued", 3, 0, "3 jobs are ahead"),
         ("queued", 0, 0, "every worker is busy"),
         ("running", None, 0, "last leases"),
         ("running", None, 1, None),
@@ -147,7 +147,7 @@ def test_a_job_says_why_it_waits(state: str, before: int | None, holders: int, w
 
 def test_a_job_says_that_workers_are_starting_if_none_is_ready() -> None:
     fleet = Fleet(workers={CPU: 2}, lanes={CPU: 4}, starting={CPU: 2})
-    words = "no worker is ready yet, but some are starting; it is next in the queue cpu.normal"
+    words = "no worker is ready yet, but some are starting; the job is next in the queue cpu.normal"
     assert scheduler.waiting_because("queued", "cpu.normal", QueuePosition(before=0), 0, fleet) == words
     fleet = replace(fleet, starting={CPU: 1})
     assert "every worker is busy" in (
@@ -161,10 +161,10 @@ def test_a_job_says_that_workers_are_starting_if_none_is_ready() -> None:
         (
             {"any.normal": 5.0},
             0,
-            "work of a higher priority is served first (any.normal); it is next in the queue any.low",
+            "work of a higher priority is served first (any.normal); the job is next in the queue any.low",
         ),
-        ({"cpu.high": 5.0, "any.normal": 0.0}, 2, "first (cpu.high); 2 jobs are before it"),
-        ({"any.low": 5.0}, 0, "every worker is busy; it is next"),
+        ({"cpu.high": 5.0, "any.normal": 0.0}, 2, "first (cpu.high); 2 jobs are ahead"),
+        ({"any.low": 5.0}, 0, "every worker is busy; the job is next"),
     ],
 )
 def test_a_low_job_beside_a_steady_stream_says_that_others_go_first(
@@ -213,7 +213,7 @@ def test_a_program_says_what_no_runner_has() -> None:
     assert reason({"gpus": 4}, a=1, b=2) == "no runner has gpus 4; b comes closest, with 2"
     assert reason({"gpus": 4, "cpus": 9}, a=1) == "no runner has gpus 4, cpus 9; a comes closest, with 1, 8"
     assert reason({"gpus": 2}, a=1, b=2) == f"every runner with gpus 2 is busy; {MACHINE}"
-    waits = "every worker is busy; it is next in the queue runner.normal"
+    waits = "every worker is busy; the job is next in the queue runner.normal"
     assert reason({"gpus": 2}, 0, b=2) == f"{waits}; {MACHINE}", "more slots have no more GPUs"
     assert reason({}, 0, b=2) == f"{waits}; {SLOTS}"
 
@@ -276,7 +276,7 @@ ONE_TENANT = "without RUNNER_UIDS it runs jobs of one tenant at a time"
         (beside(memory_mib=3000), "service", {"memory_mib": 4000}, "the job needs memory_mib 4000, but"),
         (beside(replicas=0), "service", {}, "runner-1 cannot run another replica"),
         (beside(replicas=0), "command", {}, "every worker is busy"),
-        (beside(), "service", {}, "it is the next of its tenant in the queue runner.normal"),
+        (beside(), "service", {}, "the job is the next of its tenant in the queue runner.normal"),
     ],
 )
 def test_a_program_says_which_services_and_whose_programs_it_waits_for(
@@ -320,7 +320,7 @@ def test_a_service_that_waits_is_not_told_to_get_more_slots() -> None:
         (0, 0, {"cpus": 2}, "its last leases are being computed"),
         (7, 0, {"cpus": 2}, f"every runner with cpus 2 is busy; {MACHINE}"),
         (7, 0, {}, f"every worker with command is busy; {SLOTS}"),
-        (7, 3, {"cpus": 2}, "it has reached max_running: 3 lanes compute it"),
+        (7, 3, {"cpus": 2}, "the job has reached max_running: 3 lanes compute it"),
     ],
 )
 def test_a_program_that_runs_says_why_its_other_units_do_not(

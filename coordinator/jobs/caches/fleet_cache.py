@@ -143,7 +143,7 @@ def _weight(tenant: bytes, share: bytes) -> tuple[str, int]:
 def _parse_speed(field: bytes, stored: bytes) -> tuple[str, str]:
     Device(field.decode().rpartition("|")[2])
     if decoding.parse_finite(stored.decode()) <= 0:
-        raise ValueError("it is no speed")
+        raise ValueError("the speed must be positive")
     return field.decode(), stored.decode()
 
 
