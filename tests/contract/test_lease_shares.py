@@ -109,7 +109,7 @@ def _is_true(reason: str, job: str, seen: Snapshot) -> None:
 
 def _position_is_true(reason: str, part: dict[str, int], job: str) -> None:
     before = sum(turn < part[job] for turn in part.values())
-    stated = re.search(r"(\d+) jobs? of its tenant (?:is|are) before it", reason)
+    stated = re.search(r"(\d+) jobs? of its tenant (?:is|are) ahead", reason)
     assert (int(stated[1]) if stated else 0) == before, reason
 
 
@@ -166,7 +166,7 @@ KINDS = (
     "used less",
     "every worker is busy",
     "last leases",
-    "before it",
+    "ahead in",
 )
 
 

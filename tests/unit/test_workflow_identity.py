@@ -68,7 +68,7 @@ def test_a_job_of_something_else_under_its_id_is_refused(flow: Flows) -> None:
     flow.look(workflow)
     assert flow.states(workflow) == {"a": "failed", "b": "failed"}
     assert flow.store.client.hget(keys.job(f"w-{workflow}-a-1"), "tenant") == b"acme"
-    assert "id of another job" in flow.errors(workflow)["a"]
+    assert "is already in use" in flow.errors(workflow)["a"]
 
 
 # -- leaders that were stopped ----------------------------------------------------------------------------------------
