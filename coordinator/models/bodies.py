@@ -17,7 +17,7 @@ from jobs.store.tenancy import secrets
 Body = TypeVar("Body", bound=BaseModel)
 Name = Annotated[str, Field(pattern=artifacts.NAME)]
 _STRICT = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
-_SECRETS = Field(None, max_length=20, description="Names of secrets for it; unless given, those its source may need.")
+_SECRETS = Field(None, max_length=20, description="Names of secrets. The default depends on the source.")
 Secrets = list[Annotated[str, Field(pattern=secrets.NAME)]] | None
 
 
@@ -25,8 +25,8 @@ class Registration(BaseModel):
     """The body of POST /api/v1/models."""
 
     model_config = _STRICT
-    model_name: Name = Field(description="Its name, from now on.")
-    type: str = Field("llm", min_length=1, max_length=32, description="What you call it; shown.")
+    model_name: Name = Field(description="Name of the model.")
+    type: str = Field("llm", min_length=1, max_length=32, description="Type of the model, for display.")
     source: str = Field(max_length=2048, description="https://, http://, hf://ORG/REPO[@REVISION][/FILE], s3://.")
 
 
@@ -35,8 +35,10 @@ class Download(BaseModel):
 
     model_config = _STRICT
     target_device: str = Field("disk", max_length=100, description="disk, HOST:disk or HOST:dram.")
-    source: str | None = Field(None, max_length=2048, description="Where from; unless given, as it was registered.")
-    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="What its one file must have.")
+    source: str | None = Field(None, max_length=2048, description="Source. The default is the registered source.")
+    sha256: str | None = Field(
+        None, pattern=r"^[0-9a-f]{64}$", description="Expected SHA-256 of the model's only file."
+    )
     secrets: Secrets = _SECRETS
 
 
@@ -44,9 +46,9 @@ class Move(BaseModel):
     """The body of POST /api/v1/models/{model}/move, and of .../copy."""
 
     model_config = _STRICT
-    source_device: str = Field("disk", max_length=100, description="Where it lies: disk, HOST:disk or HOST:dram.")
-    target_device: str = Field(max_length=100, description="disk, HOST:disk, HOST:dram; a move also HOST:gpu0.")
-    keep_source: bool = Field(False, description="Let it lie at both.")
+    source_device: str = Field("disk", max_length=100, description="Current location: disk, HOST:disk or HOST:dram.")
+    target_device: str = Field(max_length=100, description="disk, HOST:disk or HOST:dram. For a move also HOST:gpu0.")
+    keep_source: bool = Field(False, description="Keep the copy at the source.")
 
 
 class NewData(BaseModel):
@@ -54,7 +56,7 @@ class NewData(BaseModel):
 
     model_config = _STRICT
     source: str = Field(max_length=2048, description="https://, http://, s3://BUCKET/KEY.")
-    device: str = Field("disk", max_length=100, description="Where it will lie: disk, HOST:disk or HOST:dram.")
+    device: str = Field("disk", max_length=100, description="Location of the chunk: disk, HOST:disk or HOST:dram.")
     secrets: Secrets = _SECRETS
 
 

@@ -42,6 +42,6 @@ def chunk(cluster: Cluster, tenant: str, chunk_id: str) -> answers.Chunk:
     artifact = store.named(tenant, chunk_id)
     [row] = store.read(tenant, [artifact]) if artifact else [None]
     if row is None:
-        detail = f"there is no chunk {chunk_id}, or what makes it is not done; list them with GET /api/v1/data"
+        detail = f"chunk {chunk_id} does not exist or is not complete; list chunks with GET /api/v1/data"
         raise errors.NotFound(detail, field="chunk_id")
     return serializers.serialize_chunk(chunk_id, row)

@@ -37,7 +37,7 @@ Name = Annotated[str, Path(pattern=artifacts.NAME, description="A model's name."
 async def list_data(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
-    cursor: Annotated[str, Query(pattern=rf"{_ID}|^$", description="As the page before said.")] = "",
+    cursor: Annotated[str, Query(pattern=rf"{_ID}|^$", description="Cursor of the previous page.")] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Response:
     """List chunks of data, sorted by ID."""
@@ -110,8 +110,8 @@ async def _begin_move(
 async def list_models(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
-    cursor: Annotated[str, Query(pattern=rf"{artifacts.NAME}|^$", description="As the page before said.")] = "",
-    limit: Annotated[int, Query(ge=1, le=500, description="Names of artifacts that are looked at.")] = 200,
+    cursor: Annotated[str, Query(pattern=rf"{artifacts.NAME}|^$", description="Cursor of the previous page.")] = "",
+    limit: Annotated[int, Query(ge=1, le=500, description="Number of artifact names to examine.")] = 200,
 ) -> Response:
     """List models by name: named artifacts with weights, and registered names."""
     rows, last = await threads.run(lambda: queries.page(cluster, principal.tenant, cursor, limit))
@@ -147,7 +147,9 @@ async def delete_model(
     model: Name,
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
-    device: Annotated[str, Query(max_length=100, description="This place alone, such as HOST:disk.")] = "",
+    device: Annotated[
+        str, Query(max_length=100, description="Delete only the copy at this location, such as HOST:disk.")
+    ] = "",
 ) -> Response:
     """Delete a model, or with `device` only its copy there. Returns 409 while a service uses a model without another
     name.
@@ -158,7 +160,7 @@ async def delete_model(
         if device in ("", str(locations.STORE)):
             _delete(cluster, principal, found, model)
         elif not cluster.store.artifacts.let_go(principal.tenant, found.id, _find_holder(found, device)):
-            raise errors.NotFound(f"device: {model} is gone", field="device")
+            raise errors.NotFound(f"device: {model} was deleted", field="device")
 
     await threads.run(work)
     return Response(status_code=204)
@@ -174,8 +176,10 @@ def _delete(cluster: Cluster, principal: Principal, row: artifacts.Artifact, mod
         if not having:
             raise
         names = sorted(one.name for one in having if not one.deleted)
-        first = f"services have {model}: {', '.join(names)}; first: cluster service delete {' '.join(names[:1])}"
-        ending = f"a replica of a service of {model} that was deleted still ends; try again in a few seconds"
+        first = (
+            f"these services use {model}: {', '.join(names)}; first run: cluster service delete {' '.join(names[:1])}"
+        )
+        ending = f"a replica of a deleted service still uses {model}; try again in a few seconds"
         raise errors.Conflict(f"model_name: {first if names else ending}", field="model_name") from None
 
 
@@ -184,7 +188,7 @@ def _find_holder(row: artifacts.Artifact, device: str) -> str:
     there = locations.list_locations(row.holders)
     if device not in there:
         lies = ", ".join(("disk", *there))
-        raise errors.NotFound(f"device: it does not lie at {device}; it lies at {lies}", field="device")
+        raise errors.NotFound(f"device: the model has no copy at {device}; it is at {lies}", field="device")
     return f"{locations.HOLDER_PREFIX}{device}"
 
 
@@ -195,7 +199,7 @@ async def download_model(
     """Start a workflow that downloads a model on a runner, and that can be followed, cancelled and retried."""
     asked = await bodies.parse_body(request, Download, "source")
     if asked.source is None and not cluster.models.find(principal.tenant, model).source:
-        detail = f"source: no source of {model} is known; give it, or register it with POST /api/v1/models"
+        detail = f"source: {model} has no registered source; set source, or register the model with POST /api/v1/models"
         raise errors.InvalidRequest(detail, field="source")
     fields = {"model_name": model, **asked.model_dump(exclude_none=True)}
     return await tasks.begin_task(cluster, principal, "download", model, key, fields)

@@ -39,13 +39,13 @@ class NewProfile(BaseModel):
     """The body of POST /api/profiles."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    name: str = Field(pattern=NAME, description="a-z, 0-9, . _ and -, at most 56; the tenant has one of a name.")
-    hz: int = Field(DEFAULT_HZ, ge=1, le=MAX_HZ, description="Samples a second.")
-    seconds: int = Field(DEFAULT_SECONDS, ge=1, le=MAX_SECONDS, description="After which it stops by itself.")
+    name: str = Field(pattern=NAME, description="At most 56 of a-z, 0-9, . _ and -. Unique within the tenant.")
+    hz: int = Field(DEFAULT_HZ, ge=1, le=MAX_HZ, description="Samples per second.")
+    seconds: int = Field(DEFAULT_SECONDS, ge=1, le=MAX_SECONDS, description="Maximum duration in seconds.")
     hosts: list[Host] = Field(
-        default_factory=list, max_length=MAX_HOSTS, description="Hosts that it is about; empty: all."
+        default_factory=list, max_length=MAX_HOSTS, description="Hosts to record. Empty: all hosts."
     )
-    job_id: str | None = Field(None, pattern=patterns.JOB_ID, description="A job with whose end it stops.")
+    job_id: str | None = Field(None, pattern=patterns.JOB_ID, description="The profile stops when this job finishes.")
 
 
 @routes.get("/profiles", **http.describe_response(answers.ProfileList))
@@ -89,15 +89,15 @@ def _start(cluster: Cluster, asked: NewProfile, principal: Principal) -> answers
 
 def _refusal(how: str, what: str) -> errors.ClusterError:
     if how == "exists":
-        detail = f"name: there is a profile {what} already; delete it first, or choose another name"
+        detail = f"name: profile {what} already exists; delete it first, or choose another name"
         return errors.Conflict(detail, field="name")
     if how == "full":
-        detail = f"name: the tenant has {what} profiles, as many as it may have; delete one"
+        detail = f"name: the tenant has {what} profiles, which is the maximum; delete one"
         return errors.Conflict(detail, field="name")
     if how == "missing":
         return errors.UnknownTenant(what)
     whose = "the tenant has" if how == "own" else "the cluster has"
-    detail = f"name: {whose} {what} profiles that record or are collected, as many as may be at once; stop one first"
+    detail = f"name: {whose} {what} active profiles, which is the maximum; stop one first"
     return errors.Conflict(detail, field="name")
 
 
@@ -106,7 +106,7 @@ def _check_hosts(cluster: Cluster, hosts: list[str]) -> None:
         return
     known = {row["host"] for row in cluster.queries.fleet.workers() if row["host"]}
     if unknown := [host for host in hosts if host not in known]:
-        detail = f"hosts: no worker runs on {unknown[0]}; GET /api/hosts lists those there are"
+        detail = f"hosts: no worker runs on {unknown[0]}; GET /api/hosts lists the hosts"
         raise errors.NotFound(detail, field="hosts")
 
 
@@ -115,9 +115,9 @@ def _check_job(cluster: Cluster, job_id: str | None, principal: Principal) -> No
         return
     [state] = cluster.queries.jobs.states([job_id], principal.only_tenant)
     if state is None:
-        raise errors.NotFound(f"job_id: no job {job_id}; list them with GET /api/jobs", field="job_id")
+        raise errors.NotFound(f"job_id: job {job_id} does not exist; list jobs with GET /api/jobs", field="job_id")
     if state in ("done", "failed", "cancelled", "skipped"):
-        raise errors.Conflict(f"job_id: job {job_id} has ended: it is {state}", field="job_id")
+        raise errors.Conflict(f"job_id: job {job_id} has already finished; its state is {state}", field="job_id")
 
 
 @routes.get("/profiles/{name}", **http.describe_response(answers.Profile))
@@ -138,9 +138,9 @@ def recover_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, pr
     """Collect a finished profile's recordings again, for example from workers that were unreachable at its end."""
     profile = queries.find(cluster.store, tenant, name)
     if profile.state == "recording":
-        raise errors.Conflict(f"name: the profile {name} records; stop it first", field="name")
+        raise errors.Conflict(f"name: profile {name} is still recording; stop it first", field="name")
     if not cluster.store.profiles.recover(profile.profile_id, principal.actor):
-        detail = f"name: {MAX_COLLECTED} profiles are being collected, as many as may be at once; try again in a minute"
+        detail = f"name: {MAX_COLLECTED} profiles are being collected, which is the maximum; try again in a minute"
         raise errors.Conflict(detail, field="name")
     return json_response(queries.find_row(cluster.store, tenant, name))
 

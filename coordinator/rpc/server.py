@@ -53,7 +53,7 @@ async def serve(app: ASGIApp, settings: Settings) -> Callable[[], Awaitable[None
         else:
             server.add_insecure_port(place)
     except RuntimeError as error:
-        raise PortTaken(f"GRPC_PORT={settings.grpc_port} cannot be listened at on {settings.bind}: {error}") from None
+        raise PortTaken(f"cannot listen on GRPC_PORT={settings.grpc_port} at {settings.bind}: {error}") from None
     await server.start()
     log.info("gRPC on %s", place)
 
@@ -121,7 +121,7 @@ def _stream_handler(call: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[
 
 async def _check(request: Any, context: Any) -> None:
     if request is None:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the request is no message of cluster.proto")
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the request is not a message of cluster.proto")
 
 
 def _bracket_ipv6(host: str) -> str:
@@ -139,7 +139,7 @@ def _credentials(settings: Settings) -> Any:
         try:
             return read()
         except OSError as error:
-            log.error("the renewed certificate is not used: %s", error)
+            log.error("the renewed certificate cannot be read: %s", error)
             return None
 
     return grpc.dynamic_ssl_server_credentials(read(), fetch, require_client_authentication=False)

@@ -106,7 +106,7 @@ class Service:
                 for last in frames.take(piece):
                     yield messages.Event(id=last.id, type=last.type, data_json=last.data)
             if not one_job or (answer.status == HTTPStatus.OK and last.type not in TERMINAL):
-                words = "the stream ended; call again with the id of the last event as `after`"
+                words = "the stream ended; call again with the ID of the last event as `after`"
                 await context.abort(grpc.StatusCode.UNAVAILABLE, words)
 
     async def stream_metrics(self, request: Any, context: Any) -> AsyncIterator[Message]:
@@ -129,7 +129,7 @@ class Service:
     @asynccontextmanager
     async def _streaming(self, context: Any) -> AsyncIterator[None]:
         if self._streams >= MAX_STREAMS:
-            words = f"{MAX_STREAMS} streams are open at this coordinator; call another one, or again in a moment"
+            words = f"{MAX_STREAMS} streams are open at this coordinator; call another one, or try again later"
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, words)
         self._streams += 1
         try:
@@ -178,14 +178,14 @@ class Service:
         """Return the request's job ID, after checking that it cannot change the path."""
         job_id: str = request.job_id
         if not _JOB_ID.fullmatch(job_id):
-            await self._refuse(context, _invalid("job_id", "must be a job's id: 1 to 64 letters, digits, dashes or _"))
+            await self._refuse(context, _invalid("job_id", "must be a job ID: 1 to 64 letters, digits, dashes or _"))
         return job_id
 
     async def _parse(self, text: str, context: Any) -> Any:
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
-            await self._refuse(context, _invalid("parameters_json", f"is no JSON: {error}"))
+            await self._refuse(context, _invalid("parameters_json", f"is not valid JSON: {error}"))
 
     async def _refuse(self, context: Any, error: errors.ClusterError) -> NoReturn:
         await _end(context, error.status, json.dumps(serialize_problem(error)).encode())

@@ -18,11 +18,11 @@ def of(store: Store, tenant: str, name: str) -> answers.Access:
     service = queries.found(store, tenant, name)
     credentials = registry.credentials(service.engine)
     if credentials is None:
-        detail = f"replicas of {name}, of the engine {service.engine}, are asked at /v1, and nowhere else"
+        detail = f"service {name} with engine {service.engine} has no direct access; use /v1"
         raise errors.Conflict(detail, field="name")
     leader = planning.leader(service, store.services.replicas([service.service_id])[service.service_id])
     if leader is None or leader.report is None:
-        raise errors.Unavailable(f"no replica of {name} leads yet; see: cluster service show {name}")
+        raise errors.Unavailable(f"no replica of {name} is leading yet; see: cluster service show {name}")
     certificate, private_key = credentials(leader.report.key)
     return {
         "job_id": leader.job_id,

@@ -33,10 +33,14 @@ class Autoscale(BaseModel):
     """Limits for the number of replicas, and the target number of requests per replica."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    min: int = Field(1, ge=1, le=MAX_REPLICAS, description="Fewest replicas while it is awake.")
-    max: int = Field(ge=1, le=MAX_REPLICAS, description="Most replicas.")
+    min: int = Field(1, ge=1, le=MAX_REPLICAS, description="Minimum number of replicas while the service is awake.")
+    max: int = Field(ge=1, le=MAX_REPLICAS, description="Maximum number of replicas.")
     target: float = Field(
-        4, ge=0.1, le=10_000, allow_inf_nan=False, description="Requests for each replica, those that wait included."
+        4,
+        ge=0.1,
+        le=10_000,
+        allow_inf_nan=False,
+        description="Target number of requests per replica, including waiting ones.",
     )
 
 
@@ -44,39 +48,39 @@ class NewService(BaseModel):
     """The body of POST /api/services."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    name: str = Field(pattern=NAME, description="1 to 63 of a-z, 0-9 and -; the model's name for who asks it.")
+    name: str = Field(pattern=NAME, description="1 to 63 of a-z, 0-9 and -. Clients use it as the model's name.")
     engine: str = Field(
         "",
         pattern=f"{NAME}|^$",
-        description="What runs it: docs/services.md lists the engines. Unless given, one for the model's files.",
+        description="An engine in docs/services.md. The default depends on the model's files.",
     )
-    model: str | None = Field(
-        None, max_length=64, description="An artifact by id or name, which every replica has in its folder."
-    )
+    model: str | None = Field(None, max_length=64, description="ID or name of an artifact. Each replica has its files.")
     replicas: int | None = Field(
-        None, ge=0, le=MAX_REPLICAS, description="Replicas that are kept; 1, or autoscale.min, unless given."
+        None, ge=0, le=MAX_REPLICAS, description="Number of replicas. The default is autoscale.min, else 1."
     )
-    parameters: dict[str, Any] = Field(default_factory=dict, description="The engine's own parameters.")
-    requirements: dict[str, Any] = Field(default_factory=dict, description="What a replica needs, as of a command.")
+    parameters: dict[str, Any] = Field(default_factory=dict, description="Parameters of the engine.")
+    requirements: dict[str, Any] = Field(
+        default_factory=dict, description="Requirements of a replica, as for programs."
+    )
     max_concurrent_requests: int = Field(
-        100, ge=1, le=10_000, description="Requests that one coordinator passes on at once; as many more wait."
+        100, ge=1, le=10_000, description="Maximum concurrent requests per coordinator. As many more wait."
     )
     request_timeout_seconds: float = Field(
-        300, ge=1, le=3600, description="Longest that a request may wait and take; a replica that ends gets as long."
+        300, ge=1, le=3600, description="Time limit of a request with waiting, and drain time of a replica."
     )
     start_timeout_seconds: float = Field(
-        600, ge=1, le=7200, description="A replica that is not ready by then is ended."
+        600, ge=1, le=7200, description="A replica that is not ready after this time is stopped."
     )
     idle_seconds: float | None = Field(
         None,
         ge=5,
         le=2_592_000,
         allow_inf_nan=False,
-        description="After this long without a request its replicas end; the next request starts one and waits for it.",
+        description="Replicas stop after this time without requests. The next request starts a replica.",
     )
-    autoscale: Autoscale | None = Field(None, description="Scale by the requests that there are, from `replicas` on.")
-    priority: str = Field("normal", description="high, normal or low, as of a job.")
-    force: bool = Field(False, description="Serve a model also where its weights are more than any runner's memory.")
+    autoscale: Autoscale | None = Field(None, description="Scale by load, starting with `replicas`.")
+    priority: str = Field("normal", description="high, normal or low, as for jobs.")
+    force: bool = Field(False, description="Allow weights that are larger than each runner's memory.")
 
 
 def plan_service(cluster: Cluster, asked: NewService, principal: Principal) -> Service:
@@ -120,7 +124,7 @@ def _check_scaling(asked: NewService) -> None:
         check_between(load.min, _replicas(asked), load.max)
     for field in ("idle_seconds", "autoscale"):
         if getattr(asked, field) is not None and registry.definition(asked.engine).ROUTES != "openai":
-            detail = f"{field}: requests to the engine {asked.engine} do not pass the cluster; leave it out"
+            detail = f"{field}: the cluster does not forward requests to the engine {asked.engine}; omit this field"
             raise errors.InvalidRequest(detail, field=field)
 
 
@@ -133,7 +137,7 @@ def _replicas(asked: NewService) -> int:
 def check_between(least: int, replicas: int, most: int) -> None:
     """Raise InvalidRequest if a number of replicas is outside the autoscaling limits."""
     if not least <= replicas <= most:
-        detail = f"replicas: must be {least} to {most}, between which it is scaled by load; got {replicas}"
+        detail = f"replicas: must be {least} to {most}, the limits of autoscaling; got {replicas}"
         raise errors.InvalidRequest(detail, field="replicas")
 
 
@@ -222,13 +226,13 @@ def _pin_artifact(job: dict[str, Any], artifact: str) -> dict[str, Any]:
 def refusal(how: str, what: str) -> errors.ClusterError | None:
     """Return the error for a service that was not stored, or None."""
     if how == "exists":
-        detail = f"name: there is a service {what} already; choose another name, or: cluster service delete {what}"
+        detail = f"name: service {what} already exists; choose another name, or: cluster service delete {what}"
         return errors.Conflict(detail, field="name")
     if how == "full":
-        detail = f"name: the tenant has {what} services, as many as it may have; delete one"
+        detail = f"name: the tenant has {what} services, which is the maximum; delete one"
         return errors.Conflict(detail, field="name")
     if how == "missing":
         return errors.UnknownTenant(what)
     if how == "artifact":
-        return errors.NotFound(f"model: artifact {short(what)} was deleted meanwhile; put it again", field="model")
+        return errors.NotFound(f"model: artifact {short(what)} was deleted; upload it again", field="model")
     return None

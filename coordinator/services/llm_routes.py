@@ -47,39 +47,41 @@ _MEMORY = re.compile(r"([1-9][0-9]{0,5})\s*(MB|MIB|GB|GIB)", re.IGNORECASE)
 #: Maximum number of JSON values in an engine's response.
 _MOST_VALUES = 20_000
 _OTHERS = re.compile(r"[^a-z0-9]+")
-Deployment = Annotated[str, Path(pattern=NAME, description="A deployment's id: the name of its service.")]
+Deployment = Annotated[str, Path(pattern=NAME, description="ID of a deployment, which is the name of its service.")]
 
 
 class NewDeployment(BaseModel):
     """The body of POST /api/llm/models/deploy."""
 
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
-    model_name: str = Field(min_length=1, max_length=64, description="An artifact with the model, by id or name.")
-    model_size: str | None = Field(None, max_length=32, description="Shown, and no more: the file has its size.")
+    model_name: str = Field(min_length=1, max_length=64, description="ID or name of the model's artifact.")
+    model_size: str | None = Field(None, max_length=32, description="For display only. The file determines the size.")
     precision: str | None = Field(
-        None, max_length=32, description="fp16, bf16, fp32 or auto; of GGUF shown, and no more: the file has its own."
+        None, max_length=32, description="fp16, bf16, fp32 or auto. For GGUF files, for display only."
     )
-    gpu_per_replica: int = Field(0, ge=0, le=64, description="GPUs of each replica.")
+    gpu_per_replica: int = Field(0, ge=0, le=64, description="Number of GPUs per replica.")
     sharding_strategy: Literal["tensor_parallel", "pipeline_parallel"] | None = Field(
         None,
-        description="How the engine vllm divides a model over the GPUs of a replica; of others shown, and no more.",
+        description="How vLLM splits a model across a replica's GPUs. Other engines ignore it.",
     )
-    max_memory_per_gpu: str | None = Field(None, max_length=16, description="Memory that each must have, as 12GB.")
-    batch_size: int | None = Field(None, ge=1, le=256, description="Requests that a replica computes at once.")
+    max_memory_per_gpu: str | None = Field(None, max_length=16, description="Required memory per GPU, such as 12GB.")
+    batch_size: int | None = Field(None, ge=1, le=256, description="Maximum concurrent requests per replica.")
     max_sequence_length: int | None = Field(
-        None, ge=16, le=1 << 22, description="Tokens of prompt and answer together."
+        None, ge=16, le=1 << 22, description="Maximum number of tokens of prompt and answer together."
     )
-    replicas: int = Field(1, ge=0, le=MAX_REPLICAS, description="Replicas that are kept.")
+    replicas: int = Field(1, ge=0, le=MAX_REPLICAS, description="Number of replicas.")
 
 
 class Inference(BaseModel):
     """The body of POST /api/llm/models/{deployment}/inference."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    prompt: str = Field(min_length=1, max_length=4 << 20, description="Text that is continued.")
-    max_tokens: int = Field(200, ge=1, le=1 << 22, description="Most tokens of the answer.")
+    prompt: str = Field(min_length=1, max_length=4 << 20, description="Text to continue.")
+    max_tokens: int = Field(200, ge=1, le=1 << 22, description="Maximum number of tokens of the answer.")
     temperature: float = Field(0.2, ge=0, le=100, allow_inf_nan=False)
-    stop_sequences: list[str] = Field(default_factory=list, max_length=16, description="Texts that end the answer.")
+    stop_sequences: list[str] = Field(
+        default_factory=list, max_length=16, description="Texts at which the answer stops."
+    )
 
 
 @routes_of_llm.get("/llm/models", tags=["services"], **http.describe_response(answers.ServiceList))
@@ -116,7 +118,9 @@ def _name(asked: NewDeployment) -> str:
     """Return the service name of a deployment. Raises InvalidRequest if the model's name has no usable characters."""
     name = _OTHERS.sub("-", asked.model_name.lower())[:63].strip("-")
     if not name:
-        raise errors.InvalidRequest(f"model_name: gives no name; got {short(asked.model_name)}", field="model_name")
+        raise errors.InvalidRequest(
+            f"model_name: must contain a letter or a digit; got {short(asked.model_name)}", field="model_name"
+        )
     return name
 
 
@@ -203,10 +207,10 @@ def _text(content: bytes, status: int) -> dict[str, Any]:
     try:
         answer = bodies.parse_json(content, _MOST_VALUES)
         if status >= http.FIRST_ERROR:
-            raise errors.InvalidRequest(f"the engine answers {status}: {str(answer['error']['message'])[:500]}")
+            raise errors.InvalidRequest(f"the engine returned HTTP {status}: {str(answer['error']['message'])[:500]}")
         return {"text": str(answer["choices"][0]["text"]), "usage": dict(answer.get("usage") or {})}
     except (ValueError, KeyError, IndexError, TypeError, errors.MalformedBody, errors.TooLarge):
-        raise BadUpstream(f"the engine answers {status} and no text") from None
+        raise BadUpstream(f"the engine returned HTTP {status} without text") from None
 
 
 @routes_of_llm.post(

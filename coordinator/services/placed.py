@@ -44,7 +44,9 @@ def serve(
         return name
     asked = json.loads(known.asked)
     if asked.get("place") != str(place) or known.artifact != model.artifact.id:
-        detail = f"there is a service {name} of something else already: cluster service delete {name}"
+        detail = (
+            f"service {name} already exists with another model or device; delete it with: cluster service delete {name}"
+        )
         raise errors.Conflict(detail, field="model_name")
     shared = asked.get("workflow", workflow) != workflow and asked.pop("workflow")
     if (routed and asked.pop("unrouted", False)) or shared:
@@ -56,7 +58,7 @@ def serve(
 
 def _wanted(model: Model, place: Location) -> NewService:
     if not model.weights:
-        detail = f"model_name: {model.name} was registered, and is nowhere: cluster model download {model.name}"
+        detail = f"model_name: {model.name} has no files yet; run: cluster model download {model.name}"
         raise errors.Conflict(detail, field="model_name")
     requirements = {"host": place.host or None, "gpus": 1 if place.kind == "gpu" else None}
     return NewService.model_validate(
@@ -75,7 +77,7 @@ def withdraw(cluster: Cluster, name: str, workflow: str, actor: Actor) -> tuple[
     if service is None or json.loads(service.asked).get("workflow") != workflow:
         return False, ""
     if service.demand or service.asked_at > service.created:
-        return False, "which was asked, scaled or started again since it was begun"
+        return False, "which was used, scaled or restarted since it was created"
     return cluster.store.services.delete(actor.tenant, name, actor), ""
 
 
@@ -103,7 +105,7 @@ def ready(cluster: Cluster, tenant: str, name: str) -> answers.Service:
     if row["ready"]:
         return row
     if row["failures"] >= DEATHS:
-        detail = f"replicas of {name} die: {row['last_failure']}; see: cluster service logs {name}"
+        detail = f"replicas of {name} fail: {row['last_failure']}; see: cluster service logs {name}"
         raise errors.Conflict(detail, field="device")
     because = next((one["because"] for one in row["running"] if one["because"]), None)
     raise errors.Unavailable(f"{name} is {row['state']}{(because and f': {because}') or ''}")

@@ -29,9 +29,9 @@ class ModelAt(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
     model_name: str = Field(pattern=artifacts.NAME, description="A model that GET /api/v1/models lists.")
-    device: str = Field(max_length=100, description="HOST:gpu0 or HOST:cpu; without a host any that has one.")
+    device: str = Field(max_length=100, description="HOST:gpu0 or HOST:cpu. Without HOST, any suitable host.")
     port: int | None = Field(
-        None, ge=1, le=65535, description="Opens nothing: every service is asked at /v1, by its name as the model."
+        None, ge=1, le=65535, description="Ignored. All services use /v1, with the service's name as the model."
     )
 
 

@@ -51,7 +51,7 @@ class Reconciler:
             except connection.Unreachable:
                 raise
             except Exception:
-                log.exception("looking at a service failed", extra={"service": service.service_id})
+                log.exception("reconciling a service failed", extra={"service": service.service_id})
 
     def _leaving(self, replicas: Iterable[Sequence[Replica]], now: int) -> frozenset[str]:
         """Return the workers whose replicas are replaced, because the workers are draining, dead or cut off."""
@@ -105,8 +105,8 @@ class Reconciler:
         [answer] = self._on_behalf.submit([wanted])
         if not isinstance(answer, errors.ClusterError):
             return
-        log.warning("a replica was refused: %s", answer, extra={"service": service.service_id})
-        self._note_death(service, replica, now, f"refused: {answer.detail}")
+        log.warning("submission of a replica was rejected: %s", answer, extra={"service": service.service_id})
+        self._note_death(service, replica, now, f"rejected: {answer.detail}")
 
     def _end(self, service: Service, step: End, now: int) -> None:
         if step.died:
@@ -119,13 +119,13 @@ class Reconciler:
         """Record a failure, which delays the next start. Only the last failed job is kept, for its log."""
         failures = service.failures + 1
         retry_at = now + planning.wait_ms(failures)
-        log.warning("a replica has died: %s", why, extra={"service": service.service_id, "job_id": replica.job_id})
+        log.warning("replica failed: %s", why, extra={"service": service.service_id, "job_id": replica.job_id})
         if self._store.services.end(service.service_id, replica, failures, retry_at, why[:_MAX_SAID]) and service.died:
             self._store.jobs.delete(service.died, Actor(service.tenant, service.token))
 
     def _why(self, job: str) -> str:
         """Return why a replica failed, from its last failure or its job."""
-        return self._store.services.failure(job) or "its job has ended"
+        return self._store.services.failure(job) or "the job finished unexpectedly"
 
 
 def drain_ms(service: Service) -> int:

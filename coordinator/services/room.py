@@ -34,7 +34,7 @@ def judged(need: Need, needed: Mapping[str, Any], runners: Mapping[str, Offer], 
     most, name = max(there, default=(None, ""))
     words = f"{need.words}; {_compared(need, most, name)}"
     if most is not None and need.weights > most and not force:
-        detail = f"model: its weights do not fit: {words}. Serve a smaller one, ask for more, or send force"
+        detail = f"model: the weights do not fit: {words}. Use a smaller model, require more memory, or set force"
         raise errors.InvalidRequest(detail, field="model")
     return {
         "weights_bytes": need.weights,
@@ -48,9 +48,9 @@ def judged(need: Need, needed: Mapping[str, Any], runners: Mapping[str, Offer], 
 
 def _compared(need: Need, most: int | None, name: str) -> str:
     if most is None:
-        return "no live runner fits, so nothing is known of what there is"
+        return "no live runner meets the requirements, so the available memory is unknown"
     there = f"{name} has {short(most)}"
-    return f"{there}, which is enough" if need.bytes <= most else f"{there}, which is too little"
+    return f"{there}, which is enough" if need.bytes <= most else f"{there}, which is not enough"
 
 
 def available(need: Need, needed: Mapping[str, Any], offer: Offer) -> int:

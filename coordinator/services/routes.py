@@ -32,7 +32,7 @@ class Scale(BaseModel):
     """The body of POST /api/services/{name}/scale."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    replicas: int = Field(ge=0, le=MAX_REPLICAS, description="Replicas that are kept.")
+    replicas: int = Field(ge=0, le=MAX_REPLICAS, description="Number of replicas.")
 
 
 @routes.get("/services", **http.describe_response(answers.ServiceList))

@@ -13,7 +13,7 @@ class Inference(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     model: str = Field(min_length=1, description="A model that GET /v1/models lists: the name of a service.")
-    stream: bool = Field(False, description="Answer as server-sent events.")
+    stream: bool = Field(False, description="Stream the response as server-sent events.")
 
 
 class Inferred(BaseModel):
@@ -46,4 +46,4 @@ class Message(BaseModel):
 class CountedTokens(BaseModel):
     model_config = ConfigDict(extra="allow")
 
-    input_tokens: int = Field(description="Tokens of the prompt, as the engine counts them.")
+    input_tokens: int = Field(description="Number of tokens of the prompt, counted by the engine.")

@@ -74,7 +74,7 @@ def _serialize_replica(
     report, state = replica.report, state_of(replica)
     because = waits.get(replica.job_id) if state == "waiting" else report.why if report else None
     if state == "ready" and (why := unreached.get(replica.job_id)):
-        because = f"not reached from here: {why}"
+        because = f"this coordinator cannot reach it: {why}"
     return {
         "job_id": replica.job_id,
         "state": state,

@@ -343,7 +343,7 @@ def test_bytes_that_are_no_grpc_harm_nobody(port: int, call: Caller) -> None:
 
 def test_a_port_that_is_taken_ends_the_start_with_its_name(port: int) -> None:
     settings = Settings(grpc_port=port)
-    with pytest.raises(server.PortTaken, match=f"GRPC_PORT={port} cannot be listened at on 127.0.0.1"):
+    with pytest.raises(server.PortTaken, match=f"cannot listen on GRPC_PORT={port} at 127.0.0.1"):
         asyncio.run(server.serve(app.create(settings), settings))
 
 

@@ -189,7 +189,7 @@ def test_the_log_of_a_running_replica_is_followed_when_asked_and_else_the_comman
 def test_openais_client_raises_what_it_should(served: Live, client: openai.OpenAI) -> None:
     import openai
 
-    with pytest.raises(openai.NotFoundError, match="has no model of this name; there are chat") as missing:
+    with pytest.raises(openai.NotFoundError, match="has no model with this name; it has chat") as missing:
         client.completions.create(model="nosuch", prompt="x")
     assert missing.value.code == "model_not_found"
     with pytest.raises(openai.BadRequestError):
@@ -203,7 +203,7 @@ def test_anthropics_client_raises_what_it_should(served: Live, claude: anthropic
     import anthropic
 
     for stream in (False, True):
-        with pytest.raises(anthropic.NotFoundError, match="has no model of this name; there are") as missing:
+        with pytest.raises(anthropic.NotFoundError, match="has no model with this name; it has") as missing:
             claude.messages.create(model="nosuch", max_tokens=5, messages=ASKED, stream=stream)
         assert missing.value.type == "not_found_error" and missing.value.request_id
         long: Any = [{"role": "user", "content": "x" * 5000}]
@@ -224,7 +224,7 @@ def test_an_engine_says_what_it_is_capable_of_and_which_calls_it_lacks(served: L
 
     told: Any = client.models.retrieve("chat")
     assert (told.context_length, told.max_model_len, told.capabilities) == (128, 128, ["completion"])
-    with pytest.raises(openai.NotFoundError, match="llamacpp of chat does not answer /v1/embeddings") as lacks:
+    with pytest.raises(openai.NotFoundError, match="llamacpp of chat does not support /v1/embeddings") as lacks:
         client.embeddings.create(model="chat", input="hello")
     assert lacks.value.code == "call_not_supported" and lacks.value.request_id
     answer = served.post("/v1/rerank", {"model": "chat", "query": "a", "documents": ["b"]})
@@ -247,7 +247,7 @@ def test_models_for_embeddings_and_for_ranks_answer_their_calls(live: Live, clie
     assert answer.status_code == 200, answer.text
     assert sorted(each["index"] for each in answer.json()["results"]) == [0, 1]
     refused = live.post("/v1/chat/completions", {"model": "ranker", "messages": [{"role": "user", "content": "x"}]})
-    assert refused.status_code == 404 and "does not answer /v1/chat/completions" in refused.json()["detail"]
+    assert refused.status_code == 404 and "does not support /v1/chat/completions" in refused.json()["detail"]
     live.post("/api/services/ranker/stop")
 
 
@@ -351,7 +351,7 @@ def test_a_killed_replica_costs_its_own_streams_alone_and_is_replaced(live: Live
     (other, second), (one, first) = on_each(live, paced, 2).items()  # the one begun last has most to come
     psutil.Process(one).kill()
     *_, last = first
-    assert "broke off" in json.loads(last)["error"]["message"]
+    assert "broke the connection" in json.loads(last)["error"]["message"]
     rest = list(second)
     assert rest[-1] == "[DONE]" and len(rest) == 100, "the other stream came to its end"
     for _ in range(5):  # and whoever asks now is answered, whatever this coordinator knows

@@ -252,7 +252,7 @@ def test_replicas_that_die_fail_the_action_that_waits_for_them(pool: Pool) -> No
     service = pool.store.services.one("default", "tiny")
     assert service and pool.store.services.note(service.service_id, failures=3, said="exit code 7")
     pool.look(workflow)
-    assert "replicas of tiny die: exit code 7" in pool.errors(workflow)["s"]
+    assert "replicas of tiny fail: exit code 7" in pool.errors(workflow)["s"]
 
 
 def cancel(pool: Pool, workflow: str) -> dict[str, Any]:
@@ -327,7 +327,7 @@ def test_a_cancelled_workflow_leaves_a_service_that_others_use_and_says_so(pool:
     assert service
     pool.store.client.hset(keys.service(service.service_id), "asked_at", service.created + 1)
     said = cancel(pool, workflow)["error"]
-    assert said.startswith("service tiny remains, which was asked") and said.endswith("cluster service delete tiny")
+    assert said.startswith("service tiny remains, which was used") and said.endswith("cluster service delete tiny")
     pool.store.services.delete("default", "tiny")
     first, second = pool.submit(served), pool.submit(served)
     pool.look(first)

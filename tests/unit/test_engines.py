@@ -142,7 +142,7 @@ GPU = {"memory_mib": 81_920, "compute_capability": "9.0"}
 def test_weights_that_no_runner_has_room_for_are_refused_with_the_sum_and_forced_where_asked() -> None:
     need = Need(weights=15 << 30, cache=memory.cache_from_config(CONFIG), tokens=8192, where="host")
     judged = room.judged(need, {}, {"r": OFFER, "s": {**OFFER, "memory_mib": 8192}}, force=False)
-    assert judged["available_bytes"] == 16 << 30 and judged["words"].endswith("r has 16.0 GiB, which is too little")
+    assert judged["available_bytes"] == 16 << 30 and judged["words"].endswith("r has 16.0 GiB, which is not enough")
     assert room.judged(need, {}, {"r": {**OFFER, "memory_mib": 1 << 15}}, force=False)["words"].endswith("is enough")
     for needed in ({"memory_mib": 8192}, {"host": "basalt"}):
         runners = {"r": OFFER, "s": {**OFFER, "memory_mib": 8192, "host": "basalt"}}
@@ -156,7 +156,7 @@ def test_where_no_runner_fits_nothing_is_known_and_nothing_refused() -> None:
     need = Need(weights=1 << 50, cache=None, tokens=0, where="host")
     for needed in ({}, {"gpus": 1}, {"labels": ["x"]}):
         judged = room.judged(need, needed, {"r": OFFER} if needed else {}, force=False)
-        assert judged["available_bytes"] is None and "no live runner fits" in judged["words"]
+        assert judged["available_bytes"] is None and "no live runner meets the requirements" in judged["words"]
 
 
 def test_memory_of_gpus_is_that_of_as_many_as_a_replica_has() -> None:

@@ -116,10 +116,10 @@ def test_a_model_that_loses_its_name_to_another_is_held_by_no_place(bench: Pool)
 def test_who_deletes_a_model_that_is_served_hears_of_which_service(run: Run, bench: Pool, file: Path) -> None:
     assert run("serve", file, "--name", "chat")[0] == 0
     code, _, err = run("model", "delete", "chat")
-    assert code == 2 and "MODEL: services have chat: chat; first: cluster service delete chat" in err, err
+    assert code == 2 and "MODEL: these services use chat: chat; first run: cluster service delete chat" in err, err
     bench.client.services.delete("chat")
     code, _, err = run("model", "delete", "chat")
-    assert code == 2 and "still ends; try again in a few seconds" in err, err
+    assert code == 2 and "still uses chat; try again in a few seconds" in err, err
     [service] = bench.store.services.all()
     assert bench.store.services.forget(service.service_id)
     assert run("model", "delete", "chat") == (0, "chat deleted\n", "")

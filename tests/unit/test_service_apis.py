@@ -151,7 +151,7 @@ def test_a_response_has_an_end_whatever_came_of_it(name: str) -> None:
 def test_a_stream_that_breaks_off_ends_with_the_event_of_its_api(path: str, events: list[Json]) -> None:
     async def work(client: Client, _engines: list[Engine]) -> None:
         *_, last = events_of(await ask(client, path, stream=True))
-        assert last["type"] == "error" and "broke off" in last["error"]["message"]
+        assert last["type"] == "error" and "broke the connection" in last["error"]["message"]
         assert last["error"]["type"] == ("api_error" if path == calls.MESSAGES else "server_error")
         if path == calls.RESPONSES:
             assert (last["message"], last["code"]) == (last["error"]["message"], None)
@@ -187,7 +187,7 @@ def test_a_service_that_wakes_up_streams_in_each_api(
 
 def test_a_call_that_the_engine_is_known_to_lack_is_not_passed_on() -> None:
     async def work(client: Client, engines: list[Engine]) -> None:
-        with pytest.raises(LacksCall, match="the engine http of chat does not answer /v1/embeddings"):
+        with pytest.raises(LacksCall, match="the engine http of chat does not support /v1/embeddings"):
             await client.ask(body(calls.MESSAGES), calls.EMBEDDINGS)
         assert not engines[0].asked and not client.ended
         assert b"abc" in await ask(client, calls.CHAT)
@@ -213,7 +213,8 @@ def test_an_engine_that_does_not_know_a_call_is_named(path: str, status: int, sa
         await asked.send(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (status, len(said), said))
 
     async def work(client: Client, _engines: list[Engine]) -> None:
-        with pytest.raises(LacksCall, match=f"the engine http of chat answers {status} to /v1{path}: {words}") as lacks:
+        expected = f"the engine http of chat returned HTTP {status} for /v1{path}: {words}"
+        with pytest.raises(LacksCall, match=expected) as lacks:
             await client.ask(body(path), path)
         assert lacks.value.status == 404 and [each.status for each in client.ended] == [404]
         assert client.gateway.routes.busy["v-a-1"] == 0

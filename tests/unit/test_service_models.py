@@ -115,7 +115,7 @@ def test_the_memory_of_a_replica_is_kept_with_its_sum_and_compared_with_the_runn
 def test_a_model_larger_than_any_runner_is_refused_and_served_when_forced(models: Bench) -> None:
     put(models, "large", large_gguf=b"GGUF" + bytes(3 << 20))
     runner(models, 2)
-    with pytest.raises(ApiError, match=r"3\.0 MiB weights .* runner-1 has 2\.0 MiB, which is too little") as refused:
+    with pytest.raises(ApiError, match=r"3\.0 MiB weights .* runner-1 has 2\.0 MiB, which is not enough") as refused:
         serve(models, "large")
     assert refused.value.status == 422 and models.store.client.scard(keys.SERVICES) == 0
     serve(models, "large", force=True)

@@ -27,8 +27,8 @@ from tests.unit.test_webhooks import Api
 BODY = {"name": "web", "engine": "http", "parameters": {"command": ["./server", "--port", "{port}"], "health": "/up"}}
 
 NOT_REACHED = (
-    "not reached from here: runner-1 answers on its own host alone, and this coordinator is elsewhere: "
-    "set SERVICE_ADDRESS for it"
+    "this coordinator cannot reach it: runner-1 listens only on its own host, and this coordinator is on another host: "
+    "set its SERVICE_ADDRESS"
 )
 
 
@@ -277,7 +277,7 @@ def test_a_replica_that_is_refused_is_tried_again_later_and_says_why(api: Served
     api.store.client.hset(keys.service(service.service_id), "job", json.dumps(body))
     api.leader.run_once()
     row = api.row()
-    assert row["running"] == [] and row["failures"] == 1 and "refused" in row["last_failure"]
+    assert row["running"] == [] and row["failures"] == 1 and "rejected" in row["last_failure"]
     api.store.client.hset(keys.service(service.service_id), "job", service.job)
     api.skip()
     api.leader.run_once()
@@ -501,7 +501,7 @@ def test_metrics_name_so_many_models_and_no_more(api: Served, monkeypatch: pytes
     ("given", "field", "why"),
     [
         ({}, "model", "artifact tiny does not exist"),
-        ({"model_name": "é"}, "model_name", "gives no name"),
+        ({"model_name": "é"}, "model_name", "must contain a letter or a digit"),
         ({"max_memory_per_gpu": "12GB"}, "max_memory_per_gpu", "needs gpu_per_replica"),
         ({"max_memory_per_gpu": "much", "gpu_per_replica": 1}, "max_memory_per_gpu", "such as 12GB"),
         ({"sharding_strategy": "magic"}, "sharding_strategy", "tensor_parallel"),
@@ -667,7 +667,7 @@ def test_access_to_a_group_is_that_to_its_leader_for_who_may_run_programs_and_is
     def access(token: str = both.maker, name: str = "dask") -> Any:
         return both.ask("POST", f"/api/services/{name}/access", token=token)
 
-    assert (access().status_code, "no replica of dask leads yet" in access().text) == (503, True)
+    assert (access().status_code, "no replica of dask is leading yet" in access().text) == (503, True)
     assert leads(both, jobs[1]) == 2
     assert access().status_code == 503, "it is not ready"
     both.run(jobs[1], port=9001, key="the-key-of-the-one-that-leads")

@@ -154,7 +154,7 @@ def test_a_token_is_taken_as_the_clients_of_both_apis_send_it(api: Served, path:
     empty = {"Authorization": "Bearer ", "X_Api_Key": api.maker}  # Anthropic's client if ANTHROPIC_AUTH_TOKEN is empty
     for how in ({"Authorization": f"Bearer {api.maker}"}, {"X_Api_Key": api.maker}, empty):
         said = check(ask(api.app, path, content=missing, **how), path, 404, "invalid_request_error", "model_not_found")
-        assert "has no model of this name" in said
+        assert "has no model with this name" in said
     refused = ask(api.app, path, content=missing, Authorization="Bearer tc_wrong", X_Api_Key=api.maker)
     check(refused, path, 401, "authentication_error", "invalid_api_key")
     assert ask(api.app, "/api/status", "GET", content=b"", X_Api_Key=api.maker).status_code == 401

@@ -40,7 +40,7 @@ class Gate:
     async def _wait(self, most: int, seconds: float) -> None:
         if len(self._waiting) >= most:
             raise errors.OverLimit(
-                f"{most} requests are being answered and {most} wait; try again later",
+                f"{most} requests are running and {most} are waiting; try again later",
                 field="model",
                 seconds=_AGAIN_SECONDS,
             )
@@ -55,7 +55,7 @@ class Gate:
             elif turn in self._waiting:  # unless the permit's release has already removed it
                 self._waiting.remove(turn)
             if isinstance(error, TimeoutError):
-                detail = f"the request waited {seconds:g} s for its turn; try again later"
+                detail = f"the request waited {seconds:g} s in the queue; try again later"
                 raise errors.OverLimit(detail, field="model", seconds=_AGAIN_SECONDS) from None
             raise
 

@@ -127,7 +127,7 @@ class Gateway:
         """
         route = await self.routes.find(question.tenant, question.model)
         if not route.answers(question.path):
-            raise openai.LacksCall(f"{_engine_of(route)} does not answer {openai.PREFIX}{question.path}; {_SEE}")
+            raise openai.LacksCall(f"{_engine_of(route)} does not support {openai.PREFIX}{question.path}; {_SEE}")
         name, service = route.service.name, route.service.service_id
         exchange = Exchange(tenant=question.tenant, model=name, service=service, began=time.monotonic())
         gone = asyncio.ensure_future(_gone(request))
@@ -178,7 +178,7 @@ class Gateway:
         try:
             url = at.copy_with(raw_path=target)
         except (httpx.InvalidURL, ValueError) as error:
-            raise errors.InvalidRequest(f"the path cannot be asked for: {error}") from None
+            raise errors.InvalidRequest(f"the path is invalid: {error}") from None
         timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
         return self._http.stream(method, url, headers=dict(headers), timeout=timeout, **body)
 
@@ -198,7 +198,7 @@ class WholeAnswer(Response):
                     await send({"type": "http.response.body", "body": self.body[at : at + _PIECE], "more_body": True})
                 await send({"type": "http.response.body", "body": b""})
         except TimeoutError:
-            log.info("a client took less than its answer in %g s", TAKE_SECONDS)
+            log.info("a client did not read its whole response within %g s", TAKE_SECONDS)
         finally:
             await self.let_go()
 
@@ -278,7 +278,7 @@ class _Call:
                 async for piece in pieces:
                     yield piece
         except connection.Unreachable as error:
-            away = errors.Unavailable(f"{connection.reason(error)}; ask again in a moment")
+            away = errors.Unavailable(f"{connection.reason(error)}; try again in a moment")
             self._exchange.status = away.status
             yield error_forms.frame(away, self._path)
         except errors.ClusterError as error:
@@ -300,7 +300,7 @@ class _Call:
             except _Another as error:
                 tried.append(replica)
                 self._gateway.routes.eject(replica)
-                log.warning("a replica gave no answer: %s", error, extra={"job_id": replica.job_id})
+                log.warning("a replica did not respond: %s", error, extra={"job_id": replica.job_id})
                 self._route = await self._with_another(tried, error)
 
     async def _with_another(self, tried: Sequence[Replica], error: _Another) -> Route:
@@ -313,8 +313,8 @@ class _Call:
             route = await routes.awake(await routes.refresh(route), self._seconds_left)
         if not route.ready or (len(tried) < _ATTEMPTS and routes.has_another(route, tried)):
             return route
-        asked = f"{len(tried)} of {len(route.ready)} were asked"
-        detail = f"no replica of {route.service.name} gave an answer; {asked}, the last: {error}"
+        asked = f"tried {len(tried)} of {len(route.ready)}"
+        detail = f"no replica of {route.service.name} responded; {asked}; last error: {error}"
         raise BadUpstream(detail) from None
 
     async def _from(self, replica: Replica) -> Response:
@@ -326,16 +326,16 @@ class _Call:
                     self._gateway.send(replica, self._path, self._content, self._seconds_left)
                 )
                 if answer.status_code in _TRY_ANOTHER:
-                    raise _Another(f"it answers {answer.status_code}")
+                    raise _Another(f"it returned HTTP {answer.status_code}")
                 if answer.headers.get("content-encoding", _PLAIN) != _PLAIN:
-                    raise BadUpstream("the replica compresses its answer, which nobody asked for")
+                    raise BadUpstream("the replica compressed its response, which was not requested")
                 kind = answer.headers.get("content-type", "")
                 if self._streams and answer.status_code < 300 and kind.startswith("text/event-stream"):
                     return await self._stream(answer, held)
                 return await self._pass_whole(answer, held)
         except (TimeoutError, httpx.ReadTimeout):
             await held.aclose()
-            raise TooLate(f"no answer within request_timeout_seconds, {self._route.seconds:g}") from None
+            raise TooLate(f"no response within request_timeout_seconds ({self._route.seconds:g})") from None
         except BROKEN as error:
             await held.aclose()
             raise _Another(str(error) or type(error).__name__) from error
@@ -359,11 +359,11 @@ class _Call:
                 await room.enter_async_context(share)
             content += piece
             if len(content) > MAX_ANSWER:
-                raise BadUpstream(f"the answer has over {MAX_ANSWER} bytes")
+                raise BadUpstream(f"the response is larger than {MAX_ANSWER} bytes")
         await held.aclose()
         await self._held.aclose()
         if not _is_passed_on(answer.status_code):
-            raise BadUpstream(f"the replica answers {answer.status_code}")  # the caller counts the failure
+            raise BadUpstream(f"the replica returned HTTP {answer.status_code}")  # the caller counts the failure
         if answer.status_code >= http.FIRST_ERROR:
             return self._refusal(answer.status_code, bytes(content), room)
         self._note(answer.status_code, openai.usage(content))
@@ -376,7 +376,8 @@ class _Call:
         """Return an engine's error. Raises LacksCall if the engine does not support the call."""
         if self._is_unknown(status, content):
             said = error_forms.read_error_message(content)
-            detail = f"{_engine_of(self._route)} answers {status} to {openai.PREFIX}{self._path}: {said or 'no reason'}"
+            call = f"{openai.PREFIX}{self._path}"
+            detail = f"{_engine_of(self._route)} returned HTTP {status} for {call}: {said or 'no reason'}"
             raise openai.LacksCall(f"{detail}; {_SEE}")
         self._note(status, None)
         self._gateway.end(self._exchange)
@@ -399,7 +400,7 @@ class _Call:
             try:
                 first = b"".join(frames.feed(await anext(pieces)))
             except StopAsyncIteration:
-                raise _Another("its stream ended before it began") from None
+                raise _Another("the stream ended before its first event") from None
         self._content = b""  # from here on, no other replica is used
         await self._room.aclose()
         self._exchange.first_seconds = time.monotonic() - self._exchange.began
@@ -417,7 +418,9 @@ class _Call:
             except StopAsyncIteration:
                 status = 200 if frames.done else 502
                 if not frames.done:  # a closed connection does not prove completion
-                    yield error_forms.frame(BadUpstream("the replica broke off: its stream has no end"), self._path)
+                    yield error_forms.frame(
+                        BadUpstream("the replica broke the connection before the end of its stream"), self._path
+                    )
             except (TimeoutError, *BROKEN) as error:
                 status = 502
                 yield error_forms.frame(self._broken(error), self._path)
@@ -433,8 +436,8 @@ class _Call:
 
     def _broken(self, error: Exception) -> errors.ClusterError:
         if isinstance(error, TimeoutError):
-            return TooLate(f"the answer took longer than request_timeout_seconds, {self._route.seconds:g}")
-        return BadUpstream(f"the replica broke off: {str(error) or type(error).__name__}")
+            return TooLate(f"the response took longer than request_timeout_seconds ({self._route.seconds:g})")
+        return BadUpstream(f"the replica broke the connection: {str(error) or type(error).__name__}")
 
 
 async def _unsent(asked: asyncio.Future[Response]) -> None:

@@ -61,7 +61,7 @@ def model(body: Any) -> str:
         raise errors.InvalidRequest("the body must be an object", field="body")
     name = body.get("model")
     if not isinstance(name, str) or not name:
-        raise errors.InvalidRequest("model: a text is needed; GET /v1/models lists what there is", field="model")
+        raise errors.InvalidRequest("model: must be a string; GET /v1/models lists the models", field="model")
     return name
 
 

@@ -45,7 +45,7 @@ class Probes:
             with suppress(OSError):
                 await writer.wait_closed()
         except TimeoutError:
-            why = f"no answer within {CONNECT_SECONDS:g} s"
+            why = f"no response within {CONNECT_SECONDS:g} s"
         except OSError as error:
             why = error.strerror or type(error).__name__
         self._known[place] = time.monotonic(), why

@@ -93,7 +93,7 @@ class Relays:
         try:
             await self._use(worker, there)
         except _BROKEN as error:
-            log.info("there is no way to %s by another coordinator: %s", worker, error)
+            log.info("cannot reach %s through another coordinator: %s", worker, error)
         await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _use(self, worker: str, there: TunnelEnd) -> None:
@@ -153,6 +153,6 @@ def _sending(socket: ClientConnection) -> Callable[[bytes], Awaitable[None]]:
         try:
             await socket.send(data)
         except ConnectionClosed as error:
-            raise ConnectionResetError("the other coordinator has gone") from error
+            raise ConnectionResetError("the other coordinator closed the connection") from error
 
     return send

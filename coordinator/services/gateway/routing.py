@@ -147,7 +147,7 @@ class Routes:
         }
         silent = await self._probes.failures(set(asked.values()))
         found = {
-            job: f"nobody answers at {place[0]}, port {place[1]}: {silent[place]}"
+            job: f"cannot connect to {place[0]}, port {place[1]}: {silent[place]}"
             for job, place in asked.items()
             if place in silent
         }
@@ -168,8 +168,8 @@ class Routes:
             route = known.get(model)
         if route is None:
             names = ", ".join([*known][:20])
-            there = f"there are {names}" if names else "there is none; serve one: cluster serve FILE.gguf"
-            raise UnknownModel(f"model: tenant {tenant} has no model of this name; {there}", field="model")
+            there = f"it has {names}" if names else "it has no models; serve one with: cluster serve FILE.gguf"
+            raise UnknownModel(f"model: tenant {tenant} has no model with this name; {there}", field="model")
         return route
 
     async def refresh(self, route: Route) -> Route:
@@ -348,16 +348,16 @@ class Routes:
         try:
             address = ipaddress.ip_address(report.address)
         except ValueError:
-            return f"{report.worker} names no address"
+            return f"{report.worker} reported an invalid address"
         if _is_tunnelled(report):
             return "" if self.tunnels.name(report.worker) else f"{report.worker} has no tunnel to this coordinator yet"
         if address.is_loopback:
             if report.host == self._host or self.tunnels.name(report.worker):
                 return ""
-            why = "answers on its own host alone, and this coordinator is elsewhere: set SERVICE_ADDRESS for it"
+            why = "listens only on its own host, and this coordinator is on another host: set its SERVICE_ADDRESS"
             return f"{report.worker} {why}"
         if address.is_link_local or address.is_multicast or address.is_unspecified:
-            return f"{report.worker} names {address}, at which nothing is asked"
+            return f"{report.worker} reported the unusable address {address}"
         return ""
 
     def _needs_tunnel(self, report: Report) -> bool:
@@ -373,8 +373,8 @@ class Routes:
                 return why
         states = Counter(serializers.state_of(one) for one in replicas)
         if not states:
-            return (service.said and f"the last replica died: {service.said}") or "no replica has begun yet"
-        said = f"; the last one died: {service.said}" if service.failures and service.said else ""
+            return (service.said and f"the last replica failed: {service.said}") or "no replica has started yet"
+        said = f"; the last one failed: {service.said}" if service.failures and service.said else ""
         return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) + said
 
 

@@ -37,7 +37,5 @@ class Shares:
                 await held.enter_async_context(own.reserve(size))
                 await held.enter_async_context(self._together.reserve(size))
         except TimeoutError:
-            detail = (
-                f"large requests and answers have all of the room that there is, {self._each >> 20} MiB for a tenant"
-            )
+            detail = f"large requests and responses use all available memory, up to {self._each >> 20} MiB per tenant"
             raise errors.OverLimit(f"{detail}; try again later", field="body", seconds=_AGAIN_SECONDS) from None

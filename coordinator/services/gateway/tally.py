@@ -78,7 +78,7 @@ class Tally:
         try:
             await run_in_threadpool(self._services.count, self._me, self._number, self._batch)
         except connection.Unreachable as error:
-            log.warning("requests to models are counted later: %s", connection.reason(error))
+            log.warning("usage of models is recorded later: %s", connection.reason(error))
         else:
             self._batch = {}
 

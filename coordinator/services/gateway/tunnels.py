@@ -103,7 +103,7 @@ class _Backend(httpcore.AsyncNetworkBackend):
         if not host.endswith(_SUFFIX):
             return await self._others.connect_tcp(host, port, timeout, local_address, socket_options)
         if (tunnel := self._tunnels.at(host)) is None:
-            raise httpcore.ConnectError("its runner has no tunnel to this coordinator any more")
+            raise httpcore.ConnectError("the tunnel from the replica's runner was closed")
         async with _within(timeout, httpcore.ConnectTimeout, httpcore.ConnectError):
             return _Stream(await tunnel.open(port))
 

@@ -138,22 +138,24 @@ class PageLayer:
         """Authenticate a browser. Raises Unauthorized without a valid ticket, NotFound and Unavailable."""
         credentials = self._cluster.credentials
         if not given and credentials.is_token_required:
-            raise errors.Unauthorized("this browser was not let in; make a link to it: cluster service open NAME")
+            raise errors.Unauthorized("this browser is not logged in; create a link with: cluster service open NAME")
         page = await self._gateway.routes.page(service_id)
         if page is None:
-            raise errors.NotFound("there is no such service any more; see: cluster services")
+            raise errors.NotFound("the service no longer exists; see: cluster services")
         name = page.service.name
         if page.leader is None:
-            why = f"no replica of {name} answers for its page now: {page.because}"
+            why = f"no replica of {name} serves its page now: {page.because}"
             raise errors.Unavailable(f"{why}; see: cluster service show {name}")
         principal = await tickets.holder(given, place(page, page.leader), use, credentials) if given else None
         if principal is None and credentials.is_token_required:
-            why = "it is too old, its token or login has ended, or another replica leads"
-            raise errors.Unauthorized(f"what let this browser in counts no more ({why}): cluster service open {name}")
+            why = "it expired, its token or login was revoked, or another replica leads"
+            raise errors.Unauthorized(
+                f"this browser's access is no longer valid ({why}); get a new link: cluster service open {name}"
+            )
         seen = principal or await credentials.principal_by_bearer("")
         seen.require(Right.READ)
         if seen.only_tenant not in (None, page.service.tenant):
-            raise errors.NotFound("there is no such service; see: cluster services")
+            raise errors.NotFound("the service does not exist; see: cluster services")
         return Admission(principal=seen, page=page, replica=page.leader, ticket=given if principal else "")
 
     async def watch(self, let: Admission) -> None:
@@ -168,7 +170,7 @@ class PageLayer:
     @contextmanager
     def _counted(self, service_id: str) -> Iterator[None]:
         if self._open[service_id] >= MOST:
-            raise errors.OverLimit(f"{MOST} requests of this page are being answered; reload it later", seconds=1)
+            raise errors.OverLimit(f"{MOST} requests of this page are running; reload it later", seconds=1)
         self._open[service_id] += 1
         try:
             yield
@@ -182,7 +184,7 @@ class PageLayer:
 
     async def _answer(self, service_id: str, request: Request, receive: Receive, send: Send) -> None:
         if request.method not in ("GET", "HEAD"):
-            raise _NotAllowed(f"{request.method}: pages of services are looked at with GET and HEAD alone")
+            raise _NotAllowed(f"{request.method}: pages of services accept only GET and HEAD")
         if request.url.path == LINK:
             await (await self._followed(service_id, request))(request.scope, receive, send)
             return
@@ -219,21 +221,21 @@ class PageLayer:
                 async with asyncio.timeout(SILENT_SECONDS):  # covers all 1xx responses and headers
                     answer = await held.enter_async_context(asked)
                 if not 200 <= answer.status_code < 600:
-                    raise BadUpstream(f"{let.replica.job_id} answers {answer.status_code}, which is no status")
+                    raise BadUpstream(f"{let.replica.job_id} returned the invalid HTTP status {answer.status_code}")
                 response = StreamingResponse(answer.aiter_raw(), answer.status_code, _shown(answer))
                 began = True
                 await response(request.scope, receive, send)
         except (TimeoutError, *BROKEN) as error:
             said = str(error) or type(error).__name__
             log.warning(
-                "a page %s: %s",
-                "broke off" if began else "was not answered",
+                "a service's page %s: %s",
+                "was interrupted" if began else "did not respond",
                 said,
                 extra={"job_id": let.replica.job_id},
             )
             if began:  # the server closes the connection without an end, so the browser notices the incomplete response
                 return
-            raise BadUpstream(f"{let.replica.job_id} gave no answer: {said}") from None
+            raise BadUpstream(f"{let.replica.job_id} did not respond: {said}") from None
 
     async def _socket(self, service_id: str, browser: WebSocket) -> None:
         let = await self._let_in(service_id, browser, browser.cookies.get(_cookie(browser), ""), Use.COOKIE)
@@ -253,7 +255,7 @@ class PageLayer:
                     replica = await held.enter_async_context(opening)
                 except page_sockets.BROKEN as error:
                     said = str(error) or type(error).__name__
-                    raise BadUpstream(f"{let.replica.job_id} opens no WebSocket: {said}") from None
+                    raise BadUpstream(f"{let.replica.job_id} did not open a WebSocket: {said}") from None
                 await browser.accept(subprotocol=replica.subprotocol)
                 await run_until_first(page_sockets.passed_on(browser, replica), self.watch(let))
                 with contextlib.suppress(RuntimeError):  # the browser has disconnected
@@ -270,7 +272,7 @@ def check_transport(connection: HTTPConnection) -> None:
     """Raise Forbidden if links and cookies would cross the network unencrypted."""
     if browsers.is_readable(connection):
         host = short(connection.headers.get("host", ""), 80)
-        detail = f"pages of services at {host} need TLS (https://): what lets a browser in would be readable"
+        detail = f"pages of services at {host} require TLS (https://), because tickets would be readable on the network"
         raise errors.Forbidden(detail, field="Host")
 
 
@@ -285,7 +287,7 @@ def _check_principal(connection: HTTPConnection) -> None:
     headers = connection.headers
     followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if not browsers.is_of_own_page(connection) and not followed:
-        raise errors.Forbidden("a page from elsewhere cannot use this one", field="Sec-Fetch-Site")
+        raise errors.Forbidden("a page of another origin cannot use this page", field="Sec-Fetch-Site")
 
 
 def _header(scope: Scope, name: bytes) -> str:
@@ -309,13 +311,13 @@ def _shown(answer: httpx.Response) -> Mapping[str, str]:
     found = {name: answer.headers[name] for name in _ANSWERED if name in answer.headers}
     to = found.get("location", "/")
     if not to.startswith("/") or to.startswith(("//", "/\\")):
-        raise BadUpstream(f"the replica leads elsewhere: {short(to, 80)}")
+        raise BadUpstream(f"the replica redirects to another host: {short(to, 80)}")
     return {"cache-control": "private, no-cache"} | found | HEADERS
 
 
 async def _refuse_page(origin: str, scope: Scope, receive: Receive, send: Send) -> None:
     """Reject a request from a service's page to the cluster."""
-    error = errors.Forbidden(f"a page of a service, {short(origin, 80)}, must not call the cluster", field="Origin")
+    error = errors.Forbidden(f"the page of a service, {short(origin, 80)}, cannot call the cluster", field="Origin")
     if scope["type"] == "http" and error_forms.covers(scope["path"]):
         await error_forms.build_error_response(error, scope["path"])(scope, receive, send)
     else:

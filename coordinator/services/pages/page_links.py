@@ -25,14 +25,14 @@ async def link(
     """
     if not (path := registry.page(service.engine)):
         shown = ", ".join(name for name in registry.names() if registry.page(name))
-        detail = f"{service.name}, of the engine {service.engine}, has no page; services of these engines have: {shown}"
+        detail = f"{service.name} with engine {service.engine} has no page; engines with pages: {shown}"
         raise errors.Conflict(detail, field="name")
     page_layer.check_transport(request)
     authority = names.authority(service, request.headers.get("host", ""))
     page = await routes.page(service.service_id)
     if page is None or page.leader is None:
-        why = page.because if page else "it was served just now"
-        detail = f"no replica of {service.name} answers for its page yet: {why}; see: cluster service show"
+        why = page.because if page else "the service was just created"
+        detail = f"no replica of {service.name} serves its page yet: {why}; see: cluster service show"
         raise errors.Unavailable(f"{detail} {service.name}")
     at = f"{'https' if browsers.is_tls(request) else 'http'}://{authority}"
     if not principal.token:

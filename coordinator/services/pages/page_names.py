@@ -38,7 +38,9 @@ class PageNames:
         """
         domain = LOCAL if exposure.is_loopback(exposure.host_name(asked)) else self._domain
         if not domain:
-            detail = f"pages of services have no names for who asks {short(asked, 80)}: set SERVICES_DOMAIN, or ask"
+            detail = (
+                f"pages of services are not available at {short(asked, 80)}: set SERVICES_DOMAIN, or use the cluster"
+            )
             raise errors.Conflict(f"{detail} at 127.0.0.1; see docs/services.md", field="Host")
         port = re.search(r":\d+$", asked)
         return f"{service.name[:_MAX_NAME].rstrip('-')}-{service.service_id}.{domain}{port[0] if port else ''}"
