@@ -37,9 +37,7 @@ class Settings(BaseSettings):
     xdg_config_home: str = ""
 
     def logins_file(self) -> Path | None:
-        """Return the path of the file in which `cluster login` stores tokens, or None if the user has no home
-        directory.
-        """
+        """Return the path of the token file of `cluster login`, or None if the user has no home directory."""
         mine = home()
         folder = Path(self.xdg_config_home) if self.xdg_config_home else mine and mine / ".config"
         return folder and folder / "threads-cluster" / "tokens.json"

@@ -63,8 +63,9 @@ class Visible:
 
 
 def prepare() -> None:
-    """Make stdout and stderr accept any text, and replace a closed stderr by /dev/null. Raises OSError if stdout is
-    closed.
+    """Make stdout and stderr accept any text, and replace a closed stderr by /dev/null.
+
+    Raises OSError if stdout is closed.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - until the end

@@ -11,9 +11,7 @@ from threads_protocol.answers import models as answers
 
 
 def page(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[answers.Model], str]:
-    """Return a page of a tenant's models after a name, and the last name of the page, or an empty string on the last
-    page.
-    """
+    """Return a page of a tenant's models after a name, and the page's last name (empty on the last page)."""
     found, last = cluster.models.page(tenant, after, most)
     services = cluster.store.services.of_tenant(tenant) if found else []
     loaded = placed.places(cluster, tenant) if services else []

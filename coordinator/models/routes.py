@@ -49,8 +49,9 @@ async def list_data(
 async def create_data(
     request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
-    """Read a source into a chunk on a runner. The response names a workflow that can be followed, cancelled and
-    retried.
+    """Read a source into a chunk on a runner.
+
+    The response names a workflow that can be followed, cancelled and retried.
     """
     asked = await bodies.parse_body(request, NewData, "source", pickled=True)
     drawn = hashlib.sha256(f"{principal.tenant} {key}".encode()).hexdigest() if key else secrets.token_hex(_DIGITS)
@@ -151,8 +152,9 @@ async def delete_model(
         str, Query(max_length=100, description="Delete only the copy at this location, such as HOST:disk.")
     ] = "",
 ) -> Response:
-    """Delete a model, or with `device` only its copy there. Returns 409 while a service uses a model without another
-    name.
+    """Delete a model, or with `device` only its copy there.
+
+    Returns 409 while a service uses a model without another name.
     """
 
     def work() -> None:

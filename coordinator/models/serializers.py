@@ -12,8 +12,9 @@ from threads_protocol.answers import models as answers
 
 
 def serialize_model(model: Model, services: Sequence[Service], loaded: Collection[tuple[str, str]]) -> answers.Model:
-    """Serialize a model. `services` contains all services of its tenant. `loaded` contains artifacts in GPU memory with
-    their locations.
+    """Serialize a model.
+
+    `services` contains all services of its tenant. `loaded` contains artifacts in GPU memory with their locations.
     """
     artifact = model.artifact
     served = [one.name for one in services if not one.deleted and one.artifact == artifact.id]

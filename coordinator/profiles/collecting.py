@@ -47,7 +47,7 @@ class Collection:
         return 0.0 if stored else None
 
     def _forget(self, orders: Sequence[Order], known: dict[str, Profile]) -> None:
-        """Remove orders for profiles whose hash was set aside as broken."""
+        """Delete the orders of profiles whose Redis hash is corrupt."""
         for order in orders:
             if order.profile_id not in known:
                 self._store.profiles.forget(order.profile_id)

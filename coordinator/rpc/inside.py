@@ -29,7 +29,7 @@ class Request:
 
 
 class Answer:
-    """Response to a request whose status is known."""
+    """Response with a known status and a streamed body."""
 
     def __init__(self) -> None:
         self.status = 500

@@ -20,8 +20,7 @@ from jobs.settings import Settings
 log = logging.getLogger(__name__)
 
 NAME = "threads_cluster.v1.Cluster"
-#: Maximum number of concurrent calls in total and per connection, and maximum size of a request and of its metadata in
-#: bytes.
+#: Maximum concurrent calls, in total and per connection, and maximum bytes of a request and of its metadata.
 MAX_CALLS, MAX_CALLS_EACH, MAX_MESSAGE, MAX_METADATA = 1024, 128, MAX_BODY + (64 << 10), 16 << 10
 #: Seconds that calls have to finish at shutdown, and interval in seconds between keepalive pings.
 GRACE_SECONDS, ALIVE_SECONDS = 1.0, 30
@@ -83,9 +82,7 @@ def handlers(service: Service) -> Any:
 
 
 def _reader(asked: Any) -> Callable[[bytes], Any]:
-    """Return a parser for a message type, which returns None for invalid bytes because an exception would log a
-    traceback.
-    """
+    """Return a parser for a message type. The parser returns None for invalid bytes instead of raising."""
 
     def read(octets: bytes) -> Any:
         try:

@@ -49,8 +49,9 @@ _CODES = {
 
 
 class Service:
-    """Answers gRPC calls with the application in this process. A call's cancellation or deadline aborts its HTTP
-    request.
+    """Answers gRPC calls with the application in this process.
+
+    A call's cancellation or deadline aborts its HTTP request.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -252,7 +253,7 @@ def _sample(time: int, series: Mapping[str, Any], place: int) -> Message:
 
 
 def list_headers(context: Any) -> list[tuple[bytes, bytes]]:
-    """Return the call's metadata as HTTP headers. The host is localhost, because browsers cannot send these calls."""
+    """Return the call's metadata as HTTP headers. Sets the host to localhost, because browsers cannot call gRPC."""
     given = [(name, value) for name, value in context.invocation_metadata() or () if name in _PASSED]
     return [(b"host", b"localhost"), *((name.encode(), _octets(value)) for name, value in given)]
 
@@ -262,8 +263,9 @@ def _octets(value: str | bytes) -> bytes:
 
 
 def _address(peer: str) -> tuple[str, int]:
-    """Parse a peer such as ipv4:127.0.0.1:5 or ipv6:%5B::1%5D:5 into address and port. Returns empty values for other
-    peers.
+    """Parse a peer such as ipv4:127.0.0.1:5 or ipv6:%5B::1%5D:5 into address and port.
+
+    Returns empty values for other peers.
     """
     kind, _, place = peer.partition(":")
     host, _, port = place.rpartition(":")

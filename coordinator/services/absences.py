@@ -1,4 +1,4 @@
-"""Detect workers whose heartbeats have been missing for several seconds of the leader's own clock."""
+"""Detect workers without heartbeats for several seconds, measured by the leader's own clock."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ _BLIND_SECONDS = 5.0
 
 
 class Absences:
-    """Tracks since when each worker has been missing, because after an outage of Redis all workers look missing at
-    once.
-    """
+    """Tracks when each worker became missing. After an outage of Redis, all workers look missing at once."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

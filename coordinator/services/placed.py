@@ -72,7 +72,7 @@ def _wanted(model: Model, place: Location) -> NewService:
 
 
 def withdraw(cluster: Cluster, name: str, workflow: str, actor: Actor) -> tuple[bool, str]:
-    """Delete a workflow's service unless others use it. Returns whether it was deleted, and why it was kept."""
+    """Delete a workflow's service unless others use it. Returns (True, "") if deleted, or else (False, reason)."""
     service = cluster.store.services.one(actor.tenant, name)
     if service is None or json.loads(service.asked).get("workflow") != workflow:
         return False, ""

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from jobs.store.services import Replica, Service
 from threads_protocol.states import TERMINAL
 
-#: Delay in milliseconds before a replica starts after a failure, doubled after each consecutive failure, and its
-#: maximum.
+#: Initial and maximum delay in milliseconds before a restart. Each consecutive failure doubles the delay.
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 1000, 300_000
 #: Milliseconds of readiness after which a replica's earlier failures no longer count.
 WELL_MS = 600_000
@@ -124,7 +123,7 @@ def _is_well(replica: Replica, now: int) -> bool:
 
 
 def _ends(live: Sequence[Replica], now: int, drain_ms: int) -> list[Step]:
-    """Return Cancel steps for retired replicas that are idle or whose drain time has passed."""
+    """Return Cancel steps for retired replicas that are idle or have exceeded the drain time."""
     done: list[Step] = []
     for one in live:
         if not one.stopping or one.job_state == "cancelling":

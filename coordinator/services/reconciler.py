@@ -54,7 +54,7 @@ class Reconciler:
                 log.exception("reconciling a service failed", extra={"service": service.service_id})
 
     def _leaving(self, replicas: Iterable[Sequence[Replica]], now: int) -> frozenset[str]:
-        """Return the workers whose replicas are replaced, because the workers are draining, dead or cut off."""
+        """Return the workers that are draining, dead or cut off. Replicas on these workers are replaced."""
         workers = sorted({each.report.worker for several in replicas for each in several if each.report})
         store = self._store.services
         return store.leaving(workers) | self._absences.missed(store.gone(workers, now))
@@ -116,7 +116,7 @@ class Reconciler:
         self._store.jobs.delete(step.replica.job_id, Actor(service.tenant, service.token))
 
     def _note_death(self, service: Service, replica: Replica, now: int, why: str) -> None:
-        """Record a failure, which delays the next start. Only the last failed job is kept, for its log."""
+        """Record a failure, which delays the next start, and delete the job of the failure before it."""
         failures = service.failures + 1
         retry_at = now + planning.wait_ms(failures)
         log.warning("replica failed: %s", why, extra={"service": service.service_id, "job_id": replica.job_id})

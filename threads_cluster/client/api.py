@@ -123,9 +123,7 @@ class Cluster:
 
     @cached_property
     def workflows(self) -> Workflows:
-        """Workflows (graphs of actions): `submit`, `validate`, `list`, `get`, `wait`, `cancel`, `retry`, `approve`,
-        `delete`.
-        """
+        """Workflows: `submit`, `validate`, `list`, `get`, `wait`, `cancel`, `retry`, `approve`, `delete`."""
         return Workflows(self.connection, self)
 
     @cached_property
@@ -151,8 +149,7 @@ class Cluster:
         return Models(self.connection, self)
 
     def dask(self, workers: int = 4, *, name: str | None = None, **how: Any) -> AbstractContextManager[Any]:
-        """Return a context manager for a Dask client with workers in this cluster: `client.submit(function,
-        10).result()`.
+        """Return a context manager for a Dask client with workers in this cluster.
 
         Starts the workers and deletes them after the block. With `name`, uses the running workers of that service, and
         keeps them. `how`: `threads` and `memory_mib` per worker, `requirements`, and `timeout`, the maximum start time
@@ -297,8 +294,7 @@ class Cluster:
         files: str | Path | None = ".",
         **choices: Any,
     ) -> Mapped:
-        """Call `module:function` from the folder `files` on the runners with each value, and iterate over the return
-        values.
+        """Call `module:function` from the folder `files` on the runners with each value; iterate over the results.
 
         Each call runs in a new interpreter. Arguments and return values are sent as JSON. `choices` accepts the fields
         of `programs.Program`.
@@ -306,8 +302,9 @@ class Cluster:
         return self.programs.map(function, values, files=files, **choices)
 
     def submit_batch(self, jobs: Sequence[Mapping[str, Any]]) -> list[Json]:
-        """Submit up to 1,000 jobs and return one response per job, in order. Responses for rejected jobs have an
-        `error`.
+        """Submit up to 1,000 jobs and return one response per job, in order.
+
+        Responses for rejected jobs have an `error`.
         """
         keyed = [{"idempotency_key": uuid.uuid4().hex} | wire(dict(job)) for job in jobs]
         return self._one_each(len(keyed), self._post("submit-batch", {"jobs": keyed}, shape=job_answers.SubmittedBatch))
@@ -423,16 +420,14 @@ class Cluster:
         return self._post(f"jobs/{quoted(job_id)}/resume", shape=job_answers.Job, hold=hold)
 
     def retry(self, job_id: str, hold: bool = False) -> Json:
-        """Resume a failed or cancelled job where it stopped. Jobs that were skipped because of it wait for it again.
+        """Resume a failed or cancelled job where it stopped. Jobs that were skipped because of the job wait again.
 
         `hold`: as in `resume`.
         """
         return self._post(f"jobs/{quoted(job_id)}/retry", shape=job_answers.Job, hold=hold)
 
     def relations(self, job_id: str) -> Json:
-        """Return a job's dependencies (`parents`), the jobs that depend on it (`children`), and jobs skipped because of
-        it.
-        """
+        """Return a job's dependencies (`parents`), its dependents (`children`), and jobs skipped because of it."""
         return self._get(f"jobs/{quoted(job_id)}/relations", shape=job_answers.Relations)
 
     def dead(self, job_id: str | None = None) -> list[Json]:
@@ -479,11 +474,10 @@ class Cluster:
         max_stored_bytes: int | None = None,
         requires: Sequence[str] | None = None,
     ) -> Json:
-        """Create a tenant, or change its weight and caps. A cap of None means no limit. `max_units` is per day and by
-        kind.
+        """Create a tenant, or change its weight and caps.
 
-        `requires`: labels that a host needs to compute the tenant's jobs. An empty list allows all hosts, and None
-        keeps the current labels.
+        A cap of None means no limit. `max_units` is per day and by kind. `requires`: labels that a host needs to
+        compute the tenant's jobs. An empty list allows all hosts, and None keeps the current labels.
         """
         body: Json = {"weight": weight, "max_lanes": max_lanes, "max_jobs": max_jobs}
         daily = {"max_units": max_units, "max_gpu_seconds": max_gpu_seconds, "max_stored_bytes": max_stored_bytes}
@@ -529,18 +523,15 @@ class Cluster:
         return stream
 
     def drain(self, worker: str, on: bool = True) -> Json:
-        """Let a worker finish its leases and accept no new ones. `on=False` ends draining."""
+        """Drain a worker: the worker finishes its leases and accepts no new leases. `on=False` stops draining."""
         return self._post(f"workers/{quoted(worker)}/drain", {"on": on}, shape=fleet_answers.Drained)
 
     def usage(self, tenant: str | None = None, days: int = 30) -> list[Json]:
-        """Return usage by tenant and day, newest first: of all tenants with the scope admin, else of the token's
-        tenant.
-        """
+        """Return usage by tenant and day, newest first. The scope admin sees all tenants, other tokens their own."""
         return self._get_list("usage", "usage", usage_answers.TenantUsages, tenant=tenant, days=days)
 
     def audit(self, after: int | None = None, limit: int = 100) -> Json:
-        """Return entries of the audit log after a sequence number, or the last entries: `{lines, head, dropped,
-        exported}`.
+        """Return entries of the audit log after a number, or the last ones: `{lines, head, dropped, exported}`.
 
         Each line is a JSON object as text, which `threads_cluster.cli.audit` verifies.
         """
@@ -559,9 +550,7 @@ class Cluster:
         return later
 
     def mark(self, kind: str, name: str) -> Json:
-        """Return the range that finished jobs of a kind proved together, such as collatz verified: `{up_to, ranges,
-        ...}`.
-        """
+        """Return the range that finished jobs of a kind proved together, such as collatz verified."""
         return self._get(f"kinds/{quoted(kind)}/marks/{quoted(name)}", shape=job_answers.Mark)
 
     def kinds(self) -> list[Json]:
@@ -588,10 +577,10 @@ class Cluster:
         ttl_seconds: int | None = None,
         labels: Sequence[str] = (),
     ) -> Json:
-        """Create an API token: `{token, id, name, tenant, scopes, expires, labels}`. Only this response contains the
-        token.
+        """Create an API token: `{token, id, name, tenant, scopes, expires, labels}`.
 
-        `labels` describe the host of a worker, or the host of an invitation. Tenants can require labels.
+        Only this response contains the token. `labels` describe the host of a worker, or the host of an invitation.
+        Tenants can require labels.
         """
         body: Json = {"name": name, "scopes": list(scopes), "tenant": tenant, "ttl_seconds": ttl_seconds}
         body |= {"labels": list(labels)} if labels else {}
@@ -672,7 +661,7 @@ class Cluster:
         return self._get("webhooks", shape=webhook_answers.DeliveryList, state=state, limit=limit, tenant=tenant)
 
     def retry_webhook(self, delivery_id: str, *, tenant: str | None = None) -> Json:
-        """Retry a webhook delivery now, even one that was given up, and return it."""
+        """Retry a webhook delivery now, even a failed one, and return the delivery."""
         path = f"/api/webhooks/{quoted(delivery_id)}/retry"
         return self._ask("POST", path, webhook_answers.Delivery, tenant=tenant)
 
@@ -685,8 +674,9 @@ class Cluster:
         return self._ask("POST", "/api/webhooks/test", webhook_answers.Tried, body={"url": url}, extra_seconds=20.0)
 
     def rotate_secrets(self) -> Json:
-        """Encrypt all secrets with the first key of SECRETS_KEY: `{key, rotated, unreadable}`. Requires the scope
-        admin.
+        """Encrypt all secrets with the first key of SECRETS_KEY: `{key, rotated, unreadable}`.
+
+        Requires the scope admin.
         """
         return self._ask("POST", "/api/rotate-secrets", secret_answers.Rotated)
 
@@ -746,8 +736,7 @@ def _ids(several: Any, name: str) -> list[str] | None:
 
 
 def wire(value: Any) -> Any:
-    """Return a value whose integers beyond 2^53 are decimal strings, at any depth, because JSON would round the
-    integers.
+    """Convert integers beyond 2^53 to decimal strings, at any depth, because JSON would round the integers.
 
     Raises BadArgument if the value is nested too deeply or an integer has more than 100,000 digits.
     """

@@ -32,7 +32,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 #: A full artifact ID, which needs no lookup.
 _ID = re.compile(r"[0-9a-f]{64}")
-#: Maximum number of artifacts whose file lists are cached in memory.
+#: Maximum number of artifacts with cached file lists.
 _KNOWN = 4
 
 
@@ -282,7 +282,7 @@ class Artifacts:
                             return
             except (httpx.TransportError, ApiError) as error:
                 if isinstance(error, ApiError) and error.status == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
-                    return  # the file ends at this offset
+                    return  # the server's file is complete
                 before = -1
                 self._connection.endure(error, enduring)
 

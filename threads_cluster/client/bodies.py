@@ -23,10 +23,10 @@ class BadBody(ValueError):
 
 
 def read(answer: httpx.Response, seconds: float) -> bytes:
-    """Return the whole decompressed body. Raises BadBody above LARGEST bytes, and ReadTimeout if the transfer is too
-    slow.
+    """Return the whole decompressed body.
 
-    The transfer can exceed `seconds` while its rate is at least LEAST_RATE.
+    Raises BadBody above LARGEST bytes, and ReadTimeout if the transfer is too slow. The transfer can exceed `seconds`
+    while its rate is at least LEAST_RATE.
     """
     began = time.monotonic()
     body = bytearray()

@@ -165,9 +165,7 @@ class Connection:
 
     @contextmanager
     def _watched(self, extra_seconds: float, left: float) -> Iterator[None]:
-        """Call `silence` with the remaining seconds `left` if the enclosed call is late, so that a hanging call is
-        noticed.
-        """
+        """Call `silence` with the remaining seconds `left` if the enclosed call is late."""
         if self.silence is None:
             yield
             return
@@ -213,7 +211,7 @@ class Connection:
 
     @contextmanager
     def _open(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
-        """Yield a response whose body is unread. Converts httpx errors, except transport errors, to client errors."""
+        """Yield a response with an unread body. Converts httpx errors, except transport errors, to client errors."""
         try:
             answer = self._begun(method, path, **request)
             try:
@@ -235,7 +233,7 @@ class Connection:
         params: Mapping[str, Any] | None = None,
         content: bytes | None = None,
     ) -> httpx.Response:
-        """Return a response whose body is unread. Bypasses httpx.Client if it would add nothing to the request.
+        """Return a response with an unread body. Bypasses httpx.Client if the client would add nothing.
 
         The other work of httpx.Client, such as its cookie search, takes a third of the time of a short call.
         """
@@ -332,8 +330,9 @@ def address(url: str) -> httpx.URL:
 
 
 def shown_address(url: str) -> str:
-    """Return the address of a cluster without its user name and password. Raises Misconfigured if the address is
-    invalid.
+    """Return the address of a cluster without its user name and password.
+
+    Raises Misconfigured if the address is invalid.
     """
     return str(address(url).copy_with(userinfo=b"")).rstrip("/")
 
@@ -371,9 +370,7 @@ def elsewhere(answer: httpx.Response) -> str:
 
 
 def trust(url: str) -> ssl.SSLContext:
-    """Return the system's certificates for an https address, else an empty store, because loading certificates takes 30
-    ms.
-    """
+    """Return the system's certificates for https, else an empty store, because loading takes 30 ms."""
     return ssl.create_default_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 

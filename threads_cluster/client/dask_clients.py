@@ -1,4 +1,4 @@
-"""Dask clients whose workers run in the cluster: `Cluster().dask()`."""
+"""Dask clients with workers in the cluster: `Cluster().dask()`."""
 
 from __future__ import annotations
 

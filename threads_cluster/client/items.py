@@ -15,8 +15,7 @@ from threads_cluster.errors import BadArgument
 from threads_cluster.terminal import visible
 from threads_protocol import numbers
 
-#: Maximum size in JSON bytes and maximum number of values of the items in a job. Below the API's limits, because the
-#: program's other parameters count too.
+#: Maximum JSON bytes and values of a job's items. The API's limits are higher, but include the other parameters.
 INLINE_BYTES, INLINE_VALUES = 30 << 10, 10_000
 #: Maximum number of units of a job.
 MOST = 100_000

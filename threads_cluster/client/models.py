@@ -51,8 +51,9 @@ class _Placed(Resource):
 
 
 class Models(_Placed):
-    """Models: named artifacts with weights, or names with a registered source. `weights` lists the paths of the weight
-    files.
+    """Models: named artifacts with weights, or names with a registered source.
+
+    `weights` lists the paths of the weight files.
     """
 
     path = "/api/v1/models"
@@ -99,8 +100,9 @@ class Models(_Placed):
 
 
 class Data(_Placed):
-    """Chunks of data: artifacts read from a source or written by a model. `references` is the number of users of a
-    chunk.
+    """Chunks of data: artifacts read from a source or written by a model.
+
+    `references` is the number of users of a chunk.
     """
 
     path = "/api/v1/data"
@@ -109,8 +111,9 @@ class Data(_Placed):
     _rule = "chunk: must be chunk- and 12 digits 0-9, a-f"
 
     def create(self, source: str, *, device: str = "disk", secrets: Sequence[str] = ()) -> Json:
-        """Read a source (`https://...`, `s3://...`) on a runner into a chunk: `{chunk_id, task_id}`. Requires the scope
-        run.
+        """Read a source (`https://...`, `s3://...`) on a runner into a chunk: `{chunk_id, task_id}`.
+
+        Requires the scope run.
         """
         body: Json = {"source": source, "device": device, **({"secrets": [*secrets]} if secrets else {})}
         return self._ask("POST", "", answers.ChunkBegun, body=body)

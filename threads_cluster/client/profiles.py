@@ -121,8 +121,9 @@ class Profile:
         return self._profiles.get(self.name)
 
     def summary(self, timeout: float = _COLLECTED_SECONDS) -> Json:
-        """Wait until workers have uploaded their recordings, and return a summary. Raises TimedOut after `timeout`
-        seconds.
+        """Wait until workers have uploaded their recordings, and return a summary.
+
+        Raises TimedOut after `timeout` seconds.
         """
         self._profiles.wait(self.name, timeout)
         return self._profiles.summary(self.name)

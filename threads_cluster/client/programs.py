@@ -64,8 +64,7 @@ _FIRST_STEP, _LONGEST_STEP = 0.1, 2.0
 #: Exit codes of a program that timed out (like the command `timeout`), and of a program that the cluster failed to run.
 TIMED_OUT, NOT_RUN = 124, 125
 
-#: Program that a runner executes for `map`. Item and return value are JSON, without pickle. Older runners pass the JSON
-#: in CLUSTER_ITEM.
+#: Program that a runner executes for `map`. Item and return value are JSON. Older runners use CLUSTER_ITEM.
 _CALL = """
 import importlib, json, os, sys
 name, _, path = sys.argv[1].partition(":")
@@ -137,8 +136,7 @@ class Ended:
     """Result of a finished program."""
 
     job_id: str
-    #: Exit code as in a shell: 128 plus the signal number, 124 for a timeout, 125 if the cluster could not run the
-    #: program.
+    #: Exit code as in a shell: 128 plus the signal number, 124 for a timeout, 125 if the cluster failed to run it.
     exit: int
     #: Why the cluster stopped the program, such as timeout or memory. Empty if the program exited by itself.
     reason: str
@@ -196,7 +194,7 @@ class Programs:
         raise AssertionError
 
     def _undo(self, parameters: Json, choices: Json) -> None:
-        """Cancel the job of a submission whose response was not received."""
+        """Cancel the job of a submission after its response was lost."""
         with suppress(ClientError):
             self._cluster.cancel(self._cluster.submit(KIND, parameters, **choices)["job_id"])
 
@@ -420,8 +418,7 @@ class Programs:
         )
 
     def fetch(self, job_id: str, folder: str | Path, *, flat: bool = False) -> Json:
-        """Download the output files of all finished units, one folder per unit: `{units, fetched_files,
-        fetched_bytes}`.
+        """Download the outputs of all finished units, one folder per unit: `{units, fetched_files, fetched_bytes}`.
 
         The file `a/b` of unit 3 becomes `3/a/b`. A value that is too large for the list of units becomes
         `values/3.json`. With `flat`, the file becomes `a/b`. Raises BadArgument if two units have a file of the same

@@ -38,12 +38,11 @@ class Services(Resource):
         requirements: Mapping[str, Any] | None = None,
         **choices: Any,
     ) -> Json:
-        """Create a service, which keeps replicas of an engine running, and return it. `model` is an artifact's ID or
-        name.
+        """Create a service, which keeps replicas of an engine running, and return it.
 
-        The default engine depends on the model's files. `choices`: `force` (allow weights that are larger than each
-        runner's memory), `max_concurrent_requests`, `request_timeout_seconds`, `start_timeout_seconds`, `idle_seconds`,
-        `autoscale` (`min`, `max`, `target`), `priority`.
+        `model` is an artifact's ID or name. The default engine depends on the model's files. `choices`: `force` (allow
+        weights that are larger than each runner's memory), `max_concurrent_requests`, `request_timeout_seconds`,
+        `start_timeout_seconds`, `idle_seconds`, `autoscale` (`min`, `max`, `target`), `priority`.
         """
         body: Json = {"name": name, **({"engine": engine} if engine else {}), "parameters": dict(parameters or {})}
         body |= {"requirements": dict(requirements or {})}

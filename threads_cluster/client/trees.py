@@ -24,7 +24,7 @@ from threads_protocol.errors import MalformedText
 from threads_protocol.folders import Tree
 from threads_protocol.manifest import MAX_FILE, Entry
 
-#: Patterns that are always excluded, in .gitignore syntax. A folder's .clusterignore can add patterns or negate these.
+#: Patterns that are always excluded, in .gitignore syntax. A folder's .clusterignore can add or negate patterns.
 EXCLUDED = (".git", "__pycache__", ".venv", "node_modules", ".env", ".cluster", ".cluster-*.part")
 IGNORE_FILE = ".clusterignore"
 #: A .clusterignore with only this pattern excludes its folder from every upload of a parent folder.
@@ -41,8 +41,9 @@ class UnsafeArtifact(ClientError):
 
 
 def scan(path: Path, exclude: Sequence[str] = ()) -> Tree:
-    """Read a folder or one file. Raises BadArgument for an unsupported file, such as a link that points outside the
-    folder.
+    """Read a folder or one file.
+
+    Raises BadArgument for an unsupported file, such as a link that points outside the folder.
     """
     if path.is_file() and not path.is_symlink():
         return Tree(root=path.parent, entries=[_file(path.parent, path.name)])

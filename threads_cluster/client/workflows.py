@@ -68,8 +68,9 @@ class Workflows(Resource):
         return polled(read, lambda course: course["state"] in TERMINAL, f"workflow {workflow}", timeout)
 
     def wait(self, workflow: str, timeout: float | None = None) -> Json:
-        """Wait until a workflow has finished in any state, and return it with its actions. Raises the errors of
-        `follow`.
+        """Wait until a workflow has finished in any state, and return it with its actions.
+
+        Raises the errors of `follow`.
         """
         *_, course = self.follow(workflow, timeout)
         return course
@@ -79,8 +80,9 @@ class Workflows(Resource):
         return self._ask("POST", f"/{quoted(workflow)}/cancel", answers.Workflow)
 
     def retry(self, workflow: str) -> Json:
-        """Resume a failed or cancelled workflow. Finished actions are kept. `notes` lists actions that start from the
-        beginning.
+        """Resume a failed or cancelled workflow.
+
+        Finished actions are kept. `notes` lists actions that start from the beginning.
         """
         return self._ask("POST", f"/{quoted(workflow)}/retry", answers.Retried)
 

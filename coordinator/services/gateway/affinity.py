@@ -55,8 +55,7 @@ def _first_messages(messages: Any) -> Iterator[Any]:
 
 
 def chosen(prefix: bytes, loads: Sequence[tuple[str, int]]) -> str | None:
-    """Return the replica for a prefix, given the number of requests of each replica, or None if that replica is
-    overloaded.
+    """Return the replica for a prefix, or None if it is overloaded. `loads` lists each replica with its requests.
 
     Uses rendezvous hashing: when a replica is removed, prefixes of other replicas do not move.
     """

@@ -126,5 +126,5 @@ def _parse_error(content: bytes) -> dict[str, Any]:
 
 
 def _status(error: errors.ClusterError) -> int:
-    """Return the HTTP status of an error. These APIs use 400 instead of 422."""
+    """Return the HTTP status of an error. The OpenAI and Anthropic APIs use 400 instead of 422."""
     return HTTPStatus.BAD_REQUEST if error.status == HTTPStatus.UNPROCESSABLE_ENTITY else error.status

@@ -11,11 +11,11 @@ from coordinator.services.gateway.event_repairs import Repair
 
 #: Maximum size in bytes of a frame that is parsed. Longer frames are forwarded in pieces.
 MOST_BYTES = 1 << 20
-#: Number of bytes kept from the start of a long frame, for its event name, and from its end, for its token counts.
+#: Bytes stored from the start of a long frame (its event name) and from its end (its token counts).
 _HEAD, _TAIL = 64, 8192
 #: Start of the last frame of a stream: of completions, of responses, and of Anthropic messages.
 _LAST = re.compile(rb"data: ?\[DONE\]|event: ?(?:response\.(?:completed|incomplete|failed)|message_stop)\r?\n")
-#: Mark of the last frame of a response whose frames have no event names.
+#: Pattern of the last frame of a response without event names.
 _LAST_TYPE = re.compile(rb'"type": ?"response\.(?:completed|incomplete|failed)"')
 _END = re.compile(rb"\r?\n\r?\n")
 
@@ -60,8 +60,9 @@ class Frames:
         return rest
 
     def _passes(self, frame: bytes) -> bool:
-        """Record a frame's token counts, and whether it is the last. Return False if the client did not request the
-        frame.
+        """Record a frame's token counts, and whether it is the last.
+
+        Return False if the client did not request the frame.
         """
         was_long, self._long = self._long, b""
         known = _ends(was_long + frame) if was_long else frame

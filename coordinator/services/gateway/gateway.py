@@ -56,7 +56,7 @@ _PLAIN = "identity"
 BROKEN = (httpx.TransportError, httpx.StreamError, httpx.InvalidURL)
 
 
-#: A sent request. Entering it returns a response whose headers have been received.
+#: Context manager of a sent request. Yields a response after its headers were received.
 Answering: TypeAlias = contextlib.AbstractAsyncContextManager[httpx.Response]
 
 
@@ -110,8 +110,9 @@ class Gateway:
         self._http = tunnels.through(routes.tunnels)
 
     def turn(self, size: int) -> contextlib.AbstractAsyncContextManager[None]:
-        """Wait until no other large request is being parsed. Small requests do not wait, and are handled between large
-        ones.
+        """Wait until no other large request is being parsed.
+
+        Small requests do not wait, and are handled between large ones.
         """
         return self._parsing if size > SMALL else contextlib.nullcontext()
 
@@ -401,14 +402,14 @@ class _Call:
                 first = b"".join(frames.feed(await anext(pieces)))
             except StopAsyncIteration:
                 raise _Another("the stream ended before its first event") from None
-        self._content = b""  # from here on, no other replica is used
+        self._content = b""  # the request is not sent to another replica any more
         await self._room.aclose()
         self._exchange.first_seconds = time.monotonic() - self._exchange.began
         self._held.push_async_callback(held.aclose)
         return PassedStream(self._pass_frames(first, frames, pieces), self._let_go)
 
     async def _pass_frames(self, first: bytes, frames: Frames, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        status = 499  # client disconnected, unless the stream ends
+        status = 499  # the client disconnected, unless the stream finishes
         try:
             yield first
             try:

@@ -13,8 +13,7 @@ from jobs import errors
 PREFIX = "/v1"
 #: Key of the token counts, pattern of the value, its maximum size in bytes, and the maximum plausible count.
 _USAGE, _COUNTS, _MOST_USAGE, _MOST_TOKENS = b'"usage"', re.compile(rb"\s*:\s*({.*)", re.DOTALL), 4096, 1 << 32
-#: Names of prompt and answer token counts in completions, and in responses and messages. Messages count cached and
-#: added parts of a prompt separately.
+#: Names of token counts in completions, responses and messages. Messages count cached parts of a prompt separately.
 _COMPLETION = ("prompt_tokens", "completion_tokens")
 _INPUT, _OUTPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"), "output_tokens"
 #: Maximum number of `usage` keys to try, from the end of the response.

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import TypeAlias
 
-#: Seconds for which a probe is valid, for which callers wait for new probes, and for which a connection may take.
+#: Validity of a probe, maximum wait for new probes, and connect timeout, in seconds.
 FRESH_SECONDS, WAIT_SECONDS, CONNECT_SECONDS = 5.0, 1.0, 3.0
 #: Maximum number of concurrent probes.
 AT_ONCE = 32

@@ -34,7 +34,7 @@ from jobs.store.services import TunnelEnd
 log = logging.getLogger(__name__)
 
 _EVERYWHERE = ("0.0.0.0", "::")
-#: Header with the name of the worker whose tunnel another coordinator requests.
+#: Header in which another coordinator names the worker that has the requested tunnel.
 WORKER_HEADER = "X-Tunnel-Of"
 #: Timeout in seconds for opening a relay, and delay before the next attempt.
 _OPEN_SECONDS, _AGAIN_SECONDS = 3.0, 2.0

@@ -210,8 +210,9 @@ class Routes:
         return route
 
     async def page(self, service_id: str) -> Page | None:
-        """Return a service's page, or None if it has no page. Waits some seconds until its leading replica is
-        reachable.
+        """Return a service's page, or None if it has no page.
+
+        Waits some seconds until its leading replica is reachable.
         """
         began = time.monotonic()
         page = await self._pages.get(service_id, began - FRESH_SECONDS)
@@ -299,9 +300,7 @@ class Routes:
         return next((self._page(*each) for each in await self._with_replicas(asked)), None)
 
     async def _with_replicas(self, asked: Callable[[], list[Service]]) -> list[tuple[Service, list[Replica]]]:
-        """Return services that are not deleted with their replicas, and open relays to replicas behind other
-        coordinators.
-        """
+        """Return services that are not deleted with their replicas. Opens relays to unreachable replicas."""
         services, replicas, elsewhere = await run_in_threadpool(self._read, asked)
         self.relays.reach(elsewhere)
         return [(one, replicas[one.service_id]) for one in services]
@@ -401,5 +400,5 @@ def _comes(ready: Collection[Replica], reached: Collection[Replica]) -> bool:
 
 
 def _wakes(service: Service) -> bool:
-    """Return True if a request wakes the service. A service whose replicas fail is not awaited."""
+    """Return True if a request wakes the service. Requests do not wait for a service with failing replicas."""
     return bool(scaling.of(service).idle_ms) and not service.stopped and not service.failures

@@ -17,7 +17,7 @@ import httpx
 
 from jobs.network.tunnel import Stream, Tunnel
 
-#: Suffix of the host names for connections through a tunnel. These names are never resolved.
+#: Suffix of host names for connections through a tunnel. DNS never resolves a tunnel's name.
 _SUFFIX = ".tunnel.invalid"
 
 

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 #: Path of the link that logs a browser in. No engine uses this path.
 LINK = "/.cluster/open"
-#: Route label of these requests in metrics.
+#: Route label of requests to pages in metrics.
 ROUTE = SimpleNamespace(path_format="page of a service")
 #: Maximum number of concurrent requests and WebSockets per service and coordinator.
 MOST = 100
@@ -159,7 +159,7 @@ class PageLayer:
         return Admission(principal=seen, page=page, replica=page.leader, ticket=given if principal else "")
 
     async def watch(self, let: Admission) -> None:
-        """Return when the browser's access ends."""
+        """Wait until the browser's access is revoked or expires."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             credentials = self._cluster.credentials

@@ -9,7 +9,7 @@ from jobs.network import exposure
 from jobs.store.services import Service
 from threads_protocol.numbers import short
 
-#: Domain whose names resolve to the browser's own machine.
+#: Domain in which all names resolve to the browser's own machine.
 LOCAL = "localhost"
 _MAX_NAME = 50
 _LABEL = re.compile(r"[a-z0-9-]+-([0-9a-f]{12})")
