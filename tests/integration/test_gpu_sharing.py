@@ -158,7 +158,7 @@ def test_a_parked_worker_ends_when_it_is_told_to(live: Live) -> None:
     job = program(live, "sleep 600", "high")
     until(lambda: node(live).get("state") == "parked", 60)
     waits = live.submit("collatz", WORK, device="gpu")
-    until(lambda: "programs have the GPU" in (live.job(waits)["waiting_because"] or ""))
+    until(lambda: "programs use the GPUs" in (live.job(waits)["waiting_because"] or ""))
     process = live.processes.pop("gpu-0")
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0

@@ -159,7 +159,7 @@ def _shared_kernels() -> Iterator[None]:
         (("local", "--workers", "0"), 2, "--workers needs a number from 1 to 64; got '0'"),
         (("local", "--workers"), 2, "--workers needs a number"),
         (("local", "--onec"), 2, "local has no option '--onec'"),
-        (("local", "--json"), 2, "--json goes with --once"),
+        (("local", "--json"), 2, "--json requires --once"),
         (("stop", "now"), 2, "stop accepts no options"),
         (("status",), 1, "No local cluster of this checkout is running. Start one: ./deploy-cluster.sh local"),
         (("stop",), 0, "No local cluster of this checkout is running."),
