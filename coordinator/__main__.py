@@ -75,12 +75,13 @@ def main(handed_over_at: str = "") -> int:
         timeout_graceful_shutdown=2,
         timeout_keep_alive=75,
         http=BoundedProtocol,
-        # WebSockets carry the tunnels of runners, which send their own keep-alive every five seconds.
+        # Runner tunnels use WebSockets and send their own keep-alive messages every five seconds.
         ws="websockets-sansio",
         ws_max_size=MAX_MESSAGE,
         ws_per_message_deflate=False,
         ws_ping_interval=None,
-        # uvicorn would trust every local process. client_address.py trusts only TRUSTED_PROXIES.
+        # By default, uvicorn trusts proxy headers from every local process. client_address.py trusts only
+        # TRUSTED_PROXIES.
         proxy_headers=False,
         ssl_context_factory=(lambda *_: certificates.create_reloading_context(settings))
         if settings.tls_certificate

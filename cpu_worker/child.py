@@ -88,7 +88,7 @@ def _warm(kind: str, warmed: WarmUpResult) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Exit when the parent process has exited, so that a killed worker leaves no child computing."""
+    """Exit after the parent process has exited. Otherwise, a killed worker would leave a computing child."""
     while os.getppid() == parent:
         time.sleep(_ORPHAN_SECONDS)
     os._exit(1)
@@ -110,7 +110,7 @@ def compute_lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_sec
 
 
 def compute_small(shared: Any, jobs: list[tuple[str, Spec, int]]) -> list[Any]:
-    """Compute small jobs and return a Whole or a KernelFailed error for each. UPTO is the index of the current job."""
+    """Compute small jobs, and return a result or KernelFailed error for each. UPTO is the index of the current job."""
     answers = []
     for shared[UPTO], (kind, spec, total) in enumerate(jobs):
         answers.append(_compute_whole(kind, spec, total))

@@ -54,9 +54,7 @@ class Claim:
         raise NoGpu(f"other workers use every GPU of this host ({taken}); run at most one worker per GPU")
 
     def renew(self, priority: str = "") -> bool:
-        """Renew the claim. Return False if another worker has the GPU, so this one must stop; True while Redis is
-        unreachable.
-        """
+        """Renew the claim. Return False if another worker has claimed the GPU, and True if Redis is unreachable."""
         assert self.gpu is not None
         try:
             answer = self._store.fleet.claim([self.gpu.uuid], self._worker, priority)

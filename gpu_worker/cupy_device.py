@@ -15,7 +15,7 @@ import numpy as np
 
 from jobs.kinds import gpu
 
-#: Error code of cudaErrorMemoryAllocation and CUDA_ERROR_OUT_OF_MEMORY.
+#: Error code of the CUDA runtime and driver for insufficient GPU memory.
 _OUT_OF_MEMORY = 2
 OPTIONS = ("--std=c++17",)
 

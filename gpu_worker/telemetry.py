@@ -17,7 +17,7 @@ class HostGpu:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Measurements of a GPU at one time, in base units. None: the GPU or its driver does not report the value."""
+    """Measurements of a GPU at one time, in base units. A value is None if the GPU or its driver does not report it."""
 
     utilization_ratio: float | None = None
     sm_active_ratio: float | None = None

@@ -23,10 +23,10 @@ from jobs.store.tenancy.tokens import BrowserSession, Token, Tokens
 
 _MISSING = "the request has no token; log in, or send the header Authorization: Bearer TOKEN"
 _REFUSED = "this token is unknown, was revoked or has expired; log in again, or use another token"
-#: Maximum age in seconds of this replica's cached token set. Revoked tokens must be rejected within one second.
-#: The rest of that second is for slow reads.
+#: Maximum age in seconds of this replica's cached token set. A revoked token must be rejected within one second,
+#:  including the time for slow reads.
 FRESH_SECONDS = 0.3
-#: Minimum interval in seconds between two writes of a token's last use.
+#: Minimum interval in seconds between two updates of a token's last-use time.
 USED_SECONDS = 60.0
 
 Stored = TypeVar("Stored", Token, BrowserSession)
@@ -120,7 +120,7 @@ class Credentials:
         """Make the next request read from Redis, because this replica has just changed tokens or sessions."""
         self._changed_at = time.monotonic()
 
-    # -- cache of the tokens in Redis -------------------------------------------------------------------------------
+    # -- token cache ---------------------------------------------------------------------------------------------------
 
     async def _find(self, name: str, kind: type[Stored]) -> Stored | None:
         """Return the stored token or session with this ID, or None if it does not exist or has expired."""

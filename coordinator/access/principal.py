@@ -8,7 +8,7 @@ from enum import StrEnum
 from jobs import errors
 from jobs.models import DEFAULT_TENANT, Actor
 
-#: Token ID of principals with CLUSTER_TOKEN. IDs of API tokens never contain a dash.
+#: Token ID that represents CLUSTER_TOKEN. IDs of API tokens never contain a dash.
 BOOTSTRAP = "cluster-token"
 
 
@@ -23,7 +23,7 @@ class Scope(StrEnum):
     RUN = "run"
     #: Send requests to services.
     INFER = "infer"
-    #: Lease work as the worker that has the token's name.
+    #: Lease work as the worker named in the token.
     WORKER = "worker"
     #: Add one new host to the cluster.
     JOIN = "join"
@@ -43,7 +43,7 @@ class Principal:
     scopes: frozenset[Scope]
     #: Name of the API token, or empty without a token.
     name: str = field(default="", compare=False)
-    #: Host labels of a worker's token, or of an invitation.
+    #: Host labels from a worker token or an invitation.
     labels: tuple[str, ...] = ()
     #: ID of the browser session, or empty if the request has a token instead.
     session: str = ""

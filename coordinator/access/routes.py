@@ -22,7 +22,7 @@ routes = http.router(tag="access")
 open_routes = http.open_router()
 
 _ANY_SCOPE = [http.require_scope()]
-#: Scopes of users. A login requires one of these scopes. Tokens of workers and invitations have none.
+#: User scopes, one of which a login requires. Worker tokens and invitations have no user scope.
 _USER_SCOPES = (Scope.READ, Scope.SUBMIT, Scope.RUN, Scope.INFER, Scope.OPERATE)
 
 #: Maximum size of a login body in bytes. Logins must not use the memory budget for bodies.

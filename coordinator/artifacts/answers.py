@@ -51,7 +51,7 @@ def put_part(trees: Trees, tenant: str, sha: str, size: int, part: int, data: by
 
 
 def bundle_response(trees: Trees, tenant: str, hashes: list[str]) -> Response:
-    """Return a bundle of the first requested files that fit into it."""
+    """Return a bundle with as many of the requested files, in order, as fit into it."""
     packed = trees.transfers.get_bundle(tenant, hashes[: bundles.MAX_FILES])
     return Response(packed, media_type="application/octet-stream")
 

@@ -30,7 +30,7 @@ SCHEMES = ("https://", "http://", "hf://", "s3://")
 _MAX_ABOUT = 16 << 10
 #: Name prefixes of data chunks and running batches, which are not models.
 CHUNK, BATCH = "chunk-", "batch-"
-#: Maximum size of a manifest to search for weights in bytes, of the cache in models, and of concurrent reads.
+#: Maximum size in bytes of a manifest searched for weights, maximum number of cached models, and of concurrent reads.
 _MAX_MANIFEST, _KEPT, _AT_ONCE = 256 << 10, 10_000, 8
 _MAX_SOURCE, _MAX_TYPE = 2048, 32
 _WITH_PASSWORD = re.compile(r"[a-z0-9]+://[^/]*@")
@@ -80,7 +80,7 @@ class Catalog:
         self._lock = threading.Lock()
 
     def page(self, tenant: str, after: str, most: int) -> tuple[list[Model], str]:
-        """Return the models among the next `most` names, and the last of these names (empty on the last page)."""
+        """Return the models among the next `most` artifact names, and the last name read (empty on the last page)."""
         names = sorted(self._store.names(tenant).items())
         asked = [one for one in names if one[0] > after][:most]
         rows = self._store.read(tenant, [artifact for _, artifact in asked])
@@ -166,7 +166,7 @@ class Catalog:
         return self.find(tenant, name)
 
     def keep(self, tenant: str, name: str, artifact: str, folder: str, actor: Actor, *, source: str) -> Artifact:
-        """Save the model in a folder of an artifact under a name. Raise Conflict if the folder has no weights."""
+        """Save an artifact's folder as a named model. Raise Conflict if the folder has no weights."""
         known = self.get_or_none(tenant, name)
         entries = self._trees.entries(tenant, self._trees.find(tenant, artifact))
         inner = _files_in_folder(entries, folder)
@@ -176,7 +176,7 @@ class Catalog:
         return self._commit(tenant, name, [*_without_about(inner), about], actor)
 
     def keep_folder(self, tenant: str, name: str, artifact: str, folder: str, actor: Actor) -> Artifact:
-        """Save the files in a folder of an artifact under a name. Raise Conflict if the folder is empty."""
+        """Save an artifact's folder as a named artifact. Raise Conflict if the folder is empty."""
         inner = _files_in_folder(self._trees.entries(tenant, self._trees.find(tenant, artifact)), folder)
         if not inner:
             raise errors.Conflict(f"folder {folder} of artifact {artifact[:12]} is empty", field="artifact")

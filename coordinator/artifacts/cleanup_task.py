@@ -1,4 +1,4 @@
-"""Leader task that deletes artifacts without a holder, and objects that belong to no file."""
+"""Leader task that deletes unused artifacts, and stored objects that belong to no file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ArtifactCleanupTask:
         self._trees = trees
 
     def run_once(self) -> None:
-        """Delete artifacts without a holder, and expired objects. At the end, raise the first error, if any."""
+        """Delete unused artifacts and expired objects. Afterward, raise the first error, if any."""
         troubles: list[Exception] = []
         for tenant, artifact_id in self._store.artifacts.unheld(_ARTIFACTS):
             try:

@@ -30,7 +30,9 @@ upload_routes.add(routes, "", "your tenant", Depends(_tenant), dependencies=_SUB
     **binary_response(upload_routes.BUNDLE),
 )
 async def get_bundle(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Download many small files in one request. The bundle contains the first files that fit into it, at least one."""
+    """Download many small files in one request. The bundle contains as many of the files, in order, as fit; at least
+    one.
+    """
     asked: Hashes = http.parse(Hashes, await bodies.read_json(request))
     return await threads.run(lambda: answers.bundle_response(cluster.artifacts, principal.tenant, asked.hashes))
 

@@ -48,7 +48,7 @@ class Transfers:
         self._index = index
         self.blobs = blobs
 
-    # -- up ---------------------------------------------------------------------------------------------------------
+    # -- uploads -------------------------------------------------------------------------------------------------------
 
     def find_missing(self, tenant: str, shas: Sequence[str]) -> MissingUploads:
         """Return the missing files. Files that exist are kept for at least one day."""
@@ -149,7 +149,7 @@ class Transfers:
             return ""
         return digest.hexdigest()
 
-    # -- down -------------------------------------------------------------------------------------------------------
+    # -- downloads -----------------------------------------------------------------------------------------------------
 
     def find(self, tenant: str, sha: str) -> StoredFile:
         """Return a tenant's file. Raise NotFound if this tenant does not have it, even if another tenant does."""
@@ -159,7 +159,7 @@ class Transfers:
         return file
 
     def open(self, tenant: str, sha: str, asked: str) -> Download:
-        """Open a file, or the byte range of a Range header. Raise the errors of `find`, `parse_range` and `read`."""
+        """Open a file, or the byte range that a Range header requests. Raise InvalidRange if the range is invalid."""
         file = self.find(tenant, sha)
         part = parse_range(asked, file.size)
         return Download(size=file.size, span=part, pieces=self.read(tenant, sha, file, *(part or (0, file.size))))

@@ -99,7 +99,7 @@ class Trees:
         return how, self.find(tenant, new.id)
 
     def _release_locations(self, tenant: str, before: str) -> None:
-        """Release an artifact without a name at all locations on hosts, which would otherwise hold it forever."""
+        """Release an unnamed artifact at all its locations on hosts, because these would otherwise hold it forever."""
         [old] = self._store.artifacts.read(tenant, [before])
         if old and not old.names:
             locations.release_all(self._store.artifacts, tenant, old)
@@ -161,10 +161,10 @@ class Trees:
         except Exception as error:  # the leader deletes the artifact later
             log.warning("the leader will delete the artifact later: %s", error)
 
-    # -- the leader's -----------------------------------------------------------------------------------------------
+    # -- cleanup -------------------------------------------------------------------------------------------------------
 
     def collect(self, tenant: str, artifact_id: str) -> bool:
-        """Delete an artifact that has no holder, and its unshared files. Raise the errors of `manifest`."""
+        """Delete an unused artifact and its unshared files. Raise Broken if the store has lost its manifest."""
         [row] = self._store.artifacts.read(tenant, [artifact_id])
         shas: Sequence[str] = manifest.hashes(self.manifest(tenant, row)) if row else ()
         return self._store.artifacts.collect(tenant, artifact_id, shas)

@@ -21,7 +21,10 @@ _PART = "Upload one part of a file: 8 MiB, or less for the last part. A file wit
 
 
 def add(routes: APIRouter, below: str, whose: str, owner: Any, **more: Any) -> None:
-    """Add the upload routes below a path. `owner` is the dependency that returns the tenant; `whose` describes it."""
+    """Add the upload routes below a path.
+
+    `owner` is the dependency that returns the tenant, and `whose` names the files' owner in descriptions.
+    """
 
     @routes.post(
         f"{below}/missing-files",

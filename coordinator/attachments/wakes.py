@@ -17,7 +17,7 @@ from jobs.store import Store
 
 #: Seconds after which a waiting call checks its attachment anyway, because Redis can lose a wake-up in a crash.
 POLL_SECONDS = 2.0
-#: Maximum number of waiting calls per replica. Both sides of an attachment wait for input and for output.
+#: Maximum number of waiting calls per replica.
 MOST_WAITING = 2000
 #: Maximum number of waiting calls per attachment, so that one client cannot use up the limit of the replica.
 MOST_OF_ONE = 12

@@ -25,7 +25,7 @@ class Denials:
         self._counts: Counter[tuple[Actor, str, str]] = Counter()
 
     def count(self, status: int, source: str, actor: Actor) -> None:
-        """Count a request denied with one of the REASONS. `source` is the network address of the caller."""
+        """Count a request denied for a reason in REASONS. `source` is the network address of the caller."""
         self._add((actor, source, REASONS[status]), 1)
 
     def _add(self, key: tuple[Actor, str, str], times: int) -> None:

@@ -14,8 +14,8 @@ from jobs.store.tenancy.audit_log import AuditLog, Log, Position
 
 log = logging.getLogger(__name__)
 
-#: Number of entries to keep in Redis with and without AUDIT_FILE, and number of entries dropped at once without it.
-#: Each drop adds an entry to the log.
+#: Number of entries kept in Redis with AUDIT_FILE and without it, and number of entries dropped at once without it.
+#: Many entries are dropped at once, because each drop adds one entry to the log.
 KEPT_EXPORTED, KEPT, SLACK = 10_000, 100_000, 1000
 #: Number of entries per write, and maximum number of writes per export.
 BATCH, BATCHES = 1000, 50

@@ -20,5 +20,5 @@ def audit(
     after: Annotated[int | None, Query(ge=0, le=2**53, description="Only entries with higher numbers.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of entries.")] = 100,
 ) -> Response:
-    """List changes and denied requests: the entries after a number, or the newest entries."""
+    """List the audit log's entries after a given entry number, or its newest entries."""
     return json_response(cluster.queries.audit.part(after, limit))

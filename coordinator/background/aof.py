@@ -26,7 +26,7 @@ class AofRewriter:
         self._begin("")
 
     def _begin(self, cause: str) -> None:
-        """Reset the state for a new cause of a rewrite. An empty cause requires no rewrite."""
+        """Record a new reason for a rewrite, and reset the state. An empty reason requires no rewrite."""
         self._cause = cause
         self._is_done = not cause
         self._has_requested = self._has_logged = False
@@ -41,7 +41,7 @@ class AofRewriter:
         return self._is_done
 
     def _advance(self) -> bool:
-        """Do the next step. Return True if Redis has rewritten the file since the cause, or uses no such file."""
+        """Take the next step. Return True if Redis has finished the rewrite or does not use an append-only file."""
         state = self._aof.state()
         if state.loading or state.unwritten:
             return False

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds to sleep after a run, so that one run handles all parents that fail at the same time.
 _REST_SECONDS = 0.05
-#: Maximum number of WAKE calls per run. Each call handles up to 64 jobs.
+#: Maximum number of calls of the Redis function WAKE per run. Each call handles up to 64 jobs.
 _MAX_CALLS = 400
 
 

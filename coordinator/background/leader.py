@@ -18,9 +18,9 @@ from jobs.store.work import wakeups
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of repeated SWEEP calls per round.
+#: Maximum number of calls of the Redis function SWEEP per round.
 _MAX_REPEATS = 50
-#: Number of ranges beyond 9/8 of the previous count at which a mark is merged again; rounds between two checks.
+#: Number of ranges that a mark must gain, beyond 1/8, before it is merged again; and rounds between two checks.
 _MERGE_AT, _MERGE_EVERY = 64, 10
 #: Number of rounds between two prunings of usage and unused libraries, and between two recounts of stored bytes.
 _PRUNE_EVERY, _RECOUNT_EVERY = 3600, 600

@@ -57,7 +57,7 @@ class Hub:
             task.cancel()
         self._reader.stop()
 
-    # -- called by the reader ---------------------------------------------------------------------------------------
+    # -- input from the reader thread ----------------------------------------------------------------------------------
 
     def take(self, last: str, events: list[Event]) -> None:
         """Queue events from the reader. `last` is the ID of the last event."""

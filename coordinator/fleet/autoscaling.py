@@ -23,7 +23,7 @@ RAISE_SECONDS = 15.0
 class Work:
     """Jobs that can use the same number of lanes."""
 
-    #: Number of jobs. A fraction if a sample represents jobs that were not read.
+    #: Number of jobs, which can be a fraction if only a sample of the jobs was read.
     jobs: float = 1.0
     #: Estimated seconds of work of each job on one lane.
     seconds: float

@@ -24,7 +24,7 @@ class Scaler:
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
         self._calm_seconds = settings.autoscale_calm_seconds
-        #: Labels of the workers that would be started.
+        #: Labels of the workers that the autoscaler would start.
         self._labels = frozenset(settings.host_labels())
         seconds = settings.autoscale_seconds
         self._limits = {

@@ -1,4 +1,4 @@
-"""Read the marks of kinds: ranges of numbers that finished jobs have proved."""
+"""Read a kind's marks, which are the ranges of numbers that its finished jobs have proved."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ async def results(request: Request, cluster: http.ClusterDep, principal: http.Pr
 async def get_result(
     job_id: http.JobId, cluster: http.ClusterDep, wait_seconds: http.Wait = 0, partial: bool = False
 ) -> Response:
-    """Return a job's result. Status 409 with the state if it has not ended; `partial` returns the committed part."""
+    """Return a job's result, or with `partial` the committed part. If there is no result, the response is a 409."""
     await http.wait_for_end(cluster, job_id, wait_seconds)
     return await run_in_threadpool(_result, cluster, job_id, partial)
 
@@ -125,7 +125,9 @@ async def ask(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
 ) -> Response:
-    """Return data that a worker computes about a job on demand. Status 202 with Location while it is being computed."""
+    """Return data that a worker computes about a job on demand. The status is 202, with Location, until the data is
+    ready.
+    """
     answering = await run_in_threadpool(cluster.ask_question, job_id, question, dict(request.query_params), principal)
     state, stored = await _wait_for_answer(cluster, answering)
     return http.send_result(stored) if stored else _not_yet(answering, state)
@@ -139,7 +141,7 @@ async def get_binary(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
 ) -> Response:
-    """Return data about a job as packed columns. Status 202 with Location while a worker is computing their source."""
+    """Return data about a job as packed columns. The status is 202, with Location, until their source is ready."""
     choice = dict(request.query_params)
     kind, what = await run_in_threadpool(cluster.binary, job_id, binary)
     own = {name: choice.pop(name) for name in what.choices if name in choice}

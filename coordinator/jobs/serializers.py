@@ -21,7 +21,7 @@ _PLACED = frozenset({"queue", "kind", "tenant"})
 
 
 def check_record(row: dict[str, str]) -> dict[str, str]:
-    """Return the record itself. Raises LookupError or ValueError if a required field is missing or invalid."""
+    """Return the record if its required fields are valid. Raises LookupError or ValueError otherwise."""
     JobState(row["state"])
     if not row.keys() >= _PLACED or int(row["total"]) < 1:
         raise ValueError("the job lacks a queue, kind, tenant or units")

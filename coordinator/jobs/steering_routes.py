@@ -19,7 +19,7 @@ _STEERS = [http.require_scope(Scope.SUBMIT, Scope.OPERATE)]
 
 
 class Verb(StringConvertor):
-    """URL path convertor for job commands. Other words result in status 404 instead of 405."""
+    """URL path convertor for job commands. An unknown command results in status 404 instead of 405."""
 
     regex = "cancel|pause|resume|retry"
 
@@ -37,10 +37,8 @@ def steer(
         bool, Query(description="For resume and retry: queue the job if its tenant has reached a cap.")
     ] = False,
 ) -> Response:
-    """Cancel, pause, resume or retry a job. Status 409 with the job's state if that is not possible.
-
-    The call is idempotent: cancel of a cancelled job, pause of a paused job, and resume or retry of a queued or running
-    job change nothing and return status 200.
+    """Cancel, pause, resume or retry a job. If the job's state does not allow this, the response is a 409 with the
+    state.
     """
     cluster.steer(job_id, verb, principal, hold=hold)
     return json_response(cluster.queries.jobs.job(job_id))

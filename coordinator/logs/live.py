@@ -191,7 +191,7 @@ class Live:
                 for listener in channel.listeners:
                     listener.offer(entry)
 
-    # -- the end of a unit ------------------------------------------------------------------------------------------
+    # -- unit end detection --------------------------------------------------------------------------------------------
 
     async def _watch(self, job: str, unit: int, channel: _Channel) -> None:
         """Notify the followers when the unit ends: at once if its job ends, otherwise within POLL_SECONDS."""

@@ -25,7 +25,7 @@ def find_model(cluster: Cluster, tenant: str, name: str) -> answers.Model:
 
 
 def chunks(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[answers.Chunk], str]:
-    """Return a page of a tenant's chunks after an ID, and the page's last ID, empty on the last page."""
+    """Return a page of a tenant's chunks after an ID, and the page's last ID, or an empty string on the last page."""
     store = cluster.store.artifacts
     named = [each for each in sorted(store.names(tenant).items()) if each[0].startswith(CHUNK) and each[0] > after]
     page = named[:most]

@@ -32,7 +32,7 @@ _OPTIONS = (
     ("grpc.max_concurrent_streams", MAX_CALLS_EACH),
     ("grpc.keepalive_time_ms", ALIVE_SECONDS * 1000),
     ("grpc.keepalive_timeout_ms", ALIVE_SECONDS * 1000 // 2),
-    # Otherwise a second process could listen on the same port.
+    # Without this option, a second process could listen on the same port.
     ("grpc.so_reuseport", 0),
 )
 

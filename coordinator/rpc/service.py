@@ -115,7 +115,7 @@ class Service:
         if not _INTERVALS[0] <= interval <= _INTERVALS[1]:
             await self._refuse(context, _invalid("interval_seconds", f"must be 1 to 60; got {interval:g}"))
         seconds = max(1, round(interval))
-        # The step divides the interval, so the last complete bin is the newest sample.
+        # The step divides the interval evenly, so that the newest sample is the last complete bin.
         query = {"names": request.names or "*", "seconds": 3 * seconds, "points": 3}
         async with self._streaming(context):
             told = 0
@@ -138,7 +138,7 @@ class Service:
         finally:
             self._streams -= 1
 
-    # -- the API ----------------------------------------------------------------------------------------------------
+    # -- requests to the HTTP API --------------------------------------------------------------------------------------
 
     async def _ask(
         self, context: Any, method: str, path: str, query: Mapping[str, Any] | None = None, body: bytes = b""
@@ -176,7 +176,7 @@ class Service:
             yield answer
 
     async def _job_id(self, request: Any, context: Any) -> str:
-        """Return the request's job ID, after checking that it cannot change the path."""
+        """Return the request's job ID. Raise an error if the ID contains characters that would change the URL path."""
         job_id: str = request.job_id
         if not _JOB_ID.fullmatch(job_id):
             await self._refuse(context, _invalid("job_id", "must be a job ID: 1 to 64 letters, digits, dashes or _"))

@@ -56,7 +56,7 @@ class Runs:
         self._settings = settings
         self._on_behalf = on_behalf
         self._states = states
-        #: Number of schedules at the head of the queue whose run failed, so that they are still due.
+        #: Number of schedules at the head of the queue that are still due because their run failed.
         self._stayed = 0
         #: Redis' time in the last round, and schedules whose next run must be checked against the corrected clock.
         self._latest: int | None = None

@@ -9,7 +9,7 @@ from jobs.store import schedules, webhooks
 from jobs.store.tenancy import secrets, tenants
 
 TOKEN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
-#: Name of a host, and name of a worker on this host. Joined, they are a valid worker name.
+#: Patterns of a host name, and of a worker's name on its host. Both names together form a valid worker name.
 HOST = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
 HOSTS_WORKER = r"^(cpu|gpu|runner)-[1-9][0-9]{0,2}$"
 TOKEN_ID = r"^[a-z0-9]{1,32}$"

@@ -23,35 +23,35 @@ _WAITING = ("queued", "blocked", "paused")
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Start a replica with this number."""
+    """Step that starts a replica with this number."""
 
     number: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Submit:
-    """Submit the job of a replica that was recorded but not submitted."""
+    """Step that submits the job of a recorded replica."""
 
     replica: Replica
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retire:
-    """Stop routing requests to a replica."""
+    """Step that stops routing requests to a replica."""
 
     replica: Replica
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cancel:
-    """Cancel the job of a retired replica."""
+    """Step that cancels the job of a retired replica."""
 
     replica: Replica
 
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """Remove a replica whose job has finished. `died` is True unless the replica was stopping."""
+    """Step that removes a replica whose job has finished. `died` is True unless the replica was stopping."""
 
     replica: Replica
     died: bool
@@ -59,12 +59,12 @@ class End:
 
 @dataclass(frozen=True, kw_only=True)
 class Recover:
-    """Reset the number of consecutive failures."""
+    """Step that resets the number of consecutive failures."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forget:
-    """Remove a deleted service."""
+    """Step that removes a deleted service."""
 
 
 Step = Start | Submit | Retire | Cancel | End | Recover | Forget

@@ -67,7 +67,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Value of a rule for one subject, to be compared with the rule's threshold."""
+    """Value of an alert rule for one worker, queue or other subject, to be compared with the rule's threshold."""
 
     rule: str
     subject: str

@@ -18,7 +18,7 @@ from threads_protocol.states import JobState
 
 
 def rows(queries: Queries) -> list[answers.Metric]:
-    """Return all metrics in metrics.GRID with their samples, which are exact across all coordinators."""
+    """Return all metrics in metrics.GRID with their samples, which include the counts of all coordinators."""
     figures = queries.store.telemetry.figures
     live = [worker for worker in queries.fleet.workers() if worker["live"]]
     scores = {name: score for name, of_it in hosts.by_host(live).items() if (score := hosts.score(of_it)) is not None}

@@ -71,7 +71,9 @@ class Answers:
     # -- leases --------------------------------------------------------------------------------------------------------
 
     def next(self, asked: Any, popped: Wakeup) -> Work:
-        """Return the result of NEXT with the descriptions of its jobs. Repeat NEXT if its job has been deleted."""
+        """Return the response of the Redis function NEXT with the descriptions of its jobs. Repeat the call if a job
+        was deleted.
+        """
         device = Device(asked.device)
         offer = offered(asked.offer.model_dump(), self._labels) if asked.offer else None
         while True:
@@ -105,7 +107,7 @@ class Answers:
         return self._store.leases.lease(job, token, worker=self._worker, lane=lane, labels=self._labels, **more)
 
     def commit(self, job: str, token: str, upto: int, partial: bytes, **more: Any) -> Merge:
-        """Commit a partial result after checking that it belongs to the lease."""
+        """Commit a partial result if it belongs to the lease."""
         lo = more["lo"]
         if more["keep"] and lo is None:
             raise errors.InvalidRequest("lo: is required if the lease continues", field="lo")
@@ -113,7 +115,7 @@ class Answers:
         return self._store.leases.commit(job, token, upto, partial, worker=self._worker, **more)
 
     def done1_all(self, finished: Sequence[Finished], device: str) -> list[bool]:
-        """Finish small jobs after checking their marks."""
+        """Finish small jobs if their marks are valid."""
         left_marks.check(self._store, [SubmittedMarks(one.job_id, one.marks, one.result) for one in finished])
         mine = [replace(one, token=worker_lease_token(self._worker, one.token)) for one in finished]
         return self._store.leases.done1_all(mine, worker=self._worker, device=device)
@@ -137,7 +139,7 @@ class Answers:
         return self._store.results.fold_seen(job, digest, parts, accumulator)
 
     def finish(self, job: str, digest: str, result: bytes, marks: str) -> bool:
-        """Finish a job after checking its marks."""
+        """Finish a job if its marks are valid."""
         left_marks.check(self._store, [SubmittedMarks(job, marks, result)])
         return self._store.results.finish_seen(job, digest, result, marks)
 

@@ -37,7 +37,9 @@ Units = Annotated[
 
 @routes.get("/worker/jobs/{job}/manifest", **binary_response("Manifest (see docs/artifacts.md)"))
 async def get_manifest(lease: LeasedDep, inputs: InputsDep, which: Which = "files") -> Response:
-    """Return the manifest of the job's input files, or of its items. Status 404 if the job has none."""
+    """Return the manifest of the job's input files, or of its items. If the job has no such files, the response is a
+    404.
+    """
     text = await threads.run(lambda: inputs.manifest(lease, which))
     return Response(text, media_type="application/octet-stream")
 
@@ -46,7 +48,7 @@ async def get_manifest(lease: LeasedDep, inputs: InputsDep, which: Which = "file
     "/worker/jobs/{job}/file-bundle", openapi_extra=http.describe_body(Hashes), **binary_response(upload_routes.BUNDLE)
 )
 async def get_bundle(request: Request, lease: LeasedDep, inputs: InputsDep, cluster: http.ClusterDep) -> Response:
-    """Download as many of the requested input files as fit into one bundle. Status 403 for files of other artifacts."""
+    """Download as many of the requested input files as fit into one bundle. Files of other artifacts cause a 403."""
     asked: Hashes = http.parse(Hashes, await bodies.read_json(request))
 
     def work() -> Response:
@@ -60,7 +62,7 @@ async def get_bundle(request: Request, lease: LeasedDep, inputs: InputsDep, clus
 async def get_file(
     request: Request, sha256: Sha, lease: LeasedDep, inputs: InputsDep, cluster: http.ClusterDep
 ) -> Response:
-    """Download an input file of the job, or one range of it. Status 403 for a file of another artifact."""
+    """Download an input file of the job, or one range of the file. For a file of another artifact, return a 403."""
 
     await threads.run(lambda: inputs.check(lease, [sha256], "sha256"))
     return await answers.file_response(request, cluster.artifacts, lease.tenant, sha256)
@@ -79,7 +81,7 @@ upload_routes.add(routes, "/worker/jobs/{job}", "the job's tenant", Depends(_ten
     **http.describe_response(schemas.Kept),
 )
 async def keep(request: Request, lease: LeasedDep, units: Units, cluster: http.ClusterDep) -> Response:
-    """Store the output files of some units of the lease as an artifact of the job. Status 409 if files are missing."""
+    """Store the output files of some units of the lease as an artifact of the job. Missing files cause a 409."""
     async with bodies.open_bytes(request, manifest.MAX_BYTES) as text:
         kept = await threads.run(lambda: outputs.keep(cluster.artifacts, cluster.store.outputs, lease, units, text))
     return json_response({"artifact_id": kept})

@@ -102,7 +102,7 @@ class Polls:
             self._listener.heed([queue for queue in queues.ALL if queue in wanted])
 
     async def _has_work(self) -> bool:
-        """Return False while NEXT would find no work."""
+        """Return False as long as the Redis function NEXT would find no work."""
         async with self._looking:
             if time.monotonic() - self._looked_at > _FRESH_SECONDS:
                 self._anything = await run_in_threadpool(self._store.slots.anything)

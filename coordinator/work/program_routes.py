@@ -38,7 +38,9 @@ class Output(LeasedCall):
 
 @routes.post("/worker/jobs/{job}/secrets", **http.describe_response(schemas.SecretValues, body=LeasedCall))
 async def secrets(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
-    """Return the values of the secrets that the job names. Status 404 lists missing secrets."""
+    """Return the values of the secrets that the job names. If secrets are missing, the response is a 404 that lists
+    them.
+    """
     asked: LeasedCall = http.parse(LeasedCall, await bodies.read_json(request))
 
     def work() -> dict[str, str]:

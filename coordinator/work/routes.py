@@ -89,7 +89,7 @@ def _endpoint(call: Call) -> Callable[..., Awaitable[Response]]:
 
 
 async def next_work(request: Request, worker: WorkerDep, principal: http.PrincipalDep) -> Response:
-    """Respond to NEXT as soon as there is work, or after `wait_seconds`."""
+    """Respond with leases as soon as there is work, or with none after `wait_seconds`."""
     call, answers = CALLS["next"], _answers(request, worker, principal)
     async with _read(request) as body:
         asked = await run_in_threadpool(_parse_call, call, body)

@@ -23,7 +23,9 @@ _TURNS = 20
 
 
 class ReadInterrupted(Exception):
-    """Reading takes longer than one turn. The jobs read so far are cached, and the caller must call again."""
+    """Error raised if reading takes longer than one time slice. The jobs read so far are cached; call again to
+    continue.
+    """
 
 
 class Source(NamedTuple):

@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 _TOGETHER, _TOGETHER_BYTES, POLL_SECONDS = 64, 4 << 20, 1.0
 #: Maximum size in bytes, as JSON, of all foreach items of a workflow, and of the result of an action that is not a job.
 MAX_ITEMS, _MAX_RESULT = 2 << 20, 64 << 10
-#: Maximum length of an error message in characters; its length if a workflow has MANY errors; and that number.
+#: Maximum length of an error message in characters, its length in a workflow with MANY errors, and the value of MANY.
 _MAX_ERROR, _SHORT_ERROR, MANY = 1000, 100, 1000
 
 
@@ -254,7 +254,9 @@ class _Look:
 
     @property
     def _during(self) -> tuple[str, int]:
-        """Workflow and attempt. Redis rejects steps of an earlier attempt, which a suspended leader may still send."""
+        """ID and attempt of the workflow. Redis rejects steps of an earlier attempt, which a suspended leader can still
+        send.
+        """
         return self._stored.id, self._known.attempt
 
     # -- retries -------------------------------------------------------------------------------------------------------

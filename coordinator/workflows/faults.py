@@ -27,7 +27,7 @@ class InternalError:
 
     @property
     def is_given_up(self) -> bool:
-        """Return True if there are no further attempts."""
+        """Return True if all attempts have failed."""
         return self.tries >= TRIES
 
 

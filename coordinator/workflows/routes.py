@@ -78,7 +78,9 @@ async def submit_workflow(
         ),
     ] = None,
 ) -> Response:
-    """Submit a workflow. Status 422 lists the first errors of the text in `problems`, each with line and column."""
+    """Submit a workflow. If its text is invalid, the response is a 422 that lists the first errors with line and
+    column.
+    """
     async with bodies.open_bytes(request, MAX_BYTES, shared_state(request).workflow_body_memory) as text:
         name = await run_in_threadpool(_submit, cluster, text, principal, idempotency_key, notify or "", trace)
     return json_response(await run_in_threadpool(queries.row, name, principal.tenant), 202)
@@ -173,7 +175,7 @@ def get_action(
 def cancel_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, principal: http.PrincipalDep
 ) -> Response:
-    """Cancel a workflow and its unfinished jobs. Status 409 if the workflow has ended."""
+    """Cancel a workflow and its unfinished jobs. If the workflow has ended, the response is a 409."""
     queries.one(workflow_id, principal.only_tenant)
     _check(workflow_id, "cancel", cluster.store.workflows.cancel(workflow_id, principal.actor))
     return json_response(queries.row(workflow_id, principal.only_tenant))
@@ -206,7 +208,7 @@ def approve_action(
     queries: Queries,
     principal: http.PrincipalDep,
 ) -> Response:
-    """Approve an action that waits for a person. Status 409 if the action still waits for other actions."""
+    """Approve an action that waits for a person. If the action still waits for other actions, the response is a 409."""
     whole, known, plan, _ = queries.planned(workflow_id, principal.only_tenant)
     action = whole.actions.get(action_id)
     if action is None or action.type != action_types.APPROVE:

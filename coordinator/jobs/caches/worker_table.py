@@ -11,7 +11,7 @@ from jobs.store.fleet_reads import Heartbeats
 
 #: Seconds for which a worker stays listed after its last heartbeat.
 LOST_SECONDS = 3600
-#: Maximum age of a cached hash in milliseconds. Changes without a heartbeat, such as by redis-cli, appear this late.
+#: Maximum age of a cached hash in milliseconds. A change made with redis-cli becomes visible after this time.
 KEPT_MS = 5000
 
 

@@ -60,7 +60,7 @@ class Gate:
             raise
 
     def _pass_on(self) -> None:
-        """Transfer a released permit to the request that has waited longest."""
+        """Give a released permit to the request that has waited longest."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():

@@ -61,7 +61,7 @@ Answering: TypeAlias = contextlib.AbstractAsyncContextManager[httpx.Response]
 
 
 class _Another(Exception):
-    """The replica failed before it responded, so another replica can try."""
+    """The replica failed before it responded, so the request can be sent to another replica."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ class Gateway:
                     await asked
 
     def end(self, exchange: Exchange) -> None:
-        """Count a finished request once."""
+        """Record the outcome of a finished request, once per request."""
         if exchange.seconds:
             return
         exchange.seconds = time.monotonic() - exchange.began

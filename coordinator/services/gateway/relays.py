@@ -51,7 +51,7 @@ def end(settings: Settings, tunnels: Tunnels) -> TunnelEnd:
 
 
 def accepting(tunnels: Tunnels, worker: str, tasks: set[asyncio.Task[None]]) -> Accept:
-    """Return a function that connects streams of another coordinator to a worker's tunnel at this one."""
+    """Return a function that connects streams from another coordinator to a worker's tunnel at this coordinator."""
 
     def accept(stream: Stream, port: int) -> None:
         task = asyncio.get_running_loop().create_task(_relay(tunnels, worker, stream, port))
@@ -84,7 +84,9 @@ class Relays:
                 self._ways[worker] = asyncio.create_task(self._keep(worker, there))
 
     def _may(self, there: TunnelEnd) -> bool:
-        """Return True if another coordinator is on this host or has an external address. Never connects to itself."""
+        """Return True if another coordinator is on this host or has an external address. Return False for this
+        coordinator.
+        """
         named = urlsplit(there.url).hostname or ""
         return there.key != self._tunnels.key and (there.host == self._host or not _is_loopback(named))
 

@@ -55,9 +55,9 @@ class Route:
     asked: Mapping[str, Any]
     #: Ready replicas that this coordinator can reach.
     ready: tuple[Replica, ...]
-    #: Why there are no more ready replicas.
+    #: Reason why the service has no more ready replicas.
     because: str
-    #: Why this coordinator cannot reach other ready replicas, by job ID.
+    #: Reasons why this coordinator cannot reach other ready replicas, by job ID.
     unreached: Mapping[str, str] = field(default_factory=dict)
     #: True if the service is asleep or waking up, so that requests wait for a replica.
     wakes: bool = False
@@ -178,7 +178,7 @@ class Routes:
         return await self.find(route.service.tenant, route.service.name)
 
     def has_another(self, route: Route, tried: Collection[Replica]) -> bool:
-        """Return True if a route has a replica that was not tried, or that has restarted elsewhere since."""
+        """Return True if a route has a replica that was not tried, or that has restarted on another runner since."""
         return bool(_others(route, tried))
 
     def pick(self, route: Route, without: Collection[Replica] = (), prefix: bytes = b"") -> Replica:
@@ -364,7 +364,7 @@ class Routes:
         return _is_tunnelled(report) or (is_loopback(report.address) and report.host != self._host)
 
     def _because(self, service: Service, replicas: list[Replica]) -> str:
-        """Explain why there are no more ready replicas."""
+        """Explain why the service has no more ready replicas."""
         if service.stopped:
             return f"it is stopped; start it: cluster service restart {service.name}"
         for one in replicas:
@@ -390,7 +390,7 @@ def _others(route: Route, tried: Collection[Replica]) -> list[Replica]:
 
 
 def _is_tunnelled(report: Report) -> bool:
-    """Return True if a runner has opened a tunnel because its host is unreachable."""
+    """Return True if a runner has opened a tunnel because coordinators cannot reach its host."""
     return report.address == tunnel.ADDRESS
 
 

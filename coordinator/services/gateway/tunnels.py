@@ -31,7 +31,7 @@ class Tunnels:
         self.key = uuid.uuid4().hex
         self._names: dict[str, str] = {}
         self._tunnels: dict[str, Tunnel] = {}
-        #: Names of tunnels that end at this coordinator.
+        #: Host names for the tunnels that end at this coordinator.
         self._own: set[str] = set()
 
     def name(self, worker: str) -> str:

@@ -28,7 +28,7 @@ _TICKET = re.compile(
 
 
 class Use(StrEnum):
-    """How a ticket is sent. A link's ticket is not valid as a cookie."""
+    """How a ticket is sent: in a link or in a cookie. A link's ticket is not valid as a cookie."""
 
     LINK = "link"
     COOKIE = "cookie"

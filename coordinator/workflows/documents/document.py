@@ -24,7 +24,7 @@ from threads_protocol.yaml_texts import (
     short_name,
 )
 
-#: Bytes of workflow texts that a coordinator holds in memory at once, and size of a large text (validated one by one).
+#: Maximum total size of workflow texts in memory, and size above which texts are validated one by one, in bytes.
 MAX_MEMORY, LARGE = 16 << 20, 64 << 10
 #: Maximum number of actions in a workflow, and maximum total number of their dependencies.
 MAX_ACTIONS, MAX_EDGES = 10_000, 100_000
@@ -51,7 +51,7 @@ class Action:
     dependencies: tuple[str, ...] = ()
     #: IDs of actions that must have finished, with any result, before this action starts.
     after_any: tuple[str, ...] = ()
-    #: List, or reference to a list: the action runs once per item. None: the action runs once.
+    #: List, or reference to a list, whose items the action processes, one run per item. None if the action runs once.
     foreach: Any = None
     parameters: dict[str, Any] = field(default_factory=dict)
     #: Job options that the document sets, by name (see OPTIONS).

@@ -40,7 +40,7 @@ def _command(value: Any, look_up: LookUp) -> Any:
 
 
 def _argument(value: Any, look_up: LookUp) -> Any:
-    """Return an argument unchanged if it has no reference, otherwise as a literal with the references replaced."""
+    """Return an argument with its references replaced, as a literal. An argument without references stays unchanged."""
     if not references.is_changed(value):
         return value
     if program_arguments.is_literal(value):

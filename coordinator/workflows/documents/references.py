@@ -79,7 +79,7 @@ def _is_escape(text: str) -> bool:
 
 
 class Unfilled(Exception):
-    """A reference has no value. The message explains why."""
+    """Error raised if a reference has no value. The message explains the reason."""
 
 
 def fill_references(value: Any, look_up: Callable[[Reference], Any]) -> Any:

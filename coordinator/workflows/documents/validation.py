@@ -31,7 +31,7 @@ _SHOWN_CYCLE = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Valid:
-    """A valid workflow."""
+    """Result of a successful validation: a workflow without errors."""
 
     #: Actions in topological order. References are dependencies, and model and data actions are expanded into steps.
     document: Document
@@ -83,7 +83,7 @@ def _check_steps(reading: Reading, whole: Document, twice: list[Action]) -> None
 
 
 class _Checker:
-    """Checks one action against its type."""
+    """Checks one action against the definition of its type."""
 
     def __init__(self, reading: Reading, number: int, action: Action) -> None:
         self._reading = reading
