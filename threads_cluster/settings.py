@@ -30,8 +30,7 @@ class Settings(BaseSettings):
     coordinator_url: str = Field(default="", validation_alias=AliasChoices("cluster_url", "coordinator_url"))
     #: Port of the API.
     coordinator_port: int = Field(default=3000, ge=1, le=65535)
-    #: If set, every API call needs a token, and this token permits everything. Separate two by a comma while you
-    #: replace one.
+    #: Token that permits everything. If set, every API call needs a token. Separate two by a comma to replace one.
     cluster_token: str = ""
     #: Directory in which `cluster login` stores tokens, in `threads-cluster`; empty: `~/.config`.
     xdg_config_home: str = ""

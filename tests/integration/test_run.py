@@ -148,7 +148,7 @@ def test_ctrl_c_ends_it_and_nothing_of_it_runs_afterwards(user: dict[str, str], 
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     code, out, err = ran(process)
-    assert (code, out) == (130, b"asked to end\n") and b"no process of it is running" in err
+    assert (code, out) == (130, b"asked to end\n") and b"has no running processes" in err
     assert not [pid for pid in alive(on_runner) if pid != process.pid]
     assert time.monotonic() - began < 60
 

@@ -271,5 +271,5 @@ def test_the_cluster_of_another_user_is_named_where_it_would_be_asked_and_no_tro
 def test_a_file_of_tokens_that_cannot_be_opened_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = logins.keep(URL, "t", settings.Settings())
     monkeypatch.setattr(Path, "read_text", _closed)
-    with pytest.raises(Misconfigured, match=rf"{file} contains tokens and cannot be used: it cannot be read"):
+    with pytest.raises(Misconfigured, match=rf"{file} contains tokens and cannot be used: the file cannot be read"):
         known()

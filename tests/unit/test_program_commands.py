@@ -273,7 +273,7 @@ def test_a_signal_cancels_and_waits_until_nothing_runs(fake: Ran, run: Run, numb
     ran = run(*BARE, "true")
     assert (ran.code, ran.out) == (code, b"bye")
     assert [one.url.path for one in fake.asked if one.method == "POST"] == ["/api/submit", "/api/jobs/j1/cancel"]
-    assert b"Ctrl-C again" in ran.err and b"j1 cancelled; no process of it is running" in ran.err
+    assert b"Ctrl-C again" in ran.err and b"job j1 is cancelled and has no running processes" in ran.err
 
 
 def test_a_second_ctrl_c_says_what_still_runs(fake: Ran, run: Run) -> None:

@@ -48,11 +48,11 @@ class Chain:
         self._first = 0
         #: True once a line with the expected hash was read.
         self._seen_head = False
-        #: Gaps that the log reports: the line, and the range of missing entries.
+        #: Gaps that the log reports, each as line number and range of missing entries.
         self._gaps: list[tuple[int, str]] = []
 
     def verify(self, head: str = "") -> Verification:
-        """Verify all lines. If `head` is given, also require a line with this hash of an earlier verification.
+        """Verify all lines. If `head` is set, also require a line with that hash.
 
         Raises Tampered, or Missing if the only problem is entries that the log itself reports as missing.
         """
@@ -106,7 +106,7 @@ class Chain:
         if self._count > 1 and number > self._seq:
             self._gaps.append((self._count, f"{self._seq + 1} to {number}"))
         elif self._count > 1 and digest != self._hash:
-            raise Tampered(self._count, f"the line gives entry {number} a different hash")
+            raise Tampered(self._count, f"the line contains a different hash for entry {number}")
 
     def _check(self, number: int, digest: str, text: bytes) -> None:
         if number != self._seq + 1:

@@ -75,8 +75,7 @@ def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]
         raise ClientError(f"cannot search for clusters: {error}") from None
     try:
         heard = Listener()
-        # Ask for multicast replies: several programs on this machine can share the port, and a unicast reply reaches
-        # only one.
+        # Request multicast replies, because a unicast reply reaches only one of the programs that share the port.
         ServiceBrowser(network, TYPE, handlers=[heard.change], question_type=DNSQuestionType.QM)
         time.sleep(seconds)
         until = time.monotonic() + _REST_SECONDS

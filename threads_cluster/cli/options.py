@@ -75,7 +75,7 @@ class Flag:
         return [f"default: {default if isinstance(default, str) else json.dumps(default)}"]
 
     def _shapes(self) -> list[str]:
-        """Return the fields of JSON objects, for each alternative."""
+        """Return the fields of the alternatives that are JSON objects."""
         shapes = [_shape(option) for option in self.options if option.get("properties")]
         return [" or ".join(shapes)] if shapes else []
 
@@ -120,7 +120,7 @@ def _alternatives(node: Schema, root: Schema, left: Iterator[int]) -> Iterator[S
     Raises ValueError if there are more alternatives than `left`.
     """
     if next(left, None) is None:
-        raise ValueError("the schema branches too often")
+        raise ValueError("the schema has too many alternatives")
     if "$ref" in node:
         step: Any = root
         for part in str(node["$ref"]).removeprefix("#/").split("/"):

@@ -121,7 +121,7 @@ Words = Annotated[
 #: Context settings of commands whose last arguments belong to the program.
 BEFORE_PROGRAM = {"allow_interspersed_args": False}
 
-#: Command-line options of the kind's parameters if the names differ. Longer names come first.
+#: Command-line options whose names differ from the kind's parameters, with longer names first.
 _OPTIONS = {
     "requirements.gpu_memory_mib": "--gpu-memory",
     "requirements.memory_mib": "--memory",
@@ -145,7 +145,7 @@ _WHOLE = (Path("/"),)
 
 
 def accept_options(*tables: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command so that it accepts the options of these tables as `**given`, after its own."""
+    """Decorate a command to accept the options of these tables as `**given`, after its own options."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(function, eval_str=True)
@@ -166,7 +166,7 @@ def _default(annotation: Any) -> bool | None:
 
 
 def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) -> Program:
-    """Build a program from options and remove them from `given`. Raise BadParameter if there is no command."""
+    """Build a program from the options in `given`, and remove them. Raise BadParameter if there is no command."""
     from threads_cluster.client.programs import Program
 
     text = given.pop("shell", None)

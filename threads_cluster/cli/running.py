@@ -131,7 +131,7 @@ class Unit:
         except (errors.Unreachable, errors.ApiError) as error:
             if first or (isinstance(error, errors.ApiError) and error.status < 500):
                 raise
-            return  # the code that follows the output notices the failure, too, and waits longer
+            return  # The code that follows the output also notices the failure, and retries for longer.
         because = job.get("waiting_because") or ""
         if because != self._because and because and not self._is_running():
             note(f"{self._job_id} is waiting: {because}")
@@ -196,7 +196,7 @@ def _cancelled(session: Session, job_id: str, unit: Unit) -> Json:
         state = session.cluster.wait(job_id)["state"]
     except KeyboardInterrupt:
         raise StoppedWaiting(describe_remaining(session, job_id)) from None
-    note(f"{job_id} {state}; no process of it is running")
+    note(f"job {job_id} is {state} and has no running processes")
     return row
 
 

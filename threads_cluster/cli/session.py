@@ -77,7 +77,7 @@ class Session:
             return local_kinds()
 
     def check(self, kind: str, parameters: Json) -> None:
-        """If the cluster was not reachable, raise an error for invalid parameters, else for the failed connection."""
+        """If the cluster was unreachable, raise an error for invalid parameters, or else the connection error."""
         if self.missing is None:
             return
         from pydantic import ValidationError

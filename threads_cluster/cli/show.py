@@ -12,17 +12,17 @@ from typing import Any, TypeAlias
 from threads_cluster.cli import figures, tables
 from threads_cluster.terminal import LONGEST, discard, visible
 
-#: Maximum number of rows printed of a table in a result; --csv prints all rows.
+#: Maximum number of printed rows of a table in a result; --csv prints all rows.
 ROWS = 10
 #: Tables with at most this many additional rows are printed completely.
 SLACK = 3
-#: Maximum number of sections printed of a list, such as the cells of a sweep.
+#: Maximum number of printed sections of a list, such as the cells of a sweep.
 SECTIONS = 4
-#: Maximum number of paths printed of an artifact.
+#: Maximum number of printed paths of an artifact.
 PATHS = 50
 #: Clock error in seconds above which a host is marked.
 CLOCK_SECONDS = 0.5
-#: Maximum number of digits printed of an integer.
+#: Maximum number of printed digits of an integer.
 DIGITS = 60
 #: Columns of a table by title. A value is the name of a field, or a function that returns the cell.
 Columns: TypeAlias = Mapping[str, str | Callable[[Any], Any]]
@@ -151,7 +151,7 @@ def _print_table(value: list[Any], job_id: str, path: tuple[str, ...], indent: i
     if len(found.rows) <= ROWS + SLACK:
         rows(found.columns, found.rows, indent=indent)
         return
-    ends = [*found.rows[: ROWS // 2], *found.rows[-(ROWS // 2) :]]  # records and histograms need both ends
+    ends = [*found.rows[: ROWS // 2], *found.rows[-(ROWS // 2) :]]  # keep both ends of records and histograms
     rows(found.columns, ends, indent=indent, gap=_more(len(found.rows) - ROWS, job_id, found.name, indent))
 
 
@@ -188,7 +188,7 @@ def _stored_bytes(tenant: Mapping[str, Any]) -> str:
     return f"{tenant['stored_bytes']}/{most}" if most else "-"
 
 
-#: Tenants with their weights, caps, and usage as used/cap.
+#: Columns of tenants: weights, caps, and usage as used/cap.
 TENANTS: Columns = {
     "tenant": "tenant",
     **{name.replace("_", " "): _cap(name) for name in ("weight", "lanes", "max_lanes", "jobs", "max_jobs", "backlog")},
@@ -205,7 +205,7 @@ def _models(usage: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={count} ({tokens.get(name, 0)} tokens)" for name, count in requests.items())
 
 
-#: A tenant's usage on one day. Lanes and GPUs are in seconds.
+#: Columns of a tenant's usage on one day. The units of lanes and GPUs are seconds.
 USAGE: Columns = {
     "day": "day",
     "tenant": "tenant",
@@ -365,7 +365,7 @@ def _moment(row: Mapping[str, Any], name: str) -> str:
     return f"{moment} ({figures.age(moment)})" if moment else ""
 
 
-#: API tokens, without their secrets.
+#: Columns of API tokens, without their secrets.
 TOKENS: Columns = {
     "token": "id",
     "name": "name",
@@ -382,7 +382,7 @@ def _end(moment: str | None) -> str:
     return f"{moment} (expired)" if datetime.fromisoformat(moment) < datetime.now(UTC) else moment
 
 
-#: Secrets, without their values.
+#: Columns of secrets, without their values.
 SECRETS: Columns = {name: name for name in ("tenant", "name", "changed", "key", "readable")}
 
 
@@ -459,7 +459,7 @@ def _due(moment: str | None) -> str:
     return f"in {figures.duration(seconds)}" if seconds > 0 else "now"
 
 
-#: Deliveries of webhooks.
+#: Columns of webhook deliveries.
 WEBHOOKS: Columns = {
     "id": "id",
     "of": lambda row: row["job_id"] or row.get("workflow_id"),
@@ -507,7 +507,7 @@ def _path(entry: Any) -> str:
     return f"{entry.path}{mark}"
 
 
-#: Units of a program.
+#: Columns of a program's units.
 UNITS: Columns = {
     "unit": "unit",
     "state": "state",

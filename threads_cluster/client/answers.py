@@ -33,7 +33,7 @@ class Event(TypedDict):
 
 @with_config(strict=True)
 class Trace(TypedDict):
-    """Trace of one replica in the format of Perfetto. Each kind declares its own answers."""
+    """Trace of one replica in Perfetto's format. Each job kind declares its own answers."""
 
     traceEvents: Many[dict[str, Any]]
 

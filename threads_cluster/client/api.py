@@ -118,7 +118,7 @@ class Cluster:
         return Programs(self, self.connection)
 
     def attachment(self, job_id: str, typing: Cluster) -> Attachment:
-        """Return a shell next to a unit of a job. Input uses the connection `typing`, from another thread."""
+        """Return a shell next to a job's unit. Another thread sends its input over the connection `typing`."""
         return Attachment(self.connection, typing.connection, quoted(job_id))
 
     @cached_property
@@ -182,7 +182,7 @@ class Cluster:
 
     @property
     def submitted(self) -> bool:
-        """True if this connection has sent a submission, even if no response came."""
+        """True if this connection has sent a submission, even if it received no response."""
         return self.connection.submitted
 
     def close(self) -> None:
@@ -557,8 +557,7 @@ class Cluster:
         """Return `{type, summary, schema, example, limits}` of each kind of job."""
         return self._get_list("job-types", "kinds", job_answers.Kinds)
 
-    # -- access
-    # -------------------------------------------------------------------------------------------------------------
+    # -- access ------------------------------------------------------------------------------------------------------
 
     def session(self) -> Json:
         """Return the token's owner and scopes: `{tenant, token_id, token_name, scopes, by_cookie, token_needed}`."""
@@ -697,14 +696,14 @@ class Cluster:
         return self._ask("POST", f"/api/{path}", body=body, shape=shape, **query)
 
     def _ask(self, method: str, path: str, shape: Any = answers.Anything, **how: Any) -> Json:
-        """Return the response after validating it against `shape`. None skips validation."""
+        """Return the response after validating it against `shape`, or unvalidated if `shape` is None."""
         answer: Json = self.connection.ask(method, path, shape, **({"patience": self.patience} | how))
         return answer
 
     def _one_each(self, wanted: int, answer: Json) -> list[Json]:
         several: list[Json] = answer["answers"]
         if len(several) != wanted:
-            raise UnexpectedAnswer(self.url, f"it returned {len(several)} answers for {wanted} requests")
+            raise UnexpectedAnswer(self.url, f"the server returned {len(several)} answers for {wanted} requests")
         return several
 
 

@@ -181,7 +181,7 @@ class Artifacts:
         """Delete an artifact with its names."""
         self._ask("DELETE", f"/api/artifacts/{_step(artifact)}", None)
 
-    # -- up ---------------------------------------------------------------------------------------------------------
+    # -- upload --------------------------------------------------------------------------------------------------------
 
     def _send_missing(self, tree: Tree, sent: dict[str, int], progress: Progress) -> None:
         upload = Upload(tree, _Calls(self._ask))
@@ -199,7 +199,7 @@ class Artifacts:
         more = {"name": name, "extra_seconds": uploads.STORING_SECONDS}
         return self._ask("POST", "/api/artifacts", artifact_answers.Committed, octets=tree.manifest, **more)
 
-    # -- down -------------------------------------------------------------------------------------------------------
+    # -- download ------------------------------------------------------------------------------------------------------
 
     def _entries(self, artifact_id: str) -> Sequence[Entry]:
         path = f"/api/artifacts/{quoted(artifact_id)}/manifest"
@@ -243,7 +243,7 @@ class Artifacts:
                 why = "the contents of a file do not match its hash"
                 raise UnexpectedAnswer(self._connection.url, why) from None
             if not files or list(files) != left[: len(files)]:
-                raise UnexpectedAnswer(self._connection.url, "it sent files that were not requested")
+                raise UnexpectedAnswer(self._connection.url, "the server sent files that were not requested")
             yield from files.items()
             left = left[len(files) :]
 
@@ -268,7 +268,9 @@ class Artifacts:
         target.finish(entry)
 
     def _rest(self, entry: Entry, there: int) -> Generator[bytes]:
-        """Yield the bytes of a file after the first `there`. If the file is too long, yield at most one extra piece."""
+        """Yield the bytes of a file after the first `there` bytes. If the file is too long, yield at most one extra
+        piece.
+        """
         enduring, before = Patience(self._patience), -1
         while before < there < entry.size:
             before = there
@@ -323,4 +325,4 @@ def _check_case(target: Target, entries: Sequence[Entry]) -> None:
     pair = trees.colliding(entries)
     if pair and target.joins_names():
         one, other = map(visible, pair)
-        raise BadArgument(f"{one} and {other} would be the same file on this disk; fetch them to another one")
+        raise BadArgument(f"{one} and {other} would be the same file on this disk; use a case-sensitive file system")

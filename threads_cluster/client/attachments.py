@@ -1,4 +1,4 @@
-"""A shell next to a running unit, over HTTP. Byte offsets make each call safe to repeat."""
+"""Client for shells next to running units, over HTTP. Byte offsets make each call safe to repeat."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Terminal:
 class Shown:
     """Output and state of a shell."""
 
-    #: One of asked, running and ended.
+    #: State of the shell: asked, running or ended.
     state: str
     exit: int | None
     reason: str

@@ -93,11 +93,9 @@ class Connection:
         self.timeout = timeout
         #: Callback that receives the error once, when repeated calls have failed for NOTICE_SECONDS.
         self.notice: Callable[[ClientError], None] | None = None
-        #: Callback for a response that is NOTICE_SECONDS late. Its argument is the remaining time in seconds. It is
-        #: called from another thread.
+        #: Callback for a response that is NOTICE_SECONDS late. Another thread calls it with the remaining seconds.
         self.silence: Callable[[float], None] | None = None
-        #: True after the first response, even an error such as "Redis is away". Calls are retried only on a cluster
-        #: that has responded.
+        #: True after the first response, even an error. Calls are retried only on a cluster that has responded.
         self.answered = False
         #: True after the first call that can have submitted a job, even if its response was lost.
         self.submitted = False
@@ -146,7 +144,7 @@ class Connection:
         enduring = Patience(patience)
         timeout = httpx.Timeout(self.timeout + extra_seconds, connect=min(self.timeout, 5.0))
         request: dict[str, Any] = {"params": present(query), "headers": dict(headers or {}), "timeout": timeout}
-        # For proxies, which can then retry the request. The cluster uses the key in the body.
+        # Set the header for proxies, which can then retry the request. The cluster uses the key in the body.
         request["headers"] |= {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {}
         if octets is not None:
             request["content"] = octets
@@ -205,7 +203,7 @@ class Connection:
             wanted = httpx.codes.PARTIAL_CONTENT if start else httpx.codes.OK
             if answer.status_code != wanted:
                 self._read_problem(answer, bodies.read(answer, self.timeout))
-                raise UnexpectedAnswer(self.url, f"it returned {status_line(answer)} for a range of a file")
+                raise UnexpectedAnswer(self.url, f"the server returned {status_line(answer)} for a range of a file")
             self.answered = True
             yield bodies.unpacked(answer)
 
@@ -307,7 +305,7 @@ class Connection:
             raise UnexpectedAnswer(self.url, elsewhere(answer))
         details = problem(answer, body)
         if answer.status_code in FOREIGN and details is None:
-            raise UnexpectedAnswer(self.url, f"it returned {status_line(answer)}")
+            raise UnexpectedAnswer(self.url, f"the server returned {status_line(answer)}")
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             raise Unauthorized(details or {}, self._credential.name, self._credential.next)
         after = answer.headers.get("Retry-After", "")
@@ -325,7 +323,7 @@ def address(url: str) -> httpx.URL:
         raise _no_address(text, str(error)) from None
     plain = parsed.scheme in ("http", "https") and not parsed.query and not parsed.fragment
     if not plain or not parsed.host or not 0 < (parsed.port or 80) < 65536:
-        raise _no_address(text, "it must have the form http://host:port")
+        raise _no_address(text, "the address must have the form http://host:port")
     return parsed
 
 
@@ -366,7 +364,7 @@ def encoded(body: Any) -> bytes:
 def elsewhere(answer: httpx.Response) -> str:
     """Describe a redirect, which the client never follows because the token is only for the configured address."""
     target = visible(answer.headers.get("Location", ""), 200)
-    return f"it returned {answer.status_code}{f', a redirect to {target}' if target else ''}"
+    return f"the server returned {answer.status_code}{f', a redirect to {target}' if target else ''}"
 
 
 def trust(url: str) -> ssl.SSLContext:

@@ -115,7 +115,7 @@ def _address(found: Mapping[str, Any]) -> str:
         raise _not_reached(found, error) from None
     text = answer.text[:_MOST_ADDRESS]
     if not text.startswith("tls://"):
-        raise _not_reached(found, ValueError(f"it returned {answer.status_code} without an address"))
+        raise _not_reached(found, ValueError(f"the replica returned {answer.status_code} without an address"))
     return text
 
 

@@ -49,8 +49,8 @@ def _read_one(text: str) -> list[Any]:
 
 def _range(first: int, last: int) -> list[Any]:
     if not 0 <= last - first < MOST:
-        count = "none" if last < first else f"{last - first + 1:,}"
-        raise BadArgument(f"{first}..{last} are {count}; a job has 1 to {MOST:,} units")
+        count = "no" if last < first else f"{last - first + 1:,}"
+        raise BadArgument(f"{first}..{last} has {count} items; a job has 1 to {MOST:,} units")
     return list(range(first, last + 1))
 
 

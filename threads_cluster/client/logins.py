@@ -126,7 +126,7 @@ def _kept(stated: settings.Settings) -> dict[str, str]:
     try:
         return _read(file)
     except OSError as error:
-        raise _unusable(file, f"it cannot be read: {error.strerror}", "") from None
+        raise _unusable(file, f"the file cannot be read: {error.strerror}", "") from None
 
 
 def _read(file: Path) -> dict[str, str]:
@@ -137,7 +137,7 @@ def _read(file: Path) -> dict[str, str]:
         known = json.loads(file.read_text())
         return {str(address): str(token) for address, token in known.items()}
     except (ValueError, AttributeError):
-        raise _unusable(file, "it was not written by cluster login", f"remove it: rm {file}") from None
+        raise _unusable(file, "the file was not written by cluster login", f"remove it: rm {file}") from None
 
 
 def _write(file: Path, known: dict[str, str]) -> Path:
@@ -150,7 +150,7 @@ def _write(file: Path, known: dict[str, str]) -> Path:
             json.dump(known, out, indent=1)
         new.replace(file)
     except OSError as error:
-        raise _unusable(file, f"it cannot be written: {error.strerror}", "") from None
+        raise _unusable(file, f"the file cannot be written: {error.strerror}", "") from None
     return file
 
 

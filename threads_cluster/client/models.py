@@ -21,7 +21,7 @@ from threads_protocol.answers import models as answers
 class _Placed(Resource):
     """Artifacts with locations: disk (the cluster's store), HOST:disk or HOST:dram. A workflow executes each move."""
 
-    #: Declarations of a page and of a record, and the page's field with the records.
+    #: Response types of a page and of a record, and name of the page's field that contains the records.
     _page: ClassVar[type[Any]]
     _row: ClassVar[type[Any]]
     _rows: ClassVar[str]

@@ -53,7 +53,7 @@ KIND = "command"
 PAGE = 1000
 #: States of a unit that is not retried.
 ENDED = frozenset({"done", "dead"})
-#: Number of uploads of files that were deleted before the job was submitted.
+#: Maximum number of uploads, which are repeated if files were deleted before the job was submitted.
 _ATTEMPTS = 3
 #: Maximum size in bytes of a list of stderr ranges in a log.
 _LARGEST_STREAMS = 16 << 20
@@ -64,7 +64,7 @@ _FIRST_STEP, _LONGEST_STEP = 0.1, 2.0
 #: Exit codes of a program that timed out (like the command `timeout`), and of a program that the cluster failed to run.
 TIMED_OUT, NOT_RUN = 124, 125
 
-#: Program that a runner executes for `map`. Item and return value are JSON. Older runners use CLUSTER_ITEM.
+#: Program that runners execute for `map`, with JSON items and return values. Older runners set only CLUSTER_ITEM.
 _CALL = """
 import importlib, json, os, sys
 name, _, path = sys.argv[1].partition(":")
@@ -83,8 +83,7 @@ _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 class Program:
     """A command and its options. The cluster chooses the values of unset options."""
 
-    #: Arguments without a shell, or one text for /bin/sh -c. {unit} and {item} are replaced, except in {"literal":
-    #: TEXT}.
+    #: Arguments, or one text for /bin/sh -c. {unit} and {item} are replaced, except in {"literal": TEXT}.
     command: Sequence[str | Mapping[str, str]] | str
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Sequence[str] = ()
@@ -136,7 +135,7 @@ class Ended:
     """Result of a finished program."""
 
     job_id: str
-    #: Exit code as in a shell: 128 plus the signal number, 124 for a timeout, 125 if the cluster failed to run it.
+    #: Exit code as in a shell: 128 plus the signal, 124 for a timeout, 125 if the program could not be run.
     exit: int
     #: Why the cluster stopped the program, such as timeout or memory. Empty if the program exited by itself.
     reason: str
@@ -154,7 +153,7 @@ class Programs:
         self._cluster = cluster
         self._connection = connection
 
-    # -- submit -----------------------------------------------------------------------------------------------------
+    # -- submission of programs ----------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -263,7 +262,7 @@ class Programs:
         program = Program(**fields)
         return Mapped(self, self.submit(program, files=files, values=values)["job_id"])
 
-    # -- units ------------------------------------------------------------------------------------------------------
+    # -- units of a job ------------------------------------------------------------------------------------------------
 
     def unit(self, job_id: str, number: int) -> Json:
         """Return one unit. Raises BadArgument if the job has no unit with that number."""
@@ -321,7 +320,7 @@ class Programs:
         text = self._small(row, f"values/{row['unit']}.json", 2 << 20)
         return None if text is None else json.loads(text)
 
-    # -- output -----------------------------------------------------------------------------------------------------
+    # -- output of units -----------------------------------------------------------------------------------------------
 
     def follow(self, job_id: str, unit: int, tick: Callable[[], None]) -> Iterator[Piece]:
         """Yield the output of a running unit until the unit finishes, and resume broken connections.
@@ -399,8 +398,7 @@ class Programs:
         text = self._small(row, f"logs/{row['unit']}.streams", _LARGEST_STREAMS)
         return [] if text is None else [(first, length) for first, length in json.loads(text)]
 
-    # -- output files
-    # --------------------------------------------------------------------------------------------------------
+    # -- output files ------------------------------------------------------------------------------------------------
 
     def fetch_unit(self, row: Mapping[str, Any], folder: str | Path, *, replace: bool = False) -> Json:
         """Download the output files of one unit into a folder under their own paths: `{fetched_files, fetched_bytes}`.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Json: TypeAlias = dict[str, Any]
 Rows: TypeAlias = list[Json]
 
-#: Minimum interval in seconds between two polls, and the pause relative to the response time.
+#: Minimum pause in seconds between two polls, and pause as a multiple of the response time.
 STEP_SECONDS, _REST = 0.5, 4.0
 #: Maximum number of records per page.
 _PAGE = 100

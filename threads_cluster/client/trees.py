@@ -36,8 +36,7 @@ class UnsafeArtifact(ClientError):
     """A manifest is invalid, or a path in it points outside the folder. No file was written."""
 
 
-# -- upload
-# --------------------------------------------------------------------------------------------------------------
+# -- upload ------------------------------------------------------------------------------------------------------------
 
 
 def scan(path: Path, exclude: Sequence[str] = ()) -> Tree:
@@ -69,7 +68,7 @@ def listed(root: Path, paths: Iterable[str]) -> Tree:
 
 
 def _ignoring(folder: Path, exclude: Sequence[str]) -> Any:
-    import pathspec  # importing it takes 20 ms, which other commands save
+    import pathspec  # Imported here, because the import takes 20 ms.
 
     lines = [*EXCLUDED]
     if _leaves_all_out(folder, "."):  # the pattern `*` applies only to uploads of parent folders
@@ -157,8 +156,7 @@ def _sound(path: str) -> str:
     return path
 
 
-# -- download
-# ------------------------------------------------------------------------------------------------------------
+# -- download ----------------------------------------------------------------------------------------------------------
 
 
 def parsed(text: bytes) -> list[Entry]:

@@ -66,7 +66,7 @@ class Target:
         return True
 
     def check_place(self, entry: Entry) -> None:
-        """Raise BadArgument if another object exists in the place of a folder or a link."""
+        """Raise BadArgument if another object exists at the path of a folder or a link."""
         with self._parent(entry.path, create=False) as place:
             if place is None:
                 return
@@ -160,7 +160,7 @@ class Target:
             pass
 
     def make_link(self, entry: Entry) -> None:
-        """Create a symbolic link. Raises BadArgument if another object is in its place."""
+        """Create a symbolic link. Raises BadArgument if another object exists at its path."""
         with self._parent(entry.path, create=True) as place:
             assert place
             parent, name = place
@@ -216,7 +216,7 @@ class Target:
 
 
 def _set_mode(parent: int, name: str, mode: int) -> None:
-    """Set the mode of a file without following a link in its place."""
+    """Set the mode of a file, without following a link at its path."""
     opened = os.open(name, _FILE, dir_fd=parent)
     try:
         os.fchmod(opened, mode)

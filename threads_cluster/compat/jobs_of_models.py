@@ -21,7 +21,7 @@ from threads_cluster.errors import BadArgument, JobEnded
 
 Json: TypeAlias = dict[str, Any]
 
-#: Port of the API in the other system, which this project uses for metrics, and port of the API here.
+#: Default API port of the other system, which is the metrics port here, and default API port of this project.
 _OTHER_PORT, _API_PORT = "9090", "3000"
 _ACTION = "answer"
 #: Valid fields of `input_data` other than the prompt, and of `gpu_requirements`.

@@ -28,7 +28,7 @@ Line: TypeAlias = list[float | None]
 _MOMENTS, _SHORTEST = 2000, 0.5
 #: Utilization below which a device is idle.
 IDLE_RATIO = 0.05
-#: Samples are missing if consecutive samples are further apart than both of these, in periods and in seconds.
+#: Samples are missing if the gap between two samples exceeds both limits, in sampling periods and in seconds.
 _GAP_PERIODS, _GAP_SECONDS = 5, 1.5
 _COUNTERS = frozenset({"cpu", "rx", "tx", "rd", "wr"})
 

@@ -119,7 +119,7 @@ class ClusterConfig(_Part):
 
 
 def _read(path: Path) -> ClusterConfig:
-    from threads_protocol import yaml_texts  # not installed with clients that do not use SSH
+    from threads_protocol import yaml_texts  # not installed by clients that do not use SSH
 
     try:
         with path.open("rb") as file:

@@ -32,13 +32,12 @@ _CLOSE_SECONDS = 1.0
 
 
 class _Line:
-    """A connection, its ProxyCommand process, and the number of its commands."""
+    """An SSH connection, its ProxyCommand process, and its number of running commands."""
 
     def __init__(self, connection: Any, proxy: asyncio.subprocess.Process | None) -> None:
         self.connection, self._proxy = connection, proxy
         self.used = 0
-        #: True once a command was aborted. sshd can still count that session, so the connection accepts no new
-        #: commands.
+        #: True once a command was aborted. sshd may still count its session, so no new commands are accepted.
         self.left = False
 
     @property

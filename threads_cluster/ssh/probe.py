@@ -44,7 +44,7 @@ class Health:
     """Result of a host's last health check."""
 
     name: str
-    #: ssh: a host of cluster.yaml. joined: a host that the cluster reports.
+    #: Source of the result: `ssh` for a host of cluster.yaml, or `joined` for a host that the cluster reports.
     source: str
     reachable: bool
     #: Why the host is unreachable or unhealthy, else empty.

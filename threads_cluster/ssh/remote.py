@@ -21,12 +21,12 @@ from threads_cluster.ssh.refusals import TransientTrouble
 #: Output of a program, or None once it has exited.
 Piece: TypeAlias = tuple[Stream, bytes] | None
 _SOURCE = Path(guard.__file__).read_text()
-#: Reads the request from stdin and executes it, so that no secret appears in process arguments.
+#: Command that reads the request from stdin and executes it, so that no secret appears in process arguments.
 _READ = "import json,sys;r=json.loads(sys.stdin.buffer.readline());exec(r['source']);main(r)"
 _PIECE_BYTES = 64 << 10
 #: Maximum number of unread output chunks. The program blocks beyond it.
 _PIECES = 16
-#: Number of keep-alives within the timeout for silence.
+#: Number of keep-alives sent within the silence timeout.
 _SIGNS = 4
 
 

@@ -94,7 +94,7 @@ class _Run:
         self._wrote = False
 
     def run_to_end(self, nodes: Sequence[Node]) -> int:
-        """Run the program and return its exit code. After a lost connection, retry on the host that is best then."""
+        """Run the program and return its exit code. After a lost connection, retry on the best host at that time."""
         for attempt in range(1, _STARTS + 1):
             try:
                 return self._attempt(self._choose(nodes))

@@ -30,7 +30,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 #: Name of the checkout's folder on a host, in remote_root.
 FOLDER = "threads-cluster"
 _INVITATION = re.compile(r"deploy-cluster\.sh join (\S+)")
-#: Maximum characters of a failed step's output in messages, and bytes of its output that are kept.
+#: Maximum number of characters of a failed step's output in messages, and maximum number of stored output bytes.
 _SHOWN, _KEPT = 600, 64 << 10
 #: Timeout in seconds of one step of deploy.local on a host.
 _SECONDS = 150.0
@@ -46,7 +46,7 @@ class Outcome:
     """State of a host after `up` or `down`."""
 
     name: str
-    #: One of up, already up, down, not joined and failed.
+    #: Outcome: up, already up, down, not joined, or failed.
     state: str
     detail: str = ""
     advice: str = ""
@@ -120,7 +120,7 @@ class Installer:
         before = await host.read_state("state")
         if before["running"]:
             advice = f"stop that cluster on the host, in {host.folder}: ./deploy-cluster.sh stop"
-            raise HostTrouble(node, "its checkout is running its own cluster", advice)
+            raise HostTrouble(node, "the checkout on the host is running its own cluster", advice)
         self._say(node, "is starting its workers" if before["joined"] else "is joining")
         line = "" if before["joined"] else await self._create_invitation(node)
         after = await host.read_state(

@@ -20,7 +20,7 @@ from threads_cluster.cli.running import CLUSTER_FAILURE, check_reader, ending_si
 from threads_cluster.cli.session import Session
 from threads_cluster.client.attachments import Attachment, Shown, Terminal
 
-#: Timeout in seconds of one request for output, and seconds until a message reports that the shell has not started.
+#: Timeout in seconds of a request for output, and delay in seconds of the message that the shell has not started.
 _WAIT_SECONDS, _LATE_SECONDS = 10.0, 8.0
 #: Minimum interval in seconds between requests during heavy output, and the number of bytes considered heavy.
 _PACE_SECONDS, _MUCH = 0.02, 4096
@@ -45,7 +45,7 @@ _WHY = {
 
 
 def attach(session: Session, job_id: str, unit: int, command: Sequence[str] | None, *, terminal: bool | None) -> int:
-    """Run a shell until it ends, and return its exit code. SIGTERM, SIGHUP, and an early Ctrl-C leave it.
+    """Run a shell until it exits, and return its exit code. SIGTERM, SIGHUP and an early Ctrl-C leave the shell.
 
     If `terminal` is None, the shell gets a terminal if stdin and stdout are terminals.
     """

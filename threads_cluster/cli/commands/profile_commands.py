@@ -1,4 +1,4 @@
-"""The command `cluster profile`, which records hosts and GPUs and traces jobs by lane."""
+"""The command `cluster profile`, which records metrics of hosts and GPUs, and writes traces of jobs by lane."""
 
 from __future__ import annotations
 

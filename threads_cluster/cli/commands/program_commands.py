@@ -106,7 +106,7 @@ def add(app: typer.Typer) -> None:
     app.command("attach", cls=options.AttachCommand, epilog=_ATTACH_EPILOG)(attach)
 
 
-# -- one unit ----------------------------------------------------------------------------------------------------------
+# -- programs with one unit --------------------------------------------------------------------------------------------
 
 
 @options.accept_options(options.OUTPUT, options.SHELL, options.COMMON)
@@ -191,7 +191,9 @@ def _print_job(session: Session, job_id: str, *, quiet: bool) -> None:
 def _submit(
     session: Session, program: Program, given: dict[str, Any], folder: Path | None, *, quiet: bool = False, **units: Any
 ) -> Json:
-    """Submit a program with its folder, and report the upload on stderr. Ctrl-C during the upload leaves no job."""
+    """Submit a program with its folder, and report the upload on stderr. After Ctrl-C during the upload, no job
+    remains.
+    """
     import uuid
 
     def sent(answer: Json) -> None:
@@ -248,7 +250,7 @@ def _has_bytes(number: int) -> bool:
     return count[0] > 0
 
 
-# -- many units --------------------------------------------------------------------------------------------------------
+# -- programs with many units ------------------------------------------------------------------------------------------
 
 
 @options.accept_options(options.OUTPUT, options.SHELL, options.MANY, options.COMMON)
@@ -287,7 +289,7 @@ def submit(
     elif as_json:
         submitting.print_submission(answer, as_json=True)
     else:
-        # Omit the wait estimate. It ignores whether a runner meets the job's requirements.
+        # Omit the wait estimate, which ignores whether a runner meets the job's requirements.
         submitting.print_submission(answer | {"estimated_wait_seconds": None}, as_json=False)
         _say_why_it_waits(session, answer["job_id"])
 
@@ -365,7 +367,7 @@ def _print_values(session: Session, job_id: str, *, quiet: bool) -> NoReturn:
 
 
 def _say_failed(session: Session, job_id: str, row: Mapping[str, Any], said: set[str]) -> None:
-    """Report why a call failed, unless the same reason is in `said`, and add the reason to it."""
+    """Report why a call failed, unless `said` contains the reason. Add the reason to `said`."""
     from threads_cluster.cli import running
     from threads_cluster.client import programs
 
@@ -379,7 +381,7 @@ def _say_failed(session: Session, job_id: str, row: Mapping[str, Any], said: set
 
 
 def _failures(count: int, failed: int, said: set[str]) -> str:
-    """Describe how many calls failed, and how many for the same reason."""
+    """Describe how many calls failed, and how many of them failed for the same reason."""
     whole = f"all {failed:,} calls" if failed == count and failed > 1 else f"{failed:,} calls"
     if len(said) > 1:
         return f"{whole} failed"
@@ -396,7 +398,7 @@ def _cancel(session: Session, job_id: str) -> NoReturn:
         state = session.cluster.wait(job_id)["state"]
     except KeyboardInterrupt:
         raise running.StoppedWaiting(running.describe_remaining(session, job_id)) from None
-    raise running.StoppedWaiting(f"{job_id} {state}; no process of it is running")
+    raise running.StoppedWaiting(f"job {job_id} is {state} and has no running processes")
 
 
 # -- output and state of units -----------------------------------------------------------------------------------------

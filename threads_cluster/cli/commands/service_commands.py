@@ -34,7 +34,7 @@ _FETCHED = (
     "download a model with: cluster model download NAME --source hf://ORG/REPO/FILE; list models "
     "with: cluster model list"
 )
-#: Engine without a model. Its name is accepted in place of a model.
+#: Engine that needs no model. `cluster serve` accepts its name in place of a model.
 DASK = "dask"
 
 
@@ -270,7 +270,7 @@ def _upload_model(ctx: typer.Context, model: str | None, service: str, *, as_jso
 
 
 def _follow(ctx: typer.Context, name: str) -> dict[str, Any]:
-    """Report on stderr how the replicas of a service become ready. Return the service."""
+    """Report the startup of a service's replicas on stderr, and return the service."""
     said, row = "", dict[str, Any]()
     try:
         for row in ctx.obj.cluster.services.follow(name):

@@ -122,7 +122,7 @@ def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 
 def _write_command(known_of: Callable[[Any, str], dict[str, Any]]) -> Callable[..., None]:
-    """Build a command that writes a tenant. Settings without an option keep the values of `known_of`."""
+    """Build a command that writes a tenant. `known_of` returns the values of settings without an option."""
 
     def write(
         ctx: typer.Context,

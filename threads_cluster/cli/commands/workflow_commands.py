@@ -23,9 +23,9 @@ File: TypeAlias = Annotated[
 
 #: Maximum size of a workflow file in bytes, as in the API.
 MAX_BYTES = 4 << 20
-#: Maximum number of actions that `status` lists by default, and of problems that are printed.
+#: Maximum number of actions that `status` lists by default, and maximum number of printed problems.
 _LISTED, _PROBLEMS = 40, 20
-#: Order of states in counts, and states whose actions are listed in large workflows.
+#: Order of states in printed counts. _NOTABLE contains the states whose actions are listed even in large workflows.
 _ORDER = (
     "done",
     "running",
@@ -204,7 +204,7 @@ def print_started(ctx: typer.Context, row: Mapping[str, Any], *, wait: bool, as_
 
 
 def follow_or_suggest(ctx: typer.Context, workflow: str, *, wait: bool, as_json: bool) -> None:
-    """Follow a workflow until it ends if `wait` is true. Otherwise suggest the command that does."""
+    """Follow a workflow until it ends if `wait` is true. Otherwise suggest the command that follows it."""
     if wait:
         follow(ctx, workflow, as_json=as_json)
     elif not as_json:
