@@ -28,7 +28,7 @@ from threads_protocol.numbers import short
 MAX_BYTES, MAX_ENTRIES = 16 << 20, 50_000
 MAX_PATH, MAX_NAME = 4096, 255
 MAX_FILE = 64 << 30
-#: Maximum characters of a line. Two paths consisting only of escape sequences fit.
+#: Maximum number of characters of a line, enough for two paths that consist only of escape sequences.
 _MAX_LINE = 64 << 10
 SHA256 = r"^[0-9a-f]{64}$"
 HEAD = '{"artifact":1}'

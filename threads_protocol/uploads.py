@@ -14,7 +14,7 @@ from threads_protocol.manifest import Entry
 MAX_HASHES, SMALL = 10_000, 1 << 20
 #: Extra seconds allowed for storing a request body, and minimum rate in bytes per second for verifying a file.
 STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
-#: Number of times that an upload asks which files are missing.
+#: Maximum number of requests for the list of missing files per upload.
 ATTEMPTS = 3
 #: Errors, as (status, field), after which an upload asks again which files are missing.
 #:

@@ -17,8 +17,7 @@ from pydantic_core import from_json
 
 from threads_protocol.numbers import short
 
-#: Limits of a text: size in bytes, nesting depth, and number of keys and values. Parsed values need far more memory
-#: than their text.
+#: Limits of a text: size in bytes, nesting depth, and number of keys and values, to limit the memory used.
 MAX_BYTES, MAX_DEPTH, MAX_VALUES = 4 << 20, 64, 500_000
 #: Maximum number of problems kept for a text.
 MAX_COMPLAINTS = 100

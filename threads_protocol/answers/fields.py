@@ -24,7 +24,7 @@ def describe(text: str) -> Any:
 
 
 def one_of(words: Any) -> PlainSerializer:
-    """List the values of a string field in OpenAPI. The client accepts others: a newer cluster can add values."""
+    """List the values of a string field in OpenAPI. The client also accepts unknown values from newer clusters."""
     return PlainSerializer(str, return_type=words)
 
 
