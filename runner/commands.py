@@ -40,7 +40,7 @@ class Command:
     workspace: str = ""
     #: Path of a file with Python requirements among the job's files, or an empty string.
     python: str = ""
-    #: Module that makes the runner's own Python sufficient if it is installed there, or an empty string.
+    #: Name of a Python module, or empty. If the runner's own Python has the module, no environment is installed.
     module: str = ""
     grace_seconds: float = 10.0
     value_bytes: int = VALUE_BYTES

@@ -15,7 +15,7 @@ from runner.files.cache import free_bytes
 LEAST_FREE = 200 << 20
 #: Numbers of consecutive failed starts, and of their jobs, after which the host is considered faulty.
 MOST_FAILURES, MOST_JOBS = 5, 3
-#: Number of consecutive host faults of a unit after which the unit counts as failed: its program may cause them.
+#: Number of consecutive host faults after which a unit counts as failed, because its program may cause the faults.
 MOST_FAULTS = 3
 #: Maximum number of jobs for which host faults are remembered.
 _MOST_REMEMBERED = 1000

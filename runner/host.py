@@ -65,7 +65,7 @@ class Host:
             cache.evict_until(lambda: not self.cordon.is_disk_full())
 
     def say_once(self, text: str) -> None:
-        """Log an error that would repeat for each unit, only the first time."""
+        """Log an error only once, because the error would repeat for each unit."""
         if text not in self._said:
             self._said.add(text)
             log.error("%s", text)

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 #: Target duration of a lease in seconds. Two calls per lease then cost one-second programs 1 % of their time.
 LEASE_SECONDS = 2.1
-#: Time in seconds during which a GPU is not offered: claimed by another worker, or used outside the cluster.
+#: Seconds for which a GPU is not offered after a claim by another worker, and after use outside the cluster.
 TAKEN_SECONDS, FOREIGN_SECONDS = 2.0, 10.0
 #: Prefix of the names of replica lanes, which use no slot.
 REPLICA_LANE = "replica-"
@@ -99,7 +99,7 @@ class Ledger:
         #: Description of a GPU's use outside the cluster, keyed by its UUID.
         self._lies: dict[str, str] = {}
 
-    # -- what there is ----------------------------------------------------------------------------------------------
+    # -- offers of resources -------------------------------------------------------------------------------------------
 
     def total(self) -> Offer:
         """Return the offer of an idle runner, with the names of its GPUs."""
@@ -179,10 +179,10 @@ class Ledger:
         with self._lock:
             return dict(self._entries)
 
-    # -- setting aside ----------------------------------------------------------------------------------------------
+    # -- reservations --------------------------------------------------------------------------------------------------
 
     def first_rate(self, facts: JobFacts) -> float:
-        """Return the kind's estimate, because the durations of other jobs' programs do not predict this job's."""
+        """Return the kind's estimated rate. Durations of other jobs' programs do not predict this job's durations."""
         return facts.nominal_rate
 
     def want(self, facts: JobFacts, pace: Pace) -> int:

@@ -119,7 +119,9 @@ class Run:
             raise LaneDied(str(died)) from died
 
     def _after_fault(self, fault: Exception) -> tuple[Computed, bytes]:
-        """Return the unit that this host failed without counting an attempt, unless the host failed it repeatedly."""
+        """Return the current unit without counting the attempt, or report it as failed if this host failed it
+        repeatedly.
+        """
         log.error(
             "a unit failed because of this host, so the attempt does not count: %s", fault, extra={"job_id": self._job}
         )
@@ -143,7 +145,7 @@ class Run:
     def _nothing(self) -> tuple[Computed, bytes]:
         return Computed(upto=self._task.grant.lo, partial={}, seconds=0.0), b"{}"
 
-    # -- units ------------------------------------------------------------------------------------------------------
+    # -- execution of units --------------------------------------------------------------------------------------------
 
     def _run_units(self) -> None:
         if (failed := self._prepare()) is not None:
@@ -374,7 +376,7 @@ class Run:
         except (RedisError, OSError) as error:
             log.info("cannot store the output of a cancelled program: %s", error, extra={"job_id": self._job})
 
-    # -- while a unit runs ------------------------------------------------------------------------------------------
+    # -- checks of a running unit --------------------------------------------------------------------------------------
 
     def _look(self) -> float | None:
         """Check a running program. Return its grace period in seconds if the program must stop, or None.
@@ -402,7 +404,7 @@ class Run:
         self._suspended = suspended
 
     def _remaining_seconds(self) -> float:
-        """Return the remaining seconds after which nothing of this lease may run until a coordinator answers."""
+        """Return the seconds until the lease's program must be suspended unless a coordinator answers."""
         return self._until() - time.monotonic()
 
     def _until(self) -> float:
@@ -430,7 +432,7 @@ class Run:
         if self.host.store.leases.split(self._job, self._token, self._unit + 1):
             self._task.grant = replace(self._task.grant, hi=self._unit + 1)
 
-    # -- what becomes of the units ----------------------------------------------------------------------------------
+    # -- results of the units ------------------------------------------------------------------------------------------
 
     def _collect_finished(self) -> tuple[Computed, bytes]:
         """Upload the files of the finished units, and return the partial that remains to be committed."""

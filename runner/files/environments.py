@@ -103,7 +103,7 @@ class Environments:
     def _key(self, text: bytes, tenant: str) -> str:
         return hashlib.sha256(b"\0".join([tenant.encode(), sys.version.encode(), text])).hexdigest()[:32]
 
-    # -- what goes --------------------------------------------------------------------------------------------------
+    # -- eviction ------------------------------------------------------------------------------------------------------
 
     def _shrink(self, keep: Path) -> None:
         """Delete incomplete environments, and complete ones beyond the capacity. No installation may be running."""
@@ -142,7 +142,7 @@ class Environments:
             _ready(place).unlink(missing_ok=True)
             return True
 
-    # -- making one -------------------------------------------------------------------------------------------------
+    # -- installation --------------------------------------------------------------------------------------------------
 
     def _build(self, place: Path, requirements: Path, like: Order, run: Runs) -> None:
         clear(place)

@@ -121,7 +121,7 @@ class Folder:
             return (found.inode, found.mode) == (mark.inode, mark.mode)
         return found == mark
 
-    # -- what a unit left -------------------------------------------------------------------------------------------
+    # -- outputs of a unit ---------------------------------------------------------------------------------------------
 
     def value(self) -> bytes | None:
         """Return the content of the program's value file, or None if there is none. Raises BadValue."""

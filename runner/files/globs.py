@@ -12,8 +12,7 @@ from functools import lru_cache
 from itertools import groupby
 
 _PIECES = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^]/]*\]|.", re.DOTALL)
-#: Pieces that match any number of characters: all, within a name, and the optional start of `**/`. The last one leads
-#: to the next piece or to the piece after the slash.
+#: Pieces that match any number of characters: all, within one name, and the optional prefix `**/`.
 _ANY, _NAME, _SKIP = "**", "*", "skip"
 
 

@@ -36,7 +36,7 @@ class Workplace:
         #: True if the working directory can contain files of an earlier unit.
         self.dirty = False
 
-    # -- before a unit ----------------------------------------------------------------------------------------------
+    # -- preparation of a unit -----------------------------------------------------------------------------------------
 
     def prepare(self, facts: JobFacts, command: Command, files: Callable[[], Files]) -> None:
         """Ensure that the working directory contains exactly the job's files. Raises OSError and errors of `files`."""
@@ -75,7 +75,7 @@ class Workplace:
         order = Order(argv=["rm", "-rf", "--", str(self.folder.path)], folder="/", environment={"PATH": os.defpath})
         self.slot.run(order, lambda *_: None)
 
-    # -- after a unit -----------------------------------------------------------------------------------------------
+    # -- cleanup after a unit ------------------------------------------------------------------------------------------
 
     def keep(self, unit: int, recorder: Recorder | None, outputs: Sequence[str], value: bytes | None = None) -> None:
         """Store a unit's log, its output files that match the globs, and a value that is too large for the result."""

@@ -39,7 +39,7 @@ KILL_AGAIN_SECONDS = 0.02
 POLL_SECONDS = 0.25
 #: Timeout in seconds for suspending a program, after which it is killed, and interval between later checks.
 SUSPEND_SECONDS, SUSPENDED_POLL_SECONDS = 1.0, 1.0
-#: Time in seconds after its start during which a program that is still setpriv is not suspended.
+#: Seconds after a program's start during which a process that still executes setpriv is not suspended.
 START_SECONDS = 0.5
 #: Maximum duration of a suspension in seconds. The program is then killed, because it may hold locks of others.
 LONGEST_SUSPENSION = 600.0
@@ -235,8 +235,7 @@ class Guard:
         return watch.describe_end()
 
     def _wait_until_it_may_run(self, order: Order) -> Order | None:
-        """Wait until the lease is known to be valid, and return the order with the new time limit, or None if it must
-        not run.
+        """Wait until the lease is valid. Return the order with its new time limit, or None if the program must not run.
 
         The runner may have been suspended after it checked the lease.
         """
@@ -296,7 +295,7 @@ def _is_setpriv(pid: int) -> bool:
 
 
 def _spawn(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """Start a shell, or a program as another Unix user. Its environment must not affect code before the user change."""
+    """Start a shell, or a program as another Unix user. The environment must not affect earlier code."""
     guard = os.getpid()
 
     def prepare() -> None:
@@ -306,7 +305,7 @@ def _spawn(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
         if order.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         if order.uid and order.processes:
-            # It counts the user's threads, and exceeds the guard's limit so that the guard reports the reason.
+            # The kernel counts all threads of the user. The higher limit lets the guard report the reason first.
             resource.setrlimit(resource.RLIMIT_NPROC, (2 * order.processes, 2 * order.processes))
 
     return subprocess.Popen(

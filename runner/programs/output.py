@@ -13,7 +13,7 @@ FIRST_BYTES, LAST_BYTES = 1 << 20, 8 << 20
 RATE_BYTES = 10 << 20
 #: Maximum size of one read in bytes.
 _READ_BYTES = 1 << 16
-#: Minimum size in bytes of a stored chunk of the end.
+#: Minimum size in bytes of a chunk in the stored end of the output.
 _PIECE = 1 << 12
 
 
@@ -24,7 +24,7 @@ class Log:
         self._room, self._last = first, last
         self._piece = min(_PIECE, last // 64)
         self._head = bytearray()
-        #: Chunks of the end. Small writes are joined, so that there are few chunks.
+        #: Chunks of the stored end of the output. Small writes are joined, so that there are few chunks.
         self.tail: collections.deque[bytearray] = collections.deque()
         self._tail_bytes = 0
         self.total_bytes = 0

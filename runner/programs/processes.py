@@ -52,9 +52,7 @@ def continue_without_parent() -> None:
 
 
 def forbid_privilege_gain() -> None:
-    """Prevent this process and its descendants from changing their user by executing a program: they could not be
-    killed.
-    """
+    """Disable setuid programs for this process and its descendants, because it cannot kill processes of other users."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 

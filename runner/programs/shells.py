@@ -28,8 +28,7 @@ log = logging.getLogger(__name__)
 
 #: Time in seconds between SIGHUP and SIGKILL. The end of a unit is delayed by up to this time if a user is attached.
 GRACE_SECONDS = 1.0
-#: Maximum number of concurrent processes of a shell. A slot's user can have twice as many threads from a shell, and
-#: more from its program, so a fork bomb in a shell does not keep programs from starting.
+#: Maximum number of concurrent processes of a shell. The limit lets programs start despite a fork bomb in a shell.
 MOST_PROCESSES = 768
 #: Timeout of a long poll, time for reporting the last output and the end, and poll interval of a terminal, in seconds.
 WAIT_SECONDS, LAST_SECONDS, POLL_SECONDS = 10.0, 5.0, 0.2
@@ -120,7 +119,7 @@ class Shell(threading.Thread):
         self._dead = threading.Event()
         self._give_up_at = float("inf")
 
-    # -- from other threads -----------------------------------------------------------------------------------------
+    # -- methods called by other threads -------------------------------------------------------------------------------
 
     def hang_up(self, why: str) -> None:
         """Stop the shell with SIGHUP, and SIGKILL after the grace period. Only the first reason is recorded."""
@@ -143,7 +142,7 @@ class Shell(threading.Thread):
         """Wait until all processes of the shell have exited. A guard that does not achieve this in time is killed."""
         self._dead.wait()
 
-    # -- its own thread ---------------------------------------------------------------------------------------------
+    # -- supervision ---------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Start the shell, supervise it, and report its end. Never raises."""
@@ -206,7 +205,7 @@ class Shell(threading.Thread):
     def _look(self) -> float | None:
         return GRACE_SECONDS if self._why else None
 
-    # -- its other threads ------------------------------------------------------------------------------------------
+    # -- output and input ----------------------------------------------------------------------------------------------
 
     def _thread(self, work: Callable[[Streams], None], streams: Streams) -> threading.Thread:
         return threading.Thread(target=self._run_guarded, args=(work, streams), name=self.name, daemon=True)
@@ -276,7 +275,7 @@ class Shell(threading.Thread):
                 closed = True
                 streams.end_input()
 
-    # -- calls ------------------------------------------------------------------------------------------------------
+    # -- calls to the coordinator --------------------------------------------------------------------------------------
 
     def _persist(self, call: Callable[[], Answer]) -> Answer | None:
         """Repeat a call until a coordinator answers. Return None if the shell ended some seconds ago."""

@@ -39,7 +39,7 @@ ANSWER_SECONDS = 20.0
 #: Interval in seconds between two messages to a guard that extend the program's time limit.
 KEEP_SECONDS = 1.0
 
-#: Minimum delay in seconds between two checks from which this process concludes that it was suspended.
+#: Minimum delay in seconds between two checks after which this process assumes that it was suspended.
 _STOPPED_SECONDS = 3.0
 #: Interval in seconds between two rounds of SIGKILL.
 _AGAIN_SECONDS = 0.005

@@ -23,8 +23,7 @@ log = logging.getLogger(__name__)
 
 #: Timeout in seconds for the answer to a ping of the WebSocket.
 _PONG_SECONDS = 10.0
-#: Minimum number of consecutive known coordinators after which all are assumed to be known.
-#: QUICK_SECONDS is the delay in seconds between connections.
+#: Consecutive known coordinators after which all are assumed to be known, and seconds between two connections.
 _REPEATS, QUICK_SECONDS = 4, 0.05
 #: Time in seconds after which a slow connection attempt no longer delays the next one, for example because of slow DNS.
 _SLOW_SECONDS = 1.0
