@@ -48,7 +48,7 @@ class Launch:
     env: Mapping[str, str] = field(default_factory=dict)
     #: Packages of the {python} environment in the format of a requirements file, or an empty string.
     packages: str = ""
-    #: Module that makes the runner's own Python sufficient if it is installed there, or an empty string.
+    #: Name of a Python module, or empty. If the runner's own Python has the module, no environment is installed.
     module: str = ""
     #: Path that returns HTTP 2xx when the replica is ready.
     health: str = "/health"

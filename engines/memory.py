@@ -37,7 +37,7 @@ class Need:
     """Memory of one replica in bytes."""
 
     weights: int
-    #: None if the model's description does not contain the size of a token.
+    #: Size of the key-value cache, or None if the model's description does not contain it.
     cache: Cache | None
     #: Number of tokens in the cache.
     tokens: int

@@ -18,7 +18,7 @@ def text(engine: str, name: str) -> str:
 
 
 def server_command(engine: str, options: Mapping[str, object]) -> list[Argument]:
-    """Return the command that starts an engine's server. An option with True becomes a flag; None and False omit it."""
+    """Return the command that starts an engine's server. True turns an option into a flag; None and False omit it."""
     command: list[Argument] = ["{python}", "-c", literal(text(engine, SERVER))]
     for name, value in options.items():
         if value is True:

@@ -56,7 +56,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
 
 
 def abilities(parameters: Any, model: Model) -> Abilities:
-    """Return the abilities of a server of one GGUF file. Its context is limited by the model's."""
+    """Return the abilities of a server of one GGUF file. The model limits the server's context."""
     known = gguf_metadata.parse_metadata(model.head(_file(parameters.file, model), gguf_metadata.MOST_BYTES))
     longest = memory.context_from_gguf(known) or parameters.context
     context = min(parameters.context, longest)
