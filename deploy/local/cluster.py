@@ -143,7 +143,7 @@ class LocalCluster:
                 log = program_logs.relative_path(program_logs.FOLDER / f"{name}.log")
                 say(f"  {datetime.now():%H:%M:%S}  {name} exited and is being restarted. Its log: {log}")
 
-    # -- up -----------------------------------------------------------------------------------------------------------
+    # -- running cluster -----------------------------------------------------------------------------------------------
 
     def stay(self) -> NoReturn:
         """Wait until a signal raises StopRequested. Raises CommandError if supervisord exits."""

@@ -130,7 +130,7 @@ def _new_host_file() -> Path:
 
 
 def _allocate_files(made: Membership, authority_text: bytes) -> None:
-    """Allocate all files of the membership, with dots instead of tokens. Raises OSError."""
+    """Allocate all files of the membership on the disk, with dots as placeholders for tokens. Raises OSError."""
     shutil.rmtree(FOLDER, ignore_errors=True)  # files of an unfinished join
     _TOKENS.mkdir(mode=0o700, parents=True)
     if authority_text:
