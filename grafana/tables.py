@@ -23,7 +23,7 @@ def stat(title: str, unit: str, about: str, expr: str, **more: Any) -> Panel:
 
 
 def threshold(name: str, where: str = "") -> tuple[str, str]:
-    """Return the query for an alert's threshold, named without ALERT_, and only if the metric `where` exists."""
+    """Return the query for an alert's threshold. `name` omits the prefix ALERT_; the metric `where` must exist."""
     return f"alert:{name}:threshold" + f" and on () {where}" * bool(where), "alert beyond"
 
 
