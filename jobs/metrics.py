@@ -54,7 +54,7 @@ JOBS = Metric("cluster_jobs_total", "Finished jobs, by outcome.", ("kind", "outc
 SUBMITTED = Metric(
     "cluster_jobs_submitted_total", "Submitted jobs; retried submissions count once.", ("kind",), "counter"
 )
-# Not named cluster_jobs: in OpenMetrics, that is the base name of the counter above.
+# The name cannot be cluster_jobs, because that is the base name of the counter above in OpenMetrics.
 JOBS_KEPT = Metric("cluster_jobs_kept", "Stored jobs, by state.", ("state",))
 DURATION = Metric(
     "cluster_job_duration_seconds", "Time from first lease to result of successful jobs.", ("kind",), "histogram"

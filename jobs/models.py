@@ -44,10 +44,10 @@ class Priority(StrEnum):
 
 class Device(StrEnum):
     GPU = "gpu"
-    #: A GPU or a CPU, but not a runner.
+    #: Any GPU or CPU worker, but not a runner.
     ANY = "any"
     CPU = "cpu"
-    #: Runs programs: work for which a kind has no kernel.
+    #: Worker that runs programs, for which kinds have no kernels.
     RUNNER = "runner"
 
 
@@ -132,7 +132,7 @@ class DeadRange:
 
 @dataclass(frozen=True, kw_only=True)
 class ReachedCap:
-    """A daily cap of a tenant that is reached. Name of the cap: max_units or max_gpu_seconds."""
+    """A daily cap that a tenant has reached."""
 
     #: max_units or max_gpu_seconds.
     cap: str

@@ -1,4 +1,4 @@
-"""Check the settings before a server listens: who could reach its API and metrics without a token?"""
+"""Check the settings before a server listens: its API and metrics must not be open to strangers without a token."""
 
 from __future__ import annotations
 

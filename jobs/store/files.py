@@ -45,7 +45,7 @@ class Upload:
 
 @dataclass(frozen=True, kw_only=True)
 class CapExceeded:
-    """The cap on stored bytes that rejected files."""
+    """The cap on stored bytes because of which files were rejected."""
 
     most: int
     #: Bytes of files to which no artifact refers.
@@ -133,7 +133,8 @@ class Files(Part):
             rows.setdefault(tenant, {})[name] = value
         return {tenant: FileSums(**row) for tenant, row in rows.items()}
 
-    # -- methods of the leader --------------------------------------------------------------------------------------
+    # -- leader methods
+    # -------------------------------------------------------------------------------------------------
 
     def condemn(self) -> list[tuple[str, str]]:
         """Remove expired files, uploads and objects. Return the objects to delete, as (tenant, name)."""
@@ -145,7 +146,8 @@ class Files(Part):
         if objects:
             self._client.srem(keys.DOOMED, *(f"{tenant}/{name}" for tenant, name in objects))
 
-    # -- the store of the bytes -------------------------------------------------------------------------------------
+    # -- byte store
+    # -----------------------------------------------------------------------------------------------------
 
     def store_id(self) -> str | None:
         """Return the ID of the byte store. None before the first store exists; empty while it is being initialized."""

@@ -1,4 +1,4 @@
-"""Heartbeats, drains, GPU claims, leadership, and the leader's SWEEP."""
+"""Heartbeats, drains, GPU claims, leadership, and the leader's cleanup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESERVE_SECONDS = 60.0
 
 
 class SweepCounts(NamedTuple):
-    """Counts of one SWEEP."""
+    """Counts that one call of the Redis function SWEEP returns."""
 
     slots_reaped: int
     jobs_returned: int
@@ -31,7 +31,7 @@ class SweepCounts(NamedTuple):
 
 
 class WakeCounts(NamedTuple):
-    """Result of WAKE: number of dependent jobs that were released, skipped or restored."""
+    """Result of the Redis function WAKE: number of dependent jobs that were released, skipped or restored."""
 
     notified: int
     #: True if more jobs must be notified.

@@ -125,7 +125,7 @@ UNOWNED = f"{PREFIX}unowned"
 DOOMED = f"{PREFIX}doomed"
 #: Sorted set of artifacts without holders (tenant/artifact), scored by the time since which they have none.
 UNHELD = f"{PREFIX}unheld"
-#: ID of the folder or bucket that stores the bytes of files, as in its marker. Empty while the marker is being written.
+#: ID of the folder or bucket that stores the bytes of files, as in its marker file. Empty until the marker is written.
 FILE_STORE = f"{PREFIX}filestore"
 #: Set of broken jobs (by ID) and broken keys (by name).
 BROKEN = f"{PREFIX}broken"
@@ -208,7 +208,7 @@ job_accumulator = Family(f"{PREFIX}job:%s:acc")
 job_needs = Family(f"{PREFIX}job:%s:needs")
 #: Sorted set of a job's blocked children, scored 0 if they wait for this job, 1 if they wait only for others.
 job_children = Family(f"{PREFIX}job:%s:children")
-#: Set of jobs that were skipped because of this job.
+#: Set of jobs that were skipped because this job failed or was cancelled.
 job_skips = Family(f"{PREFIX}job:%s:skips")
 #: Hash of the artifacts with the output (log and files) of a job's units, by unit.
 job_files = Family(f"{PREFIX}job:%s:files")
@@ -222,7 +222,7 @@ leased = Family(f"{PREFIX}leased:%s")
 job_failures = Family(f"{PREFIX}job:%s:failures")
 #: Stream of a job's own events.
 job_events = Family(f"{PREFIX}job:%s:ev")
-#: Stream of the live output lines of a program that is followed.
+#: Stream of the live output lines of a followed program.
 output = Family(f"{PREFIX}output:%s")
 #: Hash of the size of an output stream in bytes, and the number of bytes that can be added now.
 outputs = Family(f"{PREFIX}outputs:%s")
@@ -264,7 +264,7 @@ caps = Family("%s|caps")
 lanes = Family(f"{PREFIX}lanes:%s")
 #: Sorted set of jobs that wait for a worker with this version of their kind, scored by position.
 unsupported = Family(f"{PREFIX}unsupported:%s:%s|%s")
-#: Sorted set for one member of UNSUPPORTED or UNSUPPORTED_PROGRAMS.
+#: Sorted set of jobs for one member of UNSUPPORTED or UNSUPPORTED_PROGRAMS.
 unsupported_member = Family(f"{UNSUPPORTED}:%s")
 #: Sorted set of the jobs in a state, scored by submission number.
 in_state = Family(f"{PREFIX}in:%s")

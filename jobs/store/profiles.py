@@ -218,7 +218,8 @@ class Profiles(Part):
         found = (_order(one.decode(errors="replace"), text.decode(errors="replace")) for one, text in stored.items())
         return tuple(order for order in found if order)
 
-    # -- methods of workers -----------------------------------------------------------------------------------------
+    # -- worker methods
+    # -------------------------------------------------------------------------------------------------
 
     def report(self, profile_id: str, worker: str, devices: Sequence[str], recordings: Sequence[Recording]) -> Reported:
         """Claim devices for CLAIM_MS and report recordings. The response names the granted devices and the parts to
@@ -244,7 +245,8 @@ class Profiles(Part):
         )
         return reply.decode()
 
-    # -- methods of the leader --------------------------------------------------------------------------------------
+    # -- leader methods
+    # -------------------------------------------------------------------------------------------------
 
     def parts(self) -> list[tuple[str, str, int]]:
         """Return the parts that wait for the leader, as (profile, recording, number)."""

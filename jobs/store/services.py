@@ -119,7 +119,7 @@ class Replica:
 
 @dataclass(kw_only=True)
 class Asked:
-    """Numbers of requests to a model, and of prompt and completion tokens."""
+    """Numbers of requests to a model, of prompt tokens and of completion tokens."""
 
     requests: int = 0
     prompt: int = 0
@@ -192,7 +192,8 @@ class Services(Part):
         """Record in the audit log that the access key of a service was disclosed."""
         self._functions.run_acknowledged("log_disclosure", "show service access", f"{tenant}/{name}", *actor)
 
-    # -- steps of the leader ----------------------------------------------------------------------------------------
+    # -- leader methods
+    # -------------------------------------------------------------------------------------------------
 
     def place(self, service_id: str, number: int, generation: int) -> bool:
         """Add a replica before its job is submitted. Return False if the service is stopped or the number is wrong."""

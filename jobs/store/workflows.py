@@ -274,7 +274,8 @@ class Workflows(Part):
         replies = iter(skipped.replies(pipe) if wanted else ())
         return [_parse_output(replies, units) for _, units in wanted]
 
-    # -- methods of the leader --------------------------------------------------------------------------------------
+    # -- leader methods
+    # -------------------------------------------------------------------------------------------------
 
     def take_due(self, most: int) -> list[str]:
         """Take workflows to be processed next. They remain `open` until `looked` is called."""

@@ -24,7 +24,7 @@ GATHER_LIMIT = 256
 
 
 def wake_up() -> None:
-    """Do nothing. RQ's wake-ups name this function, but workers never call it: a wake-up makes them call NEXT."""
+    """Do nothing. RQ's wake-ups name this function, but workers only use a wake-up as a signal to request work."""
 
 
 @dataclass(frozen=True, kw_only=True)

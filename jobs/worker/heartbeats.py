@@ -21,7 +21,7 @@ COALESCE_SECONDS = 0.02
 REQUESTED_INTERVAL_SECONDS = 0.25
 #: Maximum time in seconds that a stopping worker spends to report its departure.
 DEPARTURE_SECONDS = 5.0
-#: Stop level of a task by reply of HEARTBEAT: 0 continues, 1 stops and commits, 2 stops and drops the lease.
+#: Stop level of a task by heartbeat reply: 0 continues, 1 stops and commits, 2 stops and drops the lease.
 _STOPS = {1: 0, 2: 1, 0: 2}
 
 

@@ -42,7 +42,7 @@ class LeaseEnded(Exception):
 
     def __init__(self, parts: int = 0) -> None:
         super().__init__("The lane has already ended its lease.")
-        #: Number of the job's partials that wait to be merged, as last reported by COMMIT.
+        #: Number of the job's partials that wait to be merged, as last reported by the store.
         self.parts = parts
 
 
@@ -154,7 +154,7 @@ class LanePool:
             return not self.stopping
 
     def wait_until(self, true: Callable[[], bool], seconds: float) -> None:
-        """Wait until `true()` holds after a change of a lane, the worker stops, or `seconds` have passed."""
+        """Wait until `true()` holds after a lane changes, the worker stops, or `seconds` have passed."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while not self.stopping and (left := deadline - time.monotonic()) > 0:
@@ -170,7 +170,8 @@ class LanePool:
         with self._changed:
             self._changed.wait_for(lambda: self.busy() == 0, seconds)
 
-    # -- mending --------------------------------------------------------------------------------------------------
+    # -- repairs
+    # --------------------------------------------------------------------------------------------------------
 
     def _any_ready(self) -> bool:
         """Start repairs of idle lanes that are not ready. Return True if ready ones remain. Requires the lock."""

@@ -15,7 +15,7 @@ class Room(Protocol):
     """Interface for the free capacity of a worker. Thread-safe."""
 
     def offer(self) -> Offer | None:
-        """Return the free resources, which NEXT compares with the requirements of jobs, or None if jobs have none."""
+        """Return the free resources, with which the requirements of jobs are compared, or None if jobs have none."""
 
     def startable(self, kinds: Mapping[str, int], idle: Sequence[Lane]) -> Mapping[str, int]:
         """Return the kinds whose jobs can start now on an idle lane. If it is empty, the worker requests no work."""

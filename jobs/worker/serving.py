@@ -1,8 +1,4 @@
-"""Main loop of a worker: request a job with NEXT, lease from it for a few seconds, and repeat.
-
-The loop is the same for every device. Only the lanes differ: `compute` blocks until its lease is computed, stopped or
-lost.
-"""
+"""Main loop of a worker: request a job, lease from it for a few seconds, and repeat."""
 
 from __future__ import annotations
 
@@ -61,7 +57,8 @@ class Server:
         self._turns = Turns(self.state, self._room)
         self._threads = ThreadPoolExecutor(max_workers=len(self.pool.lanes), thread_name_prefix="lane")
 
-    # -- from outside -----------------------------------------------------------------------------------------------
+    # -- calls from other threads
+    # ---------------------------------------------------------------------------------------
 
     @property
     def stopping(self) -> bool:
@@ -99,7 +96,8 @@ class Server:
         """Close idle connections to the store, because another connection of this process is dead."""
         self.store.drop_idle_connections()
 
-    # -- turns ------------------------------------------------------------------------------------------------------
+    # -- slots
+    # ----------------------------------------------------------------------------------------------------------
 
     def serve(self, popped: str) -> None:
         """Compute jobs until none is waiting. `popped` is the queue of the received wake-up, or an empty string."""
@@ -181,10 +179,7 @@ class Server:
             self._threads.submit(self._turns.take, lane, slot)
 
     def _wait_for_lanes(self, slot: Slot) -> None:
-        """Wait until a lane is free and no result is being derived, because NEXT would otherwise derive it twice.
-
-        If no lane started the job, or no lane can continue it, the job is returned at once.
-        """
+        """Wait until a lane is free and no result is being derived. Otherwise, the worker would derive it twice."""
         if slot.lanes:
             self.pool.wait_until(
                 lambda: not slot.finishing and (bool(self.pool.idle) or self.pool.all_repairing()), CLOSE_SLOT_SECONDS

@@ -1,4 +1,4 @@
-"""Small jobs, which NEXT leases whole to a worker and one call finishes."""
+"""Compute small jobs, each of which a worker leases whole and finishes in one call."""
 
 from __future__ import annotations
 

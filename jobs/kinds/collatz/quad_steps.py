@@ -23,7 +23,7 @@ _LIMB, _LIMB_MASK, _PART = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(LI
 
 @njit(nogil=True, cache=True)
 def eight(x, entry):
-    """Perform eight steps on x < 2^59; `entry` is p + (d << 32) of its residue."""
+    """Perform eight shortcut steps on x < 2^59. `entry` is the table entry of x modulo 2^8, p + (d << 32)."""
     more = up(product(down(x, splat(_FORTY)), entry), splat(_HALF))
     return add(add(product(down(x, splat(_EIGHT)), entry), more), down(entry, splat(_HALF)))
 

@@ -50,7 +50,7 @@ class Tally:
         self.delays: list[Record] = []
         self.columns: list[list[int]] = []
         self.density: list[list[Any]] = []
-        # of numbers that exceed two limbs: delays in the current column, their records, and all peaks
+        # For numbers that exceed two 64-bit words (limbs): delays in the current column, their records, and all peaks.
         self.wide_histogram: Counter[int] = Counter()
         self.wide_delays: list[Record] = []
         self.wide_peaks: list[Record] = []
@@ -125,7 +125,8 @@ def block_limits(start: int, low: np.uint64, high: np.uint64, bits: int, notes: 
     """Walk numbers until a block's peaks follow from its tails alone. Return (failure, whether all numbers were
     walked).
     """
-    # bound of the values in the first `bits` steps of this block, and of the values below the end of the delay table
+    # Upper bound of the values in the first `bits` steps of this block, and of the values below the end of the delay
+    # table.
     bound = divmod(max(tables.LOW_PEAK, 2 * 3**bits * ((start >> bits) + 1)), 2**64)
     failure, reached = blocks.climb(low, high, np.uint64(bound[0]), np.uint64(bound[1]), notes)
     return failure, bool(reached == high)

@@ -79,9 +79,10 @@ class Tile(NamedTuple):
     #: Values and tags of lanes that have just finished.
     end: Any
     ended: Any
-    #: Delays by index, at least of classes marked ODD_ONE; 0 elsewhere.
+    #: Delays by class index. They are set at least for classes marked ODD_ONE, and are 0 otherwise.
     delays: Any
-    #: 3^c h of the block for vectors of four, by a packed class's lowest byte: low limbs, then high limbs.
+    #: Values of 3^c h for vectors of four, by the lowest byte of a packed class: first all low limbs, then all high
+    #: limbs.
     products: Any
     #: Tables for permuting lanes of vectors of four.
     orders: Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-#: Maximum alignment of columns: they start at multiples of 2^ALIGNED_BITS at most.
+#: Maximum alignment of columns in bits: every column starts at a multiple of at most 2^ALIGNED_BITS.
 ALIGNED_BITS = 22
 
 

@@ -21,10 +21,10 @@ from jobs.kinds.collatz.bits import lowest, ones
 from jobs.kinds.collatz.verify_sieve import C_SHIFT, RHO_SHIFT, Sieve
 from jobs.kinds.collatz.wide import LIMB, sixteen_steps
 
-#: Maximum number of waiting numbers in a pool, and space for the candidates of one more residue.
-#: Their total is below 2^10, so that a sum of all numbers plus a carry fits 64 bits.
+#: Maximum number of waiting numbers in a pool, and space for the candidates of one more residue. A pool contains fewer
+#: than 2^10 numbers, so that their sum plus a carry fits 64 bits.
 POOL, ROOM = 704, 264
-#: Maximum number of passes per number; the most known is about 150.
+#: Maximum number of passes per number. The known numbers need at most about 150 passes.
 PASSES = 4000
 #: Indexes of the words of a tally.
 #: The first four groups are vectors of eight lanes: sums of the limbs at which numbers stop, and an OR of all values.
@@ -89,7 +89,10 @@ def entrance(power: np.uint64, d: np.uint64, h: np.uint64) -> tuple[np.uint64, n
 
 @njit(nogil=True, cache=True)
 def finish(high: np.uint64, low: np.uint64, task: Task, room: Room, tally: np.ndarray) -> bool:
-    """Step one number below the floor in three limbs. Return False if it does not fit or needs too many passes."""
+    """Step one number until it is below the floor, in three 64-bit limbs.
+
+    Return False if the number does not fit or needs too many passes.
+    """
     steps, powers, top = room.steps, room.powers, _ZERO
     for _ in range(PASSES):
         if not top and (high < task.floor_high or (high == task.floor_high and low < task.floor_low)):

@@ -155,9 +155,7 @@ def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndar
 
 @njit(nogil=True, cache=True)
 def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps on the pool's numbers and return the number of waiting numbers. Zeros after the last number
-    stop.
-    """
+    """Perform 16 steps on a pool and return the number of waiting numbers. Zero padding counts as stopped."""
     pool, eight, partitions, left, floor = room.low, room.eight, room.orders.partitions, _ZERO, splat(task.floor_low)
     stopped, every = load(tally, SUM_LOW), load(tally, BITS_LOW)
     store(pool, waiting, splat(_ZERO))
@@ -226,9 +224,7 @@ def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarra
 
 @njit(nogil=True, cache=True)
 def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps on the pool's numbers and return the number of waiting numbers. Zeros after the last number
-    stop.
-    """
+    """Perform 16 steps on a pool and return the number of waiting numbers. Zero padding counts as stopped."""
     pool_low, pool_high, table, partitions, left = room.low, room.high, room.eight, room.orders.partitions, _ZERO
     floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
     floor = splat(floor_low), splat(floor_high)

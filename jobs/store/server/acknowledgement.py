@@ -24,7 +24,7 @@ class Acknowledgement:
     replicas: int = 0
     #: True if the disks of the master and these replicas must have the write. Requires Redis 7.2.
     disk: bool = False
-    #: True if an earlier call may have made the same write. An additional write makes Redis wait for both.
+    #: True if an earlier call can have made the same write. An additional write then makes Redis wait for both writes.
     repeatable: bool = field(default=True)
 
     def __bool__(self) -> bool:

@@ -247,7 +247,7 @@ class SentinelServers(SentinelClient):
         raise MasterNotFoundError(f"no Sentinel reports a master for {service_name}")
 
     def doubt(self) -> None:
-        """Try the current Sentinel last from now on: an isolated Sentinel reports a former master."""
+        """Query the current Sentinel last from now on, because an isolated Sentinel reports a former master."""
         self.sentinels = [*self.sentinels[1:], *self.sentinels[:1]]
 
 

@@ -28,7 +28,7 @@ WORKER_TTL_MS = 5000
 SPANS_KEPT = 20_000
 
 
-#: Functions that a full Redis rejects, with replacements that add no data.
+#: Functions that Redis rejects when it is full, with replacement functions that add no data.
 WHEN_FULL = {"lease": "lease_when_full", "submit": "submit_when_full"}
 
 

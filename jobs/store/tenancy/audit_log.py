@@ -128,10 +128,7 @@ class AuditLog(Part):
         return int(self._functions.run("log_trim", keep, slack, "" if exported is None else exported))
 
     def rebase(self, end: Position, void: int, seen: Position) -> bool:
-        """Continue the log after `end`, the last entry in AUDIT_FILE. Redis has lost the entries from `void` on.
-
-        Return False and change nothing if the log's head is no longer `seen`.
-        """
+        """Continue the log after `end`, the last entry in AUDIT_FILE. Redis lacks the entries from number `void` on."""
         return bool(self._functions.run("log_rebase", end.seq, end.hash, void, seen.hash))
 
 

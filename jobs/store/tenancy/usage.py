@@ -22,7 +22,7 @@ class DayUsage:
     #: Number of committed units and of finished jobs, by kind.
     units: dict[str, int] = field(default_factory=dict)
     jobs: dict[str, int] = field(default_factory=dict)
-    #: Time of shared devices, and their energy if it was measured.
+    #: Device time, divided among the leases that share a device, and energy if it was measured.
     device_ms: int = 0
     millijoules: int | None = None
     #: Number of requests to models, and of prompt and completion tokens, by model.

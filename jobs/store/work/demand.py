@@ -1,8 +1,4 @@
-"""Reads of waiting and running work and its limits, from which the leader computes the number of needed workers.
-
-If there are many jobs, only a sample is read: the first jobs of each queue, and random running jobs. The methods return
-stored rows.
-"""
+"""Read the waiting and running work from which the leader computes the number of needed workers."""
 
 from __future__ import annotations
 

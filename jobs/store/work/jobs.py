@@ -74,7 +74,7 @@ class CapReached:
     seconds: int
     #: Number of stored bytes; 0 for other caps.
     used: int = 0
-    #: Expected event after these seconds: end (of a job), day (a new one) or expiry (of a job). Empty if unknown.
+    #: Event that is expected after these seconds: `end` of a job, a new `day`, or `expiry` of a job. Empty if unknown.
     awaits: str = ""
 
 
@@ -190,7 +190,7 @@ def _parse_submit_reply(reply: list[Any]) -> tuple[str, str] | CapReached:
 
 
 def parse_cap_reached(words: Sequence[str]) -> CapReached:
-    """Parse the words after `over` in a function's reply."""
+    """Parse the words after `over` in the reply of a Redis function."""
     cap, *numbers = words[:4]
     named = dict(zip(("value", "seconds", "used"), map(int, numbers), strict=False))
     return CapReached(cap=cap, **named, awaits="".join(words[4:5]))

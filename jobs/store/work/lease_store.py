@@ -44,7 +44,7 @@ class Pulse:
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """Response to a heartbeat."""
+    """Response of the store to a heartbeat."""
 
     leases: Annotated[tuple[int, ...], Field(description="Reply of HEARTBEAT for each lease, in order.")]
     word: Annotated[str, Field(description="Reply of HEARTBEAT.")]
@@ -64,7 +64,7 @@ class Heard:
 
 @dataclass(frozen=True, kw_only=True)
 class Claimed:
-    """Response to a claim of GPUs."""
+    """Response of the store to a claim of GPUs."""
 
     held: Annotated[
         bool, Field(description="True if the worker has claimed all of the GPUs; otherwise it has claimed none.")
@@ -175,7 +175,9 @@ class LeaseCalls(Protocol):
         """Commit and finish small jobs, each covered by one lease. False means that the lease had already ended."""
 
     def release(self, job: bounds.JobId, token: bounds.LeaseToken) -> bool:
-        """End an uncomputed lease and release its range. Like the calls below, return False if the lease had ended."""
+        """End a lease whose units were not computed, and release its range. Return False if the lease had already
+        ended.
+        """
 
     def crash(self, job: bounds.JobId, token: bounds.LeaseToken) -> bool:
         """End a lease whose lane died."""
@@ -199,7 +201,9 @@ class LeaseCalls(Protocol):
             Field(description="First unit of the lease; if another one is first, the call is stale."),
         ] = None,
     ) -> bool:
-        """End a lease whose first unit failed: retry it later or give it up. The other units are leased next."""
+        """End a lease whose first unit failed. The unit is retried later or given up, and the other units are leased
+        next.
+        """
 
     def split(self, job: bounds.JobId, token: bounds.LeaseToken, at: bounds.Units) -> bool:
         """Shorten a lease so that it ends before unit `at`. Other lanes can lease the units from `at` on."""

@@ -20,7 +20,7 @@ HEARTBEAT_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """Reply of LEASE: units lo..hi-1 belong to the token."""
+    """Reply of the Redis function LEASE: units lo..hi-1 belong to the token."""
 
     token: str
     lo: int
@@ -43,13 +43,13 @@ class Finished:
     ms: Milliseconds
     #: Marks in the format of `jobs.marks.serialize_marks`.
     marks: Marks = "[]"
-    #: Share of a device that several lanes use, in milliseconds.
+    #: Device time of the job in milliseconds, divided among the jobs that share the device.
     device_ms: Milliseconds = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """Reply of COMMIT."""
+    """Reply of the Redis function COMMIT."""
 
     merged: Annotated[bool, Field(description="False if the token was stale; the work must be dropped.")]
     finishing: Annotated[
@@ -139,7 +139,7 @@ class Leases(Part):
         return [bool(reply) for reply in replies]
 
     def release(self, job: str, token: str) -> bool:
-        """Release an uncomputed range. Return False for a stale token, like the methods below."""
+        """Release an uncomputed range. Return False if the token no longer owns a lease."""
         return bool(self._functions.run("release", job, token))
 
     def crash(self, job: str, token: str) -> bool:

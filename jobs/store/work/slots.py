@@ -19,13 +19,13 @@ from jobs.store.work import lease_tokens
 
 #: Maximum number of small jobs per lane that one call takes.
 TAKE = 32
-#: Number of items per small job in NEXT's reply.
+#: Number of items per small job in the reply of the Redis function NEXT.
 _WORDS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """Reply of NEXT: the worker has a slot for this job until it leaves."""
+    """Reply of the Redis function NEXT: the worker has a slot for this job until it leaves."""
 
     job_id: str
 
@@ -54,7 +54,7 @@ class JobFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Reply of NEXT: small jobs, each with one lease of all its units, as (job, token), and facts about them."""
+    """Reply of the Redis function NEXT: small jobs with one lease each, as (job, token), and facts about the jobs."""
 
     jobs: tuple[tuple[str, str], ...]
     facts: tuple[JobFacts, ...]
@@ -136,7 +136,7 @@ class Slots(Part):
         )
 
     def _taken(self, words: list[Any]) -> Taken:
-        """Parse the small jobs that NEXT took. Quarantine and omit jobs with an unreadable spec."""
+        """Parse small jobs that the worker has leased. Quarantine and omit jobs with an unreadable spec."""
         readable = []
         for at in range(0, len(words), _WORDS):
             job, token, kind, spec, total, est_ms = words[at : at + _WORDS]
@@ -176,7 +176,7 @@ class Slots(Part):
         return [_parse_description(row) for row in pipe.execute(raise_on_error=False)]
 
     def anything(self) -> bool:
-        """Return False if NEXT would answer `none` to every worker."""
+        """Return False if no worker can get work now."""
         places = [place for queue in queues.ALL for place in (keys.pending(queue), keys.holding(queue))]
         return bool(self._client.exists(*places, keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS))
 

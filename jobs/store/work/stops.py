@@ -1,7 +1,4 @@
-"""Stops: messages that notify a worker at once that jobs with its leases were cancelled or paused.
-
-They are hints, like wake-ups. The responses to heartbeats, sent every second, decide what happens to a lease.
-"""
+"""Stop messages, which notify a worker at once that jobs with its leases were cancelled or paused."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ _PARTS = 10_000
 class UnitMark:
     """Values that change whenever the state of a job's units changes."""
 
-    #: Values that users can change, too: state and dead ranges.
+    #: Values that users can change, such as the state and the dead ranges.
     decided: tuple[bytes | int | None, ...]
-    #: Values that change by themselves: numbers of units, leases, ranges and merges.
+    #: Values that change without users: numbers of units, leases, ranges and merges.
     moves: tuple[bytes | int | None, ...]
 
 

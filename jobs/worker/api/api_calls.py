@@ -312,7 +312,8 @@ class Api:
             if self._interrupted or self._anew:
                 raise ConnectionAbortedError("this worker is stopping, or repeats its request")
 
-    # -- answers ----------------------------------------------------------------------------------------------------
+    # -- responses
+    # ------------------------------------------------------------------------------------------------------
 
     def _refusal(self, status: int, content: bytes) -> CoordinatorAway | CoordinatorRejects:
         """Convert an error response to an exception."""

@@ -116,7 +116,9 @@ class ApiLeases(Remote):
         return replace(answer, token=token) if isinstance(answer, Grant) else answer
 
     def commit(self, job: str, token: str, upto: int, partial: bytes, *, pace: float = 0.0, **more: Any) -> Merge:
-        """Commit a lease like `Leases.commit`. If the coordinator rejects the partial, its range fails."""
+        """Commit a lease like `Leases.commit`. If the coordinator rejects the partial result, report the range as
+        failed.
+        """
         try:
             done: Merge = self._ask("commit", job, token, upto, partial, pace=min(pace, MAX_PACE), **more)
             return done

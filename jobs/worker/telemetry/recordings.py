@@ -125,7 +125,7 @@ class Parcel:
 
     def _written(self) -> Recording:
         seen = _Seen()
-        # Compression must be deterministic, so that parts which were uploaded before a crash stay valid.
+        # Compression must be deterministic, so that parts that were uploaded before a crash stay valid.
         with (
             self._path.open("rb") as raw,
             self._packed.open("wb") as packed,
