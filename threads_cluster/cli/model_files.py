@@ -58,10 +58,8 @@ def _replaced_model(cluster: Cluster, name: str) -> str | None:
         detail = f"{name} is the name of an artifact without weights; choose another name with --name"
         raise BadArgument(detail, field="name")
     if model["source"]:
-        detail = (
-            f"the model {name} already exists, from {model['source']}; serve it with: cluster serve {name}, or choose"
-        )
-        raise BadArgument(f"{detail} another name for this file with --name", field="name")
+        detail = f"the model {name} already exists, from {model['source']}; serve it with: cluster serve {name}"
+        raise BadArgument(f"{detail}, or choose another name for this file with --name", field="name")
     return str(row["artifact_id"])
 
 

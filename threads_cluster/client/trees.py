@@ -57,8 +57,11 @@ def scan(path: Path, exclude: Sequence[str] = ()) -> Tree:
     ends = folders.resolve_links(entries)
     for entry in entries:
         if entry.kind == "l" and ends[entry.path] is None:
-            where = f"the link {visible(entry.path)} leads to {visible(entry.target)}"
-            raise BadArgument(f"{where}, which is not uploaded; use --exclude, or replace the link with a copy")
+            link, target = visible(entry.path), visible(entry.target)
+            raise BadArgument(
+                f"the link {link} leads to {target}, which is not uploaded; "
+                "use --exclude, or replace the link with a copy"
+            )
     return Tree(root=path, entries=entries)
 
 

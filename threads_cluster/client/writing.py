@@ -82,7 +82,7 @@ class Target:
         raise BadArgument(f"{self._shown(entry.path)} exists with other contents; fetch into an empty folder")
 
     def has(self, entry: Entry) -> bool:
-        """Return True if the file exists with the right contents. Raises BadArgument if another object exists there."""
+        """Return True if the file exists with the right contents. Raises BadArgument for another object at its path."""
         with self._parent(entry.path, create=False) as place:
             if place is None:
                 return False

@@ -217,7 +217,7 @@ def _parse(text: bytes) -> Any:
 
 @dataclass(frozen=True)
 class Axis:
-    """Time axis of a profile. A series has one value for the step before each time."""
+    """Time axis of a profile. Each value of a series covers the step that ends at its time."""
 
     begin: float
     step: float
@@ -244,7 +244,7 @@ Value: TypeAlias = Callable[[Piece, float, float], float | None]
 
 
 def line(pieces: Sequence[Piece], axis: Axis, end: float, value: Value) -> Line:
-    """Evaluate `value` for each step on the piece that covers it. Steps without a piece are None."""
+    """Evaluate `value` for each step on the piece that covers the step. Steps without a piece are None."""
     found: Line = []
     for begin, until in axis.spans(end):
         covering = next((piece for piece in pieces if piece.covers(begin, until)), None)

@@ -85,7 +85,7 @@ def receives_keep_alive(seconds: float) -> bool:
 
 
 def end_all() -> None:
-    """Kill all descendants of this process. Return once none is left or the rest cannot be killed."""
+    """Kill all descendants of this process. Return when all have exited, or the remaining ones cannot be killed."""
     begun, told = time.monotonic(), set[int]()
     while time.monotonic() - begun < LEAVE_SECONDS:
         left = descendants()

@@ -121,7 +121,7 @@ class Remote:
             await self._open.aclose()
 
     def quiet_seconds(self) -> float:
-        """Return the seconds until the host has certainly killed the program, if no later keep-alive reached it."""
+        """Return the seconds until the host has certainly killed the program, if it gets no later keep-alive."""
         return self._last_sign + self.silent_seconds + guard.GRACE_SECONDS + 1 - monotonic()
 
 
