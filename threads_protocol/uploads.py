@@ -18,8 +18,8 @@ STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
 ATTEMPTS = 3
 #: Errors, as (status, field), after which an upload asks again which files are missing.
 #:
-#: Garbage collection can delete files before the commit (body), and all parts (sha256) or some of them (part) before
-#: the file is complete. If another upload of the same file sent a corrupt part (422), the server deletes all parts.
+#: Garbage collection can delete files (409 body), some parts of a file (409 part) or all of its parts (404 sha256).
+#: If another upload of the same file sent a corrupt part (422 body), the server deletes all parts of the file.
 GONE = frozenset({(409, "body"), (409, "part"), (404, "sha256"), (422, "body")})
 
 
@@ -53,7 +53,7 @@ class Upload:
             yield from self._bounds["missing"]
 
     def send(self) -> Iterator[tuple[list[Entry], int]]:
-        """Send the missing files. Yield the files of each request and the bytes stored by it. Raises Unsendable."""
+        """Send the missing files. Yield the files of each request and the number of stored bytes. Raises Unsendable."""
         if not self.entries:
             return
         bounds = self._bounds

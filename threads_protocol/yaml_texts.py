@@ -234,7 +234,7 @@ class _Reader:
         self._complaints = Complaints()
         self._left = MAX_VALUES
         self._open: list[Node] = []
-        #: Pending key at each depth: the next value belongs to it.
+        #: Pending key at each depth, to which the next value belongs.
         self._keys: list[str | None] = []
         self._root: Any = None
 

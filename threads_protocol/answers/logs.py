@@ -1,4 +1,4 @@
-"""Responses about logs that are followed."""
+"""Events of a live log: output, skipped output, and the end of the unit."""
 
 from __future__ import annotations
 
