@@ -69,7 +69,9 @@ class Shells:
 
     @contextlib.contextmanager
     def beside(self, program: Program) -> Iterator[None]:
-        """Allow shells next to a program in this context. At its end, all of their processes have exited."""
+        """Allow shells next to a program in a `with` block. When the block ends, all processes of the shells have
+        exited.
+        """
         key = (program.job, program.unit)
         with self._lock:
             self._programs[key] = program

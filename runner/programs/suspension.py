@@ -20,7 +20,7 @@ class Suspension:
         self._stopped: set[int] = set()
 
     def hold(self) -> bool:
-        """Stop all running descendants, and return True if none was running. Repeat it for processes that started
+        """Stop all running descendants, and return True if none was running. Call again for processes started
         meanwhile.
         """
         running = [pid for pid in processes.descendants(self._top) if not self._is_held(pid)]

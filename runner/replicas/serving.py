@@ -84,7 +84,9 @@ class ServiceRun(Run):
         """Raise ValueError if the leader is on another host and listens only on a loopback address."""
         if found["host"] != self.host.name and ipaddress.ip_address(found["address"]).is_loopback:
             where = f"the leader {found['job_id']} is reachable only on its own host {found['host']}"
-            raise ValueError(f"{where}: set SERVICE_ADDRESS of its runner to an address that this host can reach")
+            raise ValueError(
+                f"{where}: set SERVICE_ADDRESS of the leader's runner to an address that this host can reach"
+            )
 
     def _say_waiting(self, at: Endpoint, job: str) -> None:
         try:
@@ -116,7 +118,7 @@ class ServiceRun(Run):
             self._probe.stop()
 
     def _open_tunnel(self, at: Endpoint) -> AbstractContextManager[None]:
-        """Allow coordinators to reach an endpoint in this context."""
+        """Allow coordinators to reach an endpoint in a `with` block."""
         return self.host.tunnels.to(at.address, at.port) if self.host.tunnels else nullcontext()
 
     def report(self, at: Endpoint, state: str, why: str) -> None:

@@ -43,7 +43,7 @@ class Tunnels:
 
     @contextlib.contextmanager
     def to(self, address: str, port: int) -> Iterator[None]:
-        """Allow coordinators to reach a port of this host in this context."""
+        """Allow coordinators to reach a port of this host in a `with` block."""
         with self._lock:
             self._ports[port] = address
             if self.thread is None:
