@@ -44,7 +44,7 @@ def ensure() -> x509.Certificate:
 
 
 def certify(names: Iterable[str]) -> None:
-    """Add these host names and addresses to the server certificate. Renew it if it is invalid or expires soon."""
+    """Add names and addresses to the server certificate. Renew the certificate if it is invalid or expires soon."""
     with _hold_lock():
         _certify(set(names))
 
