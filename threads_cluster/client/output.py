@@ -93,7 +93,7 @@ class Shown:
 
 
 def cut_of(line: bytes, size: int) -> Cut | None:
-    """Return the dropped part of a log of `size` bytes, from the line at FIRST_BYTES, or None if the log is complete."""
+    """Return the dropped part of a log of `size` bytes, from the line at FIRST_BYTES, or None for a complete log."""
     match = _DROPPED.match(line) if size >= LEAST_CUT_BYTES else None
     return Cut(dropped=int(match[1]), line=match.end()) if match else None
 
