@@ -50,9 +50,9 @@ class Settings(BaseSettings):
         secrets_dir=SECRETS_FOLDER if SECRETS_FOLDER.is_dir() else None,
     )
 
-    #: Expected number of workers, reported in the status. An alert fires if there are fewer. 0: not set.
+    #: Expected number of workers, as the status reports it. An alert fires if there are fewer. With 0, no alert fires.
     cluster_size: int = Field(default=0, ge=0, le=10_000)
-    #: File with the expected number of workers, which may change at run time; without a number: `CLUSTER_SIZE`.
+    #: File with the expected number of workers, which can change at run time. Without a number, `CLUSTER_SIZE` applies.
     cluster_size_file: str = ""
     #: Minimum number of CPU workers (docs/operations.md#workers-by-need).
     autoscale_min: int = Field(default=1, ge=0, le=10_000)
@@ -66,167 +66,179 @@ class Settings(BaseSettings):
     autoscale_seconds: float = Field(default=60, ge=1, le=86400, allow_inf_nan=False)
     #: Seconds for which fewer workers must suffice before the number is reduced.
     autoscale_calm_seconds: float = Field(default=300, ge=0, le=86400, allow_inf_nan=False)
-    #: GPU workers: `auto` uses a GPU if there is one, `true` fails without one, `false` uses none.
+    #: Use of the host's GPUs: `auto` uses them if there are any, `true` fails without a GPU, and `false` uses none.
     gpu_enabled: Literal["auto", "true", "false"] = "auto"
     #: Port of the API.
     coordinator_port: int = Field(default=3000, ge=1, le=65535)
-    #: gRPC port of a coordinator, such as 50051; 0: no gRPC (docs/grpc.md).
+    #: gRPC port of a coordinator, such as 50051. With 0, the coordinator does not serve gRPC (docs/grpc.md).
     grpc_port: int = Field(default=0, ge=0, le=65535)
-    #: Address of the API and the metrics. Any address except loopback requires `CLUSTER_TOKEN` or `AUTH=required`, and
-    #: for metrics `METRICS_TOKEN`, `METRICS_PUBLISHED` or `METRICS_PORT=0`
-    #: (docs/decisions/0012-refuse-to-listen-on-a-network-without-a-token.md).
+    #: Address on which the API and the metrics listen. Any address except loopback requires a token for each of them.
+    #: For the API, set `CLUSTER_TOKEN` or `AUTH=required`.
+    #: For the metrics, set `METRICS_TOKEN`, `METRICS_PUBLISHED` or `METRICS_PORT=0`.
+    #: See docs/decisions/0012-refuse-to-listen-on-a-network-without-a-token.md.
     bind: str = "127.0.0.1"
-    #: In a container: address at which the API is published, or `loopback`; empty: `BIND`.
+    #: Address at which a container's API is published, or `loopback`. If it is empty, `BIND` applies.
     published: str = ""
-    #: `true`: announce the API by mDNS for `cluster discover`, if `BIND` is not loopback; requires the package
-    #: `zeroconf` (docs/hosts.md#find-a-cluster).
+    #: If `true` and `BIND` is not loopback, the coordinator announces the API by mDNS for `cluster discover`.
+    #: This requires the package `zeroconf` (docs/hosts.md#find-a-cluster).
     discoverable: Literal["true", "false"] = "true"
-    #: Port of the metrics of a coordinator or worker; 0: no metrics.
+    #: Port of the metrics of a coordinator or worker. With 0, the process serves no metrics.
     metrics_port: int = Field(default=9090, ge=0, le=65535)
-    #: Same as `PUBLISHED` for the metrics; `internal`: only a private network reaches them; empty: `PUBLISHED`.
+    #: Address at which a container's metrics are published, or `internal` if only a private network reaches them.
+    #: If it is empty, `PUBLISHED` applies.
     metrics_published: str = ""
-    #: If set, bearer token that is needed to read metrics.
+    #: Bearer token that is required to read the metrics. If it is empty, no token is required.
     metrics_token: str = ""
-    #: Host names, separated by commas, that requests may use if the cluster has no token, and for metrics on loopback.
-    #: Names of loopback are always allowed.
+    #: Host names, separated by commas, that requests can use if the cluster has no token, and for metrics on loopback.
+    #: Loopback names are always allowed.
     allowed_hosts: str = Field(default="", pattern=r"^[A-Za-z0-9.,_ \[\]:-]*$")
-    #: Domain whose subdomains are web pages of services (docs/services.md#pages-of-services), such as Dask's dashboard;
-    #: empty: only subdomains of `localhost`.
+    #: Domain whose subdomains serve the web pages of services, such as Dask's dashboard.
+    #: If it is empty, only subdomains of `localhost` serve these pages (docs/services.md#pages-of-services).
     services_domain: str = Field(default="", max_length=180, pattern=r"^([a-z0-9-]+(\.[a-z0-9-]+)*)?$")
     #: Role of a container image: coordinator, cpu-worker, gpu-worker or runner.
     node_type: Literal["coordinator", "cpu-worker", "gpu-worker", "runner", ""] = ""
-    #: Stable name of a worker. Empty: host name and process ID.
+    #: Stable name of a worker. If it is empty, the name consists of the host name and the process ID.
     worker_id: str = Field(default="", pattern=_NAME, validation_alias=AliasChoices("worker_id", "node_id"))
-    #: Name of the host, the same for all its workers. Empty: host name with a digest of the machine ID; in a container,
-    #: the container's name (docs/decisions/0013-name-a-host-by-host-id-or-by-its-machine-id.md).
+    #: Name of the host, which is the same for all workers on the host.
+    #: If it is empty, the name consists of the host name and a digest of the machine ID, or is the container's name.
+    #: See docs/decisions/0013-name-a-host-by-host-id-or-by-its-machine-id.md.
     host_id: str = Field(default="", pattern=_NAME)
-    #: `required`: every API call needs a token. `auto`: the same, unless the API is published on loopback and
-    #: `CLUSTER_TOKEN` is not set (docs/access.md).
+    #: With `required`, every API call needs a token.
+    #: With `auto`, calls need no token if the API is published on loopback and `CLUSTER_TOKEN` is not set.
+    #: See docs/access.md.
     auth: Literal["auto", "required"] = "auto"
-    #: If set, every API call needs a token, and this token permits everything. Separate two by a comma while you
-    #: replace one.
+    #: Token that permits everything. If it is set, every API call needs a token.
+    #: To replace the token, list the old and the new one, separated by a comma.
     cluster_token: str = ""
-    #: Key that encrypts secrets and signs webhooks; the same for all coordinators. Separate several by commas while you
-    #: replace one. Empty: secrets cannot be stored (docs/secrets.md).
+    #: Key that encrypts secrets and signs webhooks. All coordinators need the same key.
+    #: To replace the key, list several keys, separated by commas.
+    #: If it is empty, secrets cannot be stored (docs/secrets.md).
     secrets_key: str = Field(default="", repr=False)
-    #: Private networks, separated by commas, that webhooks may reach in addition to public addresses
-    #: (docs/webhooks.md#allowed-destinations).
+    #: Private networks, separated by commas, to which webhooks can be sent in addition to public addresses.
+    #: See docs/webhooks.md#allowed-destinations.
     webhook_allow: str = ""
-    #: Addresses and networks, separated by commas, of proxies whose `X-Forwarded-For` header is trusted; empty: none
-    #: (docs/access.md#behind-a-proxy).
+    #: Addresses and networks, separated by commas, of proxies whose `X-Forwarded-For` header is trusted.
+    #: If it is empty, no proxy is trusted (docs/access.md#behind-a-proxy).
     trusted_proxies: str = ""
-    #: Highest CPU instructions that kernels of a CPU worker use: `v2`, `avx2` or `avx512`
-    #: (docs/benchmarks.md#levels-of-cpus). Empty: detected. Only x86-64 was tested.
+    #: Highest CPU instruction level that a CPU worker's kernels use: `v2`, `avx2` or `avx512`.
+    #: If it is empty, the worker detects the level. Only x86-64 was tested (docs/benchmarks.md#levels-of-cpus).
     cpu_level: Literal["", "v2", "avx2", "avx512"] = ""
-    #: Lanes of a CPU worker; 0: one per available core.
+    #: Number of lanes of a CPU worker. With 0, the worker has one lane per available core.
     worker_threads: int = Field(default=0, ge=0, le=1024)
-    #: GPU workers: maximum number of units per launch; 0: chosen by the device.
+    #: Maximum number of units per launch of a GPU worker. With 0, the device determines the number.
     gpu_batch_size: int = Field(default=0, ge=0)
-    #: GPU workers: maximum GPU memory of a worker in MiB; 0: all free memory.
+    #: Maximum GPU memory of a GPU worker in MiB. With 0, the worker can use all free memory.
     gpu_memory_limit: int = Field(default=0, ge=0)
-    #: GPU workers: GPUs that a worker may claim, by number or UUID, separated by commas; empty: all.
+    #: GPUs that a GPU worker can claim, by number or UUID, separated by commas. If it is empty, it can claim any GPU.
     cuda_visible_devices: str = ""
-    #: Address of Redis: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db
-    #: (docs/high-availability.md).
+    #: Address of Redis: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db.
+    #: See docs/high-availability.md.
     redis_url: str = "redis://127.0.0.1:6379/0"
-    #: `https://HOST` of a coordinator or of the proxy before it. The worker gets its work there instead of from
-    #: `REDIS_URL` (docs/remote-workers.md).
+    #: Address `https://HOST` of a coordinator, or of the proxy in front of it.
+    #: If it is set, the worker gets its work there instead of from `REDIS_URL` (docs/remote-workers.md).
     worker_api: str = ""
-    #: Token of the worker for `WORKER_API`, from `cluster token create NAME --scopes worker`; NAME is the worker's
-    #: name.
+    #: The worker's token for `WORKER_API`. Create it with `cluster token create NAME --scopes worker`.
+    #: The worker gets the name of the token.
     worker_token: str = Field(default="", repr=False)
-    #: File with the certificate authority that signed the certificate of `WORKER_API`; empty: the system's authorities.
+    #: File with the certificate authority that signed the certificate of `WORKER_API`.
+    #: If it is empty, the worker trusts the system's authorities.
     worker_api_ca: str = ""
-    #: Certificate file with which a coordinator serves HTTPS; it is read again after a renewal. Empty: HTTP, as behind
-    #: nginx.
+    #: Certificate file with which a coordinator serves HTTPS. The coordinator reloads the file after a renewal.
+    #: If it is empty, the coordinator serves HTTP, for example behind nginx.
     tls_certificate: str = ""
     #: Key file of `TLS_CERTIFICATE`.
     tls_key: str = ""
-    #: Programs that a runner runs at the same time; 0: one per available core.
+    #: Maximum number of programs that a runner runs at the same time. With 0, the runner runs one per available core.
     runner_slots: int = Field(default=0, ge=0, le=1024)
-    #: Folder for a runner's work, cache, workspaces and environments; empty: a new folder that is removed at the end.
+    #: Folder for a runner's work, cache, workspaces and environments.
+    #: If it is empty, the runner creates a folder and removes it at the end.
     runner_dir: str = ""
-    #: Bytes of job files that a runner caches; the same again for Python environments. A single job may use more.
+    #: Maximum size in bytes of the job files that a runner caches, which a single job can exceed.
+    #: The same limit applies separately to cached Python environments.
     cache_bytes: int = Field(default=10 << 30, ge=0)
     #: Labels of a runner, separated by commas, that jobs can require.
     runner_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
     #: Labels of the host, separated by commas, that tenants can require (docs/tenants.md#hosts-that-a-tenant-requires).
-    #: On coordinators: labels of workers that autoscaling starts. They also apply to the runner's token that the
-    #: cluster creates.
+    #: On coordinators, these are the labels of the workers that autoscaling starts.
+    #: They also apply to the runner token that the cluster creates.
     worker_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
-    #: `first-last`: user IDs under which a runner with root rights runs programs, one per slot and per replica of a
-    #: service (docs/services.md#capacity-on-runners); empty: the runner's own user.
+    #: Range `first-last` of user IDs under which a runner with root rights runs programs.
+    #: The range needs one ID per slot and per replica of a service (docs/services.md#capacity-on-runners).
+    #: If it is empty, programs run as the runner's own user.
     runner_uids: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}-[1-9][0-9]{0,8})?$")
-    #: 0: forbid shells in the programs of this runner (docs/attach.md).
+    #: With 0, users cannot open shells in the programs of this runner (docs/attach.md).
     runner_attach: int = Field(default=1, ge=0, le=1)
-    #: Address at which coordinators reach replicas of services (docs/services.md#where-replicas-are-reached) on this
-    #: host. Empty: through tunnels that the runner opens, or loopback if `WORKER_API` is on this host.
+    #: Address at which coordinators reach service replicas on this host (docs/services.md#where-replicas-are-reached).
+    #: If it is empty, they use tunnels that the runner opens, or loopback if `WORKER_API` is on this host.
     service_address: str = Field(default="", max_length=64)
-    #: Memory for programs in MiB; 0: all memory of the machine or container.
+    #: Memory for programs in MiB. With 0, programs can use all memory of the machine or container.
     runner_memory_mib: int = Field(default=0, ge=0)
-    #: Redis replicas that must have a change before it is acknowledged; 0: only the master (docs/high-availability.md).
+    #: Number of Redis replicas that must have a change before it is acknowledged (docs/high-availability.md).
+    #: With 0, only the master must have the change.
     redis_replicas_to_wait: int = Field(default=0, ge=0, le=100)
     #: Seconds for which finished jobs and their results are kept.
     result_ttl: int = Field(default=7 * 86400, ge=60, le=366 * 86400)
-    #: Maximum number of queued jobs; more are rejected with 429. 0: unlimited.
+    #: Maximum number of queued jobs. Further submissions are rejected with status 429. With 0, the number is unlimited.
     max_queued: int = Field(default=0, ge=0)
     #: Seconds of waiting after which a job gets one slot in eight, despite higher priorities and other tenants.
     age_seconds: float = Field(default=300, ge=1, le=366 * 86400, allow_inf_nan=False)
-    #: Seconds that a program waits for capacity before a runner is reserved for it (docs/programs.md#large-programs);
-    #: 0: never.
+    #: Seconds that a program waits for capacity before a runner is reserved for it (docs/programs.md#large-programs).
+    #: With 0, no runner is reserved.
     reserve_seconds: float = Field(default=60, ge=0, le=366 * 86400, allow_inf_nan=False)
-    #: true: acknowledge a submit only after Redis has written it to disk; requires Redis 7.2 or later
-    #: (docs/durability.md).
+    #: If `true`, a submission is acknowledged only after Redis has written it to disk (docs/durability.md).
+    #: This requires Redis 7.2 or later.
     submit_durable: Literal["true", "false"] = "false"
-    #: Folder that the coordinator serves at `/`, such as `web/dist`; empty: another server serves the pages.
+    #: Folder that the coordinator serves at `/`, such as `web/dist`. If it is empty, another server serves the pages.
     pages_dir: str = ""
-    #: File to which the leading coordinator appends the audit log; empty: Redis keeps the last 100,000 entries
-    #: (docs/audit.md).
+    #: File to which the leading coordinator appends the audit log (docs/audit.md).
+    #: If it is empty, Redis keeps the last 100,000 entries.
     audit_file: str = ""
-    #: Storage of artifacts: a folder that all coordinators share, `s3://` or another fsspec store. Empty: no artifacts.
-    #: A local cluster uses `.cluster/artifacts`, Compose `file:///data/artifacts` (docs/artifacts.md).
+    #: Storage of artifacts: a folder that all coordinators share, `s3://` or another fsspec store (docs/artifacts.md).
+    #: A local cluster uses `.cluster/artifacts`, and Docker Compose uses `file:///data/artifacts`.
+    #: If it is empty, the cluster stores no artifacts.
     artifact_url: str = ""
-    #: Address to which coordinators send spans by OTLP over HTTP, such as `http://collector:4318`; empty: no tracing
-    #: (docs/tracing.md).
+    #: Address to which coordinators send spans by OTLP over HTTP, such as `http://collector:4318` (docs/tracing.md).
+    #: If it is empty, tracing is disabled.
     otel_exporter_otlp_endpoint: str = Field(default="", pattern=r"^(https?://[^\s]+)?$")
     #: Share of submissions without a `traceparent` that start a trace.
     otel_traces_sampler_arg: float = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
-    #: Folder in which workers keep profiles (docs/profiles.md) until they are uploaded; empty: a temporary folder.
+    #: Folder in which workers keep profiles until they are uploaded (docs/profiles.md).
+    #: If it is empty, workers use a temporary folder.
     profile_dir: str = ""
-    #: debug, info, warning or error. Logs are JSON lines on stderr.
+    #: Minimum level of log messages: debug, info, warning or error. Logs are JSON lines on stderr.
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     #: File that a worker touches at each heartbeat, for health checks.
     heartbeat_file: str = ""
 
     # Alert thresholds, used by coordinators and by prometheus/rules/thresholds.yml.
-    #: Alert: seconds that the oldest job of a queue may wait. Queues of low priority raise no alert.
+    #: Alert threshold: seconds that the oldest job of a queue can wait. Queues of low priority do not cause this alert.
     alert_queue_wait_seconds: float = Field(default=600, gt=0, allow_inf_nan=False)
-    #: Alert: seconds that the oldest job of the interactive queue may wait.
+    #: Alert threshold: seconds that the oldest job of the interactive queue can wait.
     alert_interactive_wait_seconds: float = Field(default=10, gt=0, allow_inf_nan=False)
-    #: Alert: seconds for which a lost worker is reported.
+    #: Duration in seconds of the alert for a lost worker.
     alert_worker_lost_seconds: float = Field(default=600, gt=0, allow_inf_nan=False)
-    #: Alert: maximum seconds between heartbeats of a live worker.
+    #: Alert threshold: maximum seconds between two heartbeats of a live worker.
     alert_heartbeat_seconds: float = Field(default=3, gt=0, allow_inf_nan=False)
-    #: Alert: share of a kind's jobs that may fail in half an hour.
+    #: Alert threshold: share of a kind's jobs that can fail within half an hour.
     alert_job_failures_ratio: float = Field(default=0.1, gt=0, le=1, allow_inf_nan=False)
-    #: Alert: share of leases that may be lost with their lane or worker in a quarter of an hour.
+    #: Alert threshold: share of leases that can be lost with their lane or worker within a quarter of an hour.
     alert_leases_lost_ratio: float = Field(default=0.05, gt=0, le=1, allow_inf_nan=False)
-    #: Alert: seconds for which an active workflow may have no waiting or running job, or for which workflows may not be
-    #: processed.
+    #: Alert threshold: seconds for which an active workflow can have no waiting or running job.
+    #: The same threshold applies to the time for which no workflow is processed.
     alert_workflow_seconds: float = Field(default=600, gt=0, allow_inf_nan=False)
-    #: Alert: share of its memory that Redis may use.
+    #: Alert threshold: share of its memory limit that Redis can use.
     alert_redis_memory_ratio: float = Field(default=0.85, gt=0, le=1, allow_inf_nan=False)
-    #: Alert: share of its memory that a host may use.
+    #: Alert threshold: share of its memory that a host can use.
     alert_host_memory_ratio: float = Field(default=0.92, gt=0, le=1, allow_inf_nan=False)
-    #: Alert: share of API responses that may be 5xx.
+    #: Alert threshold: share of API responses that can have a 5xx status.
     alert_api_errors_ratio: float = Field(default=0.05, gt=0, le=1, allow_inf_nan=False)
-    #: Alert: seconds within which 95 % of API responses must be sent.
+    #: Alert threshold: seconds within which 95 % of API responses must be sent.
     alert_api_seconds: float = Field(default=1, gt=0, allow_inf_nan=False)
-    #: Alert: maximum temperature of a GPU in degrees Celsius.
+    #: Alert threshold: maximum temperature of a GPU in degrees Celsius.
     alert_gpu_celsius: float = Field(default=85, gt=0, allow_inf_nan=False)
-    #: Alert: share of its memory that a GPU may use.
+    #: Alert threshold: share of its memory that a GPU can use.
     alert_gpu_memory_ratio: float = Field(default=0.95, gt=0, le=1, allow_inf_nan=False)
-    #: Alert: share of ten minutes for which heat or power may slow a GPU.
+    #: Alert threshold: share of ten minutes for which heat or power limits can slow down a GPU.
     alert_gpu_throttled_ratio: float = Field(default=0.2, gt=0, le=1, allow_inf_nan=False)
 
     @model_validator(mode="after")
