@@ -80,8 +80,8 @@ def main(handed_over_at: str = "") -> int:
         ws_max_size=MAX_MESSAGE,
         ws_per_message_deflate=False,
         ws_ping_interval=None,
-        # By default, uvicorn trusts proxy headers from every local process. client_address.py trusts only
-        # TRUSTED_PROXIES.
+        # By default, uvicorn trusts proxy headers from every local process.
+        # client_address.py trusts only TRUSTED_PROXIES.
         proxy_headers=False,
         ssl_context_factory=(lambda *_: certificates.create_reloading_context(settings))
         if settings.tls_certificate

@@ -23,8 +23,8 @@ from jobs.store.tenancy.tokens import BrowserSession, Token, Tokens
 
 _MISSING = "the request has no token; log in, or send the header Authorization: Bearer TOKEN"
 _REFUSED = "this token is unknown, was revoked or has expired; log in again, or use another token"
-#: Maximum age in seconds of this replica's cached token set. A revoked token must be rejected within one second,
-#:  including the time for slow reads.
+#: Maximum age in seconds of this replica's cached token set.
+#: A revoked token must be rejected within one second, which includes the time of slow reads.
 FRESH_SECONDS = 0.3
 #: Minimum interval in seconds between two updates of a token's last-use time.
 USED_SECONDS = 60.0

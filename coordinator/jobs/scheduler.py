@@ -49,9 +49,9 @@ class Fleet:
     runners: Mapping[str, Offer] = field(default_factory=dict)
     #: Total resources of live runners that accept no work now, and the reason, by name.
     resting: Mapping[str, tuple[Offer, str]] = field(default_factory=dict)
-    #: Resources that each live runner has left for programs in addition to its service replicas, by name. `tenant` is
-    #: the only tenant whose jobs can run on the runner. `works_for` is the only tenant whose jobs can start now.
-    #: `replicas` is the number of replicas that can be added.
+    #: Resources that each live runner has left for programs in addition to its service replicas, by name.
+    #: `tenant` is the only tenant whose jobs can run on the runner.
+    #: `works_for` is the only tenant whose jobs can start now. `replicas` is the number of replicas that can be added.
     beside_replicas: Mapping[str, Offer] = field(default_factory=dict)
     #: Versions of the kinds that live workers compute, one mapping per worker, by device; empty if unknown.
     kinds: Mapping[Device, Sequence[Mapping[str, int]]] = field(default_factory=dict)

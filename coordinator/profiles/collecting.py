@@ -107,8 +107,7 @@ class Collection:
         how = self._store.profiles.settle(profile.profile_id, recording.name, "again", recording.sha)
         log.warning("recording %s of profile %s, %s: %s", recording.name, profile.name, how, error.detail)
 
-    # -- completion
-    # -------------------------------------------------------------------------------------------------------
+    # -- completion ------------------------------------------------------------------------------------------------
 
     def _bring_to_end(self, profile: Profile, now: int) -> bool:
         """Commit the recordings if no more are expected. Return True if the profile is done."""

@@ -58,8 +58,7 @@ class Service:
         self._app = app
         self._streams = 0
 
-    # -- unary calls
-    # ------------------------------------------------------------------------------------------------------
+    # -- unary calls -----------------------------------------------------------------------------------------------
 
     async def submit(self, request: Any, context: Any) -> Message:
         body = {name: _plain(request, name) for name in _BODY if _is_given(request, name)}

@@ -14,8 +14,7 @@ def check(store: Store, job: str, token: str, lo: int | None, upto: int, partial
 
     Partials of other kinds are read only when they are merged. `lo` is the first unit of a lease that continues.
     """
-    # A partial of programs contains the name "runs". JSON escapes can hide this name, so check texts with backslashes
-    # too.
+    # A partial of programs contains the name "runs". JSON escapes can hide this name, so check escaped texts too.
     if b'"runs"' not in partial and b"\\" not in partial:
         return
     [job_is], lease = store.slots.described([job]), store.outputs.leased(job, token)

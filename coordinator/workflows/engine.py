@@ -52,8 +52,7 @@ from threads_protocol.states import TERMINAL
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of jobs, and of bytes of their parameters, per round trip; and maximum duration of one pass in
-#: seconds.
+#: Maximum number of jobs and bytes of parameters per round trip, and maximum duration of one pass in seconds.
 _TOGETHER, _TOGETHER_BYTES, POLL_SECONDS = 64, 4 << 20, 1.0
 #: Maximum size in bytes, as JSON, of all foreach items of a workflow, and of the result of an action that is not a job.
 MAX_ITEMS, _MAX_RESULT = 2 << 20, 64 << 10
@@ -244,8 +243,7 @@ class _Look:
         self._items: tuple[int, int] | None = None
         self._failures = 0
         self.outcome = Outcome()
-        #: Reason why the next job waits, error that ends the workflow, and resources that the cancelled workflow
-        #: leaves.
+        #: Reason why the next job waits, error that ends the workflow, and resources that remain after cancellation.
         self.waits = self.fault = self.left = ""
 
     @property

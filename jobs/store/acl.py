@@ -82,8 +82,8 @@ WORKER_KEYS = (
 #: Keys that functions called by workers only read.
 READ_BY_WORKERS = (keys.SHARES,)
 
-#: Commands on single keys, and function calls, but no configuration, Lua scripts or server shutdown. Redis checks
-#: rights at each command, so a function that lacks one would stop halfway. Grant rights by category.
+#: Commands on single keys, and function calls, but no configuration, Lua scripts or server shutdown.
+#: Redis checks rights at each command, so a function that lacks one would stop halfway. Grant rights by category.
 _COMMANDS = (
     "+@read +@write +@transaction +@connection -@scripting -@admin -@dangerous +fcall +time +info +client|setname"
 )

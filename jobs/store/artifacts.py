@@ -125,8 +125,7 @@ class Artifacts(Part):
         replies = pipe.execute()
         return [_artifact(each, *replies[2 * at : 2 * at + 2]) for at, each in enumerate(ids)]
 
-    # -- leader methods
-    # -------------------------------------------------------------------------------------------------
+    # -- leader methods --------------------------------------------------------------------------------------------
 
     def unheld(self, most: int) -> list[tuple[str, str]]:
         """Return random artifacts without holders, as (tenant, ID). Random, because some can never be deleted."""

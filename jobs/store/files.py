@@ -133,8 +133,7 @@ class Files(Part):
             rows.setdefault(tenant, {})[name] = value
         return {tenant: FileSums(**row) for tenant, row in rows.items()}
 
-    # -- leader methods
-    # -------------------------------------------------------------------------------------------------
+    # -- leader methods --------------------------------------------------------------------------------------------
 
     def condemn(self) -> list[tuple[str, str]]:
         """Remove expired files, uploads and objects. Return the objects to delete, as (tenant, name)."""
@@ -146,8 +145,7 @@ class Files(Part):
         if objects:
             self._client.srem(keys.DOOMED, *(f"{tenant}/{name}" for tenant, name in objects))
 
-    # -- byte store
-    # -----------------------------------------------------------------------------------------------------
+    # -- byte store ------------------------------------------------------------------------------------------------
 
     def store_id(self) -> str | None:
         """Return the ID of the byte store. None before the first store exists; empty while it is being initialized."""

@@ -218,8 +218,7 @@ class Profiles(Part):
         found = (_order(one.decode(errors="replace"), text.decode(errors="replace")) for one, text in stored.items())
         return tuple(order for order in found if order)
 
-    # -- worker methods
-    # -------------------------------------------------------------------------------------------------
+    # -- worker methods --------------------------------------------------------------------------------------------
 
     def report(self, profile_id: str, worker: str, devices: Sequence[str], recordings: Sequence[Recording]) -> Reported:
         """Claim devices for CLAIM_MS and report recordings. The response names the granted devices and the parts to
@@ -245,8 +244,7 @@ class Profiles(Part):
         )
         return reply.decode()
 
-    # -- leader methods
-    # -------------------------------------------------------------------------------------------------
+    # -- leader methods --------------------------------------------------------------------------------------------
 
     def parts(self) -> list[tuple[str, str, int]]:
         """Return the parts that wait for the leader, as (profile, recording, number)."""

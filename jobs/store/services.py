@@ -192,8 +192,7 @@ class Services(Part):
         """Record in the audit log that the access key of a service was disclosed."""
         self._functions.run_acknowledged("log_disclosure", "show service access", f"{tenant}/{name}", *actor)
 
-    # -- leader methods
-    # -------------------------------------------------------------------------------------------------
+    # -- leader methods --------------------------------------------------------------------------------------------
 
     def place(self, service_id: str, number: int, generation: int) -> bool:
         """Add a replica before its job is submitted. Return False if the service is stopped or the number is wrong."""

@@ -218,8 +218,8 @@ class Workflows(Part):
         data.
         """
         pipe = self._pipe().hgetall(keys.workflow(workflow)).hgetall(keys.workflow_jobs(workflow))
-        # These reads are not atomic, because a script would block Redis while it reads ten thousand fields. `settle`
-        # rejects an outdated state or attempt.
+        # These reads are not atomic, because a script would block Redis while it reads ten thousand fields.
+        # `settle` rejects an outdated state or attempt.
         pipe.hgetall(keys.workflow_records(workflow)).smembers(keys.workflow_retries(workflow))
         fields, jobs, records, retries = pipe.execute()
         stored = _stored(workflow, fields)
@@ -274,8 +274,7 @@ class Workflows(Part):
         replies = iter(skipped.replies(pipe) if wanted else ())
         return [_parse_output(replies, units) for _, units in wanted]
 
-    # -- leader methods
-    # -------------------------------------------------------------------------------------------------
+    # -- leader methods --------------------------------------------------------------------------------------------
 
     def take_due(self, most: int) -> list[str]:
         """Take workflows to be processed next. They remain `open` until `looked` is called."""

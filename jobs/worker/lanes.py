@@ -170,8 +170,7 @@ class LanePool:
         with self._changed:
             self._changed.wait_for(lambda: self.busy() == 0, seconds)
 
-    # -- repairs
-    # --------------------------------------------------------------------------------------------------------
+    # -- repairs ---------------------------------------------------------------------------------------------------
 
     def _any_ready(self) -> bool:
         """Start repairs of idle lanes that are not ready. Return True if ready ones remain. Requires the lock."""

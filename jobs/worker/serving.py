@@ -57,8 +57,7 @@ class Server:
         self._turns = Turns(self.state, self._room)
         self._threads = ThreadPoolExecutor(max_workers=len(self.pool.lanes), thread_name_prefix="lane")
 
-    # -- calls from other threads
-    # ---------------------------------------------------------------------------------------
+    # -- calls from other threads ----------------------------------------------------------------------------------
 
     @property
     def stopping(self) -> bool:
@@ -96,8 +95,7 @@ class Server:
         """Close idle connections to the store, because another connection of this process is dead."""
         self.store.drop_idle_connections()
 
-    # -- slots
-    # ----------------------------------------------------------------------------------------------------------
+    # -- slots -----------------------------------------------------------------------------------------------------
 
     def serve(self, popped: str) -> None:
         """Compute jobs until none is waiting. `popped` is the queue of the received wake-up, or an empty string."""

@@ -20,8 +20,8 @@ from jobs.worker.telemetry.meter import Share
 
 log = logging.getLogger(__name__)
 
-#: Minimum and maximum delay in seconds before a lane repeats a request for a lease. The delay doubles each time. The
-#: maximum is short because the ranges of a dead worker must be computed soon.
+#: Minimum and maximum delay in seconds before a lane repeats a request for a lease. The delay doubles each time.
+#: The maximum is short because the ranges of a dead worker must be computed soon.
 FIRST_LINGER_SECONDS, LINGER_SECONDS = 0.01, 0.15
 #: Maximum number of remembered rates, one per lane and job.
 MOST_PACES = 4096

@@ -61,8 +61,7 @@ class Route:
     unreached: Mapping[str, str] = field(default_factory=dict)
     #: True if the service is asleep or waking up, so that requests wait for a replica.
     wakes: bool = False
-    #: True if a runner with a ready replica is opening a tunnel to this coordinator, so that requests wait some
-    #: seconds.
+    #: True if a runner with a ready replica is opening a tunnel to this coordinator, so requests wait some seconds.
     comes: bool = False
     gate: Gate = field(default_factory=Gate)
 
@@ -276,8 +275,7 @@ class Routes:
         self._store.services.ask(self._me, asked, new)
         self._store.services.count_busy(self._me, busy)
 
-    # -- reading from Redis
-    # -----------------------------------------------------------------------------------------------
+    # -- reading from Redis ----------------------------------------------------------------------------------------
 
     async def _read_routes(self, tenant: str) -> dict[str, Route]:
         """Return a tenant's routes by name, in the order of the store."""

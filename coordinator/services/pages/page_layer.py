@@ -131,8 +131,7 @@ class PageLayer:
         except Unreachable as error:
             await _refuse(errors.Unavailable(f"{reason(error)}; try again in a moment"), scope, receive, send)
 
-    # -- access
-    # -----------------------------------------------------------------------------------------------------------
+    # -- access ----------------------------------------------------------------------------------------------------
 
     async def _let_in(self, service_id: str, connection: HTTPConnection, given: str, use: Use) -> Admission:
         """Authenticate a browser. Raises Unauthorized without a valid ticket, NotFound and Unavailable."""
@@ -179,8 +178,7 @@ class PageLayer:
             if not self._open[service_id]:
                 del self._open[service_id]
 
-    # -- responses
-    # --------------------------------------------------------------------------------------------------------
+    # -- responses -------------------------------------------------------------------------------------------------
 
     async def _answer(self, service_id: str, request: Request, receive: Receive, send: Send) -> None:
         if request.method not in ("GET", "HEAD"):

@@ -125,8 +125,7 @@ def block_limits(start: int, low: np.uint64, high: np.uint64, bits: int, notes: 
     """Walk numbers until a block's peaks follow from its tails alone. Return (failure, whether all numbers were
     walked).
     """
-    # Upper bound of the values in the first `bits` steps of this block, and of the values below the end of the delay
-    # table.
+    # Upper bound of the values in the first `bits` steps of this block, and of values below the end of the delay table.
     bound = divmod(max(tables.LOW_PEAK, 2 * 3**bits * ((start >> bits) + 1)), 2**64)
     failure, reached = blocks.climb(low, high, np.uint64(bound[0]), np.uint64(bound[1]), notes)
     return failure, bool(reached == high)

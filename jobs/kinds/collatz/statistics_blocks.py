@@ -81,8 +81,7 @@ class Tile(NamedTuple):
     ended: Any
     #: Delays by class index. They are set at least for classes marked ODD_ONE, and are 0 otherwise.
     delays: Any
-    #: Values of 3^c h for vectors of four, by the lowest byte of a packed class: first all low limbs, then all high
-    #: limbs.
+    #: Values of 3^c h for vectors of four, by a packed class's lowest byte: first all low limbs, then all high limbs.
     products: Any
     #: Tables for permuting lanes of vectors of four.
     orders: Any

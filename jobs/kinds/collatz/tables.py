@@ -19,8 +19,8 @@ STEP_BITS = 16
 LOW_BITS = 17
 #: Maximum peak of all numbers below 2^LOW_BITS, reached by 113383.
 LOW_PEAK = 2_482_111_348
-#: Number of fractional bits of an end, which is delay + log3(n) rounded down. With 7 bits, an end fits 16 bits, and the
-#: table takes 256 KB.
+#: Number of fractional bits of an end, which is delay + log3(n) rounded down.
+#: With 7 bits, an end fits 16 bits, and the table takes 256 KB.
 LOG_BITS = 7
 #: Number of unused entries after the classes, because vectors are loaded beyond the end.
 PADDING = 8

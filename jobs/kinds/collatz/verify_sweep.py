@@ -21,8 +21,8 @@ from jobs.kinds.collatz.bits import lowest, ones
 from jobs.kinds.collatz.verify_sieve import C_SHIFT, RHO_SHIFT, Sieve
 from jobs.kinds.collatz.wide import LIMB, sixteen_steps
 
-#: Maximum number of waiting numbers in a pool, and space for the candidates of one more residue. A pool contains fewer
-#: than 2^10 numbers, so that their sum plus a carry fits 64 bits.
+#: Maximum number of waiting numbers in a pool, and space for the candidates of one more residue.
+#: A pool contains fewer than 2^10 numbers, so that their sum plus a carry fits 64 bits.
 POOL, ROOM = 704, 264
 #: Maximum number of passes per number. The known numbers need at most about 150 passes.
 PASSES = 4000

@@ -19,8 +19,8 @@ LEASE_TTL_MS = 3000
 #: Duration of program leases in milliseconds: the time that a disconnected runner has to return.
 PROGRAM_TTL_MS = 30_000
 SLOT_TTL_MS = 3000
-#: Duration of GPU claims of GPU workers and of runners, in milliseconds. Disconnected runners can suspend programs for
-#: ten minutes. A runner that stops loses its claims at once.
+#: Duration of GPU claims of GPU workers and of runners, in milliseconds.
+#: Disconnected runners can suspend programs for ten minutes. A runner that stops loses its claims at once.
 GPU_TTL_MS = 5000
 PROGRAM_GPU_TTL_MS = PROGRAM_TTL_MS + 620_000
 WORKER_TTL_MS = 5000

@@ -312,8 +312,7 @@ class Api:
             if self._interrupted or self._anew:
                 raise ConnectionAbortedError("this worker is stopping, or repeats its request")
 
-    # -- responses
-    # ------------------------------------------------------------------------------------------------------
+    # -- responses -------------------------------------------------------------------------------------------------
 
     def _refusal(self, status: int, content: bytes) -> CoordinatorAway | CoordinatorRejects:
         """Convert an error response to an exception."""

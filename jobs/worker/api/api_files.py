@@ -61,8 +61,7 @@ class JobFiles:
         self._patience_seconds = patience_seconds
         self._stopped = stopped
 
-    # -- downloads
-    # ------------------------------------------------------------------------------------------------------
+    # -- downloads -------------------------------------------------------------------------------------------------
 
     def manifest(self, which: str = "files") -> bytes:
         """Return the manifest of the job's files, or of its `items`. `threads_protocol.manifest.entries` parses it."""
@@ -111,8 +110,7 @@ class JobFiles:
         if made.hexdigest() != entry.sha:
             raise self._api.away(f"it sent content of the file {entry.sha} that does not match the hash")
 
-    # -- uploads
-    # --------------------------------------------------------------------------------------------------------
+    # -- uploads ---------------------------------------------------------------------------------------------------
 
     def keep(self, folder: Path, units: Sequence[int]) -> str:
         """Upload a folder as the output of these units, and return the artifact ID. It is kept as long as the job.
@@ -155,8 +153,7 @@ class JobFiles:
         """Send one request of an upload, with retries."""
         return self._octets(method, path, body, seconds=seconds, **query)
 
-    # -- secrets and live output
-    # ----------------------------------------------------------------------------------------
+    # -- secrets and live output -----------------------------------------------------------------------------------
 
     def secrets(self) -> dict[str, str]:
         """Return the values of the job's secrets by name. Raises CoordinatorRejects with the names of missing ones."""
