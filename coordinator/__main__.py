@@ -30,7 +30,7 @@ log = logging.getLogger("coordinator")
 #: Maximum number of open files. An idle connection needs 20 KiB.
 _MAX_FILES = 16384
 #: mallopt(3) options: return free memory above 4 MiB to the system, and allocate blocks above 1 MiB with mmap.
-#: Otherwise, glibc's dynamic thresholds keep up to 64 MiB after the first large body.
+#: By default, glibc adapts these thresholds and keeps up to 64 MiB after the first large request body.
 _M_TRIM_THRESHOLD, _TRIM_BYTES = -1, 4 << 20
 _M_MMAP_THRESHOLD, _MMAP_BYTES = -3, 1 << 20
 

@@ -117,7 +117,7 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(ClientDisconnect)
     async def handle_disconnect(_request: Request, _error: ClientDisconnect) -> Response:
-        # The client is gone, so only the log and the metrics show this status.
+        # The client has disconnected, so only the log and the metrics show this status.
         return Response(None, CLIENT_CLOSED_REQUEST)
 
     async def handle_unreachable(request: Request, error: Exception) -> Response:

@@ -134,7 +134,7 @@ class StoreFull(ClusterError):
 class MissingSetting(ClusterError):
     """A setting of the coordinator is missing."""
 
-    # Not 503: a retry fails until an operator sets the setting.
+    # The status is not 503, because a retry fails until an operator sets the setting.
     status = 500
 
 

@@ -17,7 +17,7 @@ from jobs.models import Mark, MarkKind, Spec
 
 
 def serialize_marks(kind: str, spec: Spec, result: dict[str, Any] | None) -> str:
-    """Return the marks of a finished job as JSON, in the format that FINISH and DONE1 accept."""
+    """Return the marks of a finished job as JSON, in the format that the Redis functions accept."""
     left = [] if result is None else registry.definition(kind).marks(spec, result)
     return json.dumps([[f"{kind}:{mark.name}", *row] for mark in left for row in payloads_by_range([mark]).items()])
 

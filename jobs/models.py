@@ -109,7 +109,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class MarkKind:
-    #: One sentence that describes the mark to users.
+    #: Sentence that describes the mark to users.
     summary: str
     #: Start of the reported range, which has no gaps.
     origin: int

@@ -120,7 +120,9 @@ class Leader:
             log.info("stored bytes were recounted", extra={"tenants": len(tenants)})
 
     def _sweep(self) -> None:
-        """Call SWEEP until no work is left, so that all jobs of a dead worker return to their queues at once."""
+        """Call the Redis function SWEEP until no work is left, so that all jobs of a dead worker return to their queues
+        at once.
+        """
         calls = [self._store.fleet.sweep(self._age_seconds, self._reserve_seconds)]
         while calls[-1].more and len(calls) <= _MAX_REPEATS:
             calls.append(self._store.fleet.sweep(self._age_seconds, self._reserve_seconds))

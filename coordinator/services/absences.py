@@ -20,7 +20,7 @@ class Absences:
         self._looked_at = 0.0
 
     def missed(self, gone: Collection[str]) -> frozenset[str]:
-        """Return the workers in `gone` that have been missing for at least MISSED_SECONDS."""
+        """Return the workers in `gone` that have sent no heartbeat for at least MISSED_SECONDS."""
         now = self._clock()
         if now - self._looked_at > _BLIND_SECONDS:
             self._since.clear()

@@ -1,8 +1,4 @@
-"""One attempt to deliver a webhook: one request to a host whose addresses were resolved once and checked.
-
-The request follows no redirect, ignores the environment's proxies, and reads a limited amount of the response. Its
-connection is not reused.
-"""
+"""Attempt to deliver a webhook: one request to a host, whose addresses were resolved once and checked."""
 
 from __future__ import annotations
 

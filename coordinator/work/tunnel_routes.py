@@ -68,7 +68,7 @@ async def _accept_tunnel(socket: WebSocket, tunnels: Tunnels, serving: Coroutine
 
 
 async def _close(socket: WebSocket) -> None:
-    """Close the connection, even if the runner has gone or does not read."""
+    """Close the connection, even if the runner has disconnected or does not read."""
     with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
         await asyncio.wait_for(socket.close(), _FAREWELL_SECONDS)
 

@@ -69,7 +69,7 @@ class JobSeen(NamedTuple):
 class Record:
     """Stored outcome of an action that is not a job: its result, its error, or its foreach items."""
 
-    #: One of done, failed and expanded.
+    #: State of the action: done, failed or expanded.
     state: str
     result: Any = None
     error: str = ""

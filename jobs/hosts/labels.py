@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-#: One label. It cannot contain a character that separates labels in a list.
+#: Pattern of a label, which cannot contain a character that separates labels in a list.
 PATTERN = r"^[A-Za-z0-9._:/-]{1,64}$"
 #: Maximum number of labels of a host, and of labels that a tenant requires.
 MAX_LABELS = 16

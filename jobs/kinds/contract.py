@@ -35,9 +35,9 @@ class Kind(ABC):
     example: ClassVar[dict[str, Any]]
     #: Pydantic model of the parameters that users submit.
     parameters: ClassVar[type[BaseModel]]
-    #: JSON Schema of the result, without $ref. If this is None, pages display the raw result.
-    #: Pages use each `title` as a heading, and draw a histogram for the format "histogram".
-    #: Its value is a list of [integer, count] pairs, or counts with edges or with a start and a step.
+    #: JSON Schema of the result, without $ref. If this is None, pages display the raw result. Pages use each `title` as
+    #: a heading, and draw a histogram for the format "histogram". A histogram's value is a list of [integer, count]
+    #: pairs, or counts with edges or with a start and a step.
     result_schema: ClassVar[Mapping[str, Any] | None] = None
     #: Kinds of marks (facts about integer ranges) that finished jobs prove, by name. Adjacent ranges are joined.
     mark_kinds: ClassVar[Mapping[str, MarkKind]] = {}

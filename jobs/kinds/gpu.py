@@ -37,7 +37,7 @@ class DeviceLost(Exception):
 
 
 class Device(Protocol):
-    """One GPU. Several threads can call it; launches of one thread run in order."""
+    """A GPU that can be called by several threads. Launches of one thread run in order."""
 
     #: Product name of the GPU.
     name: str

@@ -34,14 +34,14 @@ class Kind(IntEnum):
 
     #: Heartbeat.
     BEAT = 0
-    #: Open a stream to a port; the content is the port number.
+    #: Message that opens a stream to a port. The content is the port number.
     OPEN = 1
     DATA = 2
-    #: Number of bytes that the receiver has read; the sender can send as many more.
+    #: Message with the number of bytes that the receiver has read, which allows the sender to send as many more.
     CREDIT = 3
-    #: This end sends no more data.
+    #: Message that the sender sends no more data on the stream.
     END = 4
-    #: This end neither sends nor reads any more.
+    #: Message that the sender neither sends nor reads any more data on the stream.
     CLOSE = 5
 
 
@@ -58,7 +58,7 @@ def _reject_stream(stream: Stream, port: int) -> None:
 
 
 class Tunnel:
-    """One end of a tunnel. `send` writes a message; `accept` handles streams that the other end opens."""
+    """One end of a tunnel. `send` writes a message, and `accept` handles streams that the other end opens."""
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]], accept: Accept = _reject_stream) -> None:
         self._write, self._accept = send, accept
@@ -183,7 +183,7 @@ class Stream:
             await self._tunnel.send(Kind.DATA, self.number, bytes(piece))
 
     async def end(self) -> None:
-        """Tell the other end that no more data follows."""
+        """Tell the other end that this end sends no more data."""
         if not (self._broken or self._closed):
             await self._tunnel.send(Kind.END, self.number)
 

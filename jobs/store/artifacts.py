@@ -133,7 +133,7 @@ class Artifacts(Part):
         return [(tenant, artifact_id) for tenant, _, artifact_id in members]
 
     def collect(self, tenant: str, artifact_id: str, shas: Sequence[str]) -> bool:
-        """Delete an artifact and the references to its files. Return False if it is gone or has a holder again."""
+        """Delete an artifact and the references to its files. Return False if it does not exist or has a holder."""
         return bool(self._functions.run("collect_artifact", tenant, artifact_id, *shas))
 
 

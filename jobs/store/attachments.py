@@ -53,7 +53,7 @@ class Read:
     reason: str
     #: Rows and columns of the terminal; empty if unchanged.
     size: str
-    #: True if no more bytes follow.
+    #: True if the stream ends after these bytes.
     closed: bool
     #: Name of the runner; empty if no runner has started the attachment.
     worker: str

@@ -27,7 +27,7 @@ class Following(NamedTuple):
 class JobStream(NamedTuple):
     """Events of one job, starting at a position."""
 
-    #: Events of the job; None if it has no stream because it is small, has not started, or is gone.
+    #: Events of the job. None if it has no stream because it is small, has not started, or was deleted.
     entries: list[Entry] | None
     #: Position of the newest event of all jobs; None if there is no event.
     newest: str | None
@@ -52,7 +52,8 @@ class Events(Part):
     def wait(self, after: str, *, block_ms: int, count: int) -> Following:
         """Return at most `count` events after a position. Wait up to `block_ms` for the first one."""
         pipe = self._pipe()
-        # Both commands use one connection: a second connection could reach a server that lacks the latest events.
+        # Both commands use the same connection, because another connection could reach a server without the latest
+        # events.
         pipe.xread({keys.EVENTS: after}, count=count, block=block_ms).xrange(keys.EVENTS, after, after)
         entries, there = pipe.execute()
         return Following(_entries(entries), bool(there) or after == NOWHERE)

@@ -87,8 +87,8 @@ class Files(Part):
         return _parse_refusal(reply) or reply
 
     def add_part(self, tenant: str, sha: str, size: int, number: int, name: str) -> str | CapExceeded:
-        """Make a written object a part of a file. Return new, there or gone like `add`, or size if the upload started
-        with another size.
+        """Make a written object a part of a file. Return the same results as `add`, or `size` if the upload has another
+        size.
         """
         reply = self._functions.run_acknowledged_texts("add_part", tenant, sha, size, number, name)
         return _parse_refusal(reply) or reply[0]

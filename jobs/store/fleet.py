@@ -84,11 +84,7 @@ class Fleet(Part):
         return bool(self._functions.run("lead", candidate, LEADER_TTL_MS))
 
     def sweep(self, age_seconds: float = AGE_SECONDS, reserve_seconds: float = RESERVE_SECONDS) -> SweepCounts:
-        """End overdue work and repair leftovers of crashes, a limited amount per call.
-
-        The first job of a queue that has waited for `age_seconds` gets one request in eight, whatever its priority. A
-        runner is reserved for a program that has waited for capacity for `reserve_seconds`; 0 disables this.
-        """
+        """End overdue work and repair the effects of crashes, a limited amount per call."""
         reaped, returned, purged, more = self._functions.run(
             "sweep", json.dumps(queues.ALL), int(age_seconds * 1000), int(reserve_seconds * 1000)
         )

@@ -21,15 +21,15 @@ class Family:
 
 #: Sorted set of all jobs, scored by submission number.
 JOBS = f"{PREFIX}jobs"
-#: Sorted set of jobs, scored by the time at which SWEEP checks them again.
+#: Sorted set of jobs, scored by the time at which the leader checks them again.
 RECHECK = f"{PREFIX}recheck"
 #: Sorted set of running jobs with a timeout, scored by their deadline.
 DEADLINES = f"{PREFIX}deadlines"
-#: Sorted set of jobs, scored by the time at which SWEEP purges them.
+#: Sorted set of jobs, scored by the time at which the leader deletes them.
 EXPIRY = f"{PREFIX}expiry"
 #: Set of queue:kind|version for which jobs wait until a worker supports the kind version.
 UNSUPPORTED = f"{PREFIX}unsupported"
-#: Hash: swept (time of the last SWEEP) and until (no program's lease is reclaimed before this time).
+#: Hash: swept (time of the last cleanup) and until (no program's lease is reclaimed before this time).
 GRACE = f"{PREFIX}grace"
 #: Set like UNSUPPORTED for runner queues. Members end with |requirements if the jobs have requirements.
 UNSUPPORTED_PROGRAMS = f"{PREFIX}unsupported_programs"
@@ -77,7 +77,7 @@ NODES = f"{PREFIX}nodes"
 DRAINS = f"{PREFIX}drains"
 #: Stream of all events.
 EVENTS = f"{PREFIX}events"
-#: Name of the leading coordinator, which runs SWEEP.
+#: Name of the leading coordinator, which runs the periodic cleanup.
 LEADER = f"{PREFIX}leader"
 #: Set of tenants with recorded usage.
 USAGES = f"{PREFIX}usages"
@@ -360,7 +360,7 @@ login = Family(f"{PREFIX}login:%s")
 codes = Family(f"{PREFIX}codes:%s")
 #: Hash of facts that finished jobs have proved: range lo-hi -> payload.
 mark = Family(f"{PREFIX}mark:%s:%s")
-#: Position from which SWEEP continues to move jobs out of a queue, or its cursor over the jobs in a state.
+#: Position from which the leader continues to move jobs out of a queue, or its cursor over the jobs in a state.
 sweep = Family(f"{PREFIX}sweep:%s")
 #: Contents of a broken key, kept for a week.
 quarantined = Family(f"{PREFIX}quarantined:%s")

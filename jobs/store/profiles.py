@@ -252,7 +252,7 @@ class Profiles(Part):
         return sorted((one[0], one[1], int(one[2])) for one in fields if len(one) == 3 and one[2].isdigit())
 
     def part(self, profile_id: str, recording: str, number: int) -> bytes | None:
-        """Return the bytes of a part, or None if it is gone."""
+        """Return the bytes of a part, or None if the part does not exist."""
         data: bytes | None = self._client.hget(keys.PROFILE_PARTS, f"{profile_id}|{recording}|{number}")
         return data
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Functions, Part
 
-#: Number of jobs per call of REINDEX.
+#: Number of jobs that one call of the Redis function REINDEX handles.
 _JOBS_A_CALL = 100
 
 

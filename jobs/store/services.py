@@ -199,7 +199,7 @@ class Services(Part):
         return bool(self._functions.run("place_replica", service_id, number, generation))
 
     def retire(self, service_id: str, number: int) -> bool:
-        """Stop sending requests to a replica. Return False if it is gone."""
+        """Stop sending requests to a replica. Return False if the replica does not exist."""
         return bool(self._functions.run("retire_replica", service_id, number))
 
     def end(

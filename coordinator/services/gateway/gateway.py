@@ -227,7 +227,7 @@ async def _gone(request: Request) -> None:
 
 
 class _Call:
-    """One call of a client. Its permit and its connection are released when the response ends."""
+    """One call of a client. The permit and the connection of the call are released when its response ends."""
 
     def __init__(
         self, gateway: Gateway, route: Route, exchange: Exchange, question: Question, room: AsyncExitStack

@@ -204,7 +204,8 @@ class PageLayer:
                 path="/",
                 secure=browsers.is_tls(request),
                 httponly=True,
-                # Not strict, because users follow the link from the cluster's pages, which are another site.
+                # The cookie is not strict, because users follow the link from the cluster's pages, which are another
+                # site.
                 samesite="lax",
             )
         return answer

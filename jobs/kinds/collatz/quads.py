@@ -32,11 +32,11 @@ _NOTHING, _LOW_HALF = ir.Constant(_LANES, [0] * WIDTH), ir.Constant(_LANES, [2**
 class Orders(NamedTuple):
     """Tables for permuting lanes and listing bits."""
 
-    #: One row of eight half lanes per 4-bit mask; moves the lanes whose bit is set to the front.
+    #: Table with one row of eight half lanes per 4-bit mask. Each row moves the lanes whose bit is set to the front.
     squeezes: Any
-    #: Like `squeezes`, but the other lanes come first, followed by the selected lanes in reverse order.
+    #: Table like `squeezes`, but the other lanes come first, followed by the selected lanes in reverse order.
     partitions: Any
-    #: One row of four lanes for each count 0..4, with all ones in the first `count` lanes.
+    #: Table with one row of four lanes for each count 0..4. The first `count` lanes are all ones.
     firsts: Any
     #: For each byte, the indexes of its set bits, packed as bytes of a word.
     places: Any

@@ -127,7 +127,7 @@ def _reduce(first, count, cell, greedy, cores, measured, left, columns, limbs, t
 
 
 class GpuCell:
-    """One cell of a spec on this process's GPU."""
+    """Simulator of one cell of a spec on this process's GPU."""
 
     def __init__(self, spec: Spec, cell: int) -> None:
         self.spec, self.cell = spec, cell

@@ -117,7 +117,7 @@ _REFUSALS: dict[str, type[RedisError]] = {
     "NOREPLICAS Not": Refused,
     "BUSY Redis": Refused,
     "BUSY Valkey": Refused,
-    # SUBMIT returns this error until the indexes are rebuilt. The name of the broken key follows.
+    # The Redis function SUBMIT returns this error until the indexes are rebuilt. The name of the broken key follows.
     "DAMAGED ": Refused,
     # A blocked call gets this error when its server becomes a replica.
     "UNBLOCKED force": Refused,

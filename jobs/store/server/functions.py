@@ -34,11 +34,13 @@ WHEN_FULL = {"lease": "lease_when_full", "submit": "submit_when_full"}
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of retries: lane deaths before a range is halved, errors before a range is dead, and ranges per RETRY."""
+    """Limits of retries: lane deaths before a range is halved, errors before a range is dead, and ranges per retry
+    call.
+    """
 
     expiries: int = 3
     errors: int = 3
-    #: Maximum number of a program's ranges that one RETRY moves, which takes a few milliseconds.
+    #: Maximum number of a program's ranges that one retry call moves, which takes a few milliseconds.
     retried: int = 1000
 
 
@@ -189,7 +191,7 @@ def settings_of(limits: Limits) -> dict[str, Setting]:
 
 
 class Part:
-    """One subject of a Store. All parts share functions and client."""
+    """Base class of the parts of a Store, which share one function library and one client."""
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions

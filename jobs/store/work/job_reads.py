@@ -168,7 +168,7 @@ class JobReads(Part):
         return row, ResultText(self, job_id, first, length) if length else None
 
     def result_piece(self, job_id: str, start: int) -> bytes:
-        """Return at most PIECE_BYTES of a result, starting at an offset; empty if the job is gone."""
+        """Return at most PIECE_BYTES of a result, starting at an offset. Empty if the job does not exist."""
         piece: bytes = self._client.getrange(keys.job_result(job_id), start, start + PIECE_BYTES - 1)
         return piece
 

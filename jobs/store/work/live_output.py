@@ -16,7 +16,7 @@ from jobs.store.server.functions import Part
 
 #: Maximum number of units followed at once. With 256 KiB per job, the live output needs 64 MiB.
 MOST_FOLLOWED = 256
-#: Milliseconds for which FOLLOW is valid.
+#: Milliseconds for which a unit is followed, unless the request is renewed.
 FOLLOW_MS = 15_000
 #: Maximum number of bytes and of chunks per call.
 MAX_BYTES, MOST_CHUNKS = 64 << 10, 1000

@@ -169,7 +169,7 @@ class Slots(Part):
         return bool(state == b"finishing" and any(units))
 
     def described(self, jobs: Sequence[str]) -> list[Description | None]:
-        """Return kind, version and spec of each job, or None if the job is gone or unreadable."""
+        """Return kind, version and spec of each job, or None if the job does not exist or is unreadable."""
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(keys.job(job), "kind", "version", "spec")
@@ -181,7 +181,7 @@ class Slots(Part):
         return bool(self._client.exists(*places, keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS))
 
     def facts(self, jobs: Sequence[str], device: str) -> list[JobFacts | None]:
-        """Return the facts about each job for lanes of a device, or None if the job is gone or broken."""
+        """Return the facts about each job for lanes of a device, or None if the job does not exist or is broken."""
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(

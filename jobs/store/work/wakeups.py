@@ -68,7 +68,7 @@ def pop_wakeup(store: Store, listened: Sequence[str], seconds: float) -> str | N
 
 
 def requeue_wakeup(store: Store, queue: str) -> None:
-    """Put back a wake-up that was popped for a worker that is gone."""
+    """Put back a wake-up that was popped for a worker that no longer runs."""
     store.client.lpush(keys.rq_queue(queue), WAKEUP_ID)
 
 

@@ -57,7 +57,7 @@ class AccessDenied(CoordinatorAway):
 
 
 class RequestInterrupted(CoordinatorAway):
-    """This process ended its own long poll, because it can now request more work."""
+    """Error after this process ended its own long poll, because it can now request more work."""
 
     def __init__(self) -> None:
         super().__init__("repeating the request for work", 0.0)

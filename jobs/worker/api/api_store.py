@@ -64,7 +64,7 @@ class ApiSlots(Remote):
         super().__init__(api)
         self.device = device
         self._poll_seconds = poll_seconds
-        #: Description of the job that the last NEXT returned, which is part of its response.
+        #: Description of the job in the last response to `next`.
         self._facts: JobFacts | None = None
 
     def next(
@@ -98,7 +98,7 @@ class ApiSlots(Remote):
         self._ask("leave", worker)
 
     def facts(self, jobs: Sequence[str], device: str) -> list[JobFacts | None]:
-        """Return the description of the job that the last NEXT returned, and None for other jobs."""
+        """Return the description of the job in the last response to `next`, and None for other jobs."""
         return [self._facts if self._facts and self._facts.job_id == job else None for job in jobs]
 
     def waiting(self, listened: Sequence[str]) -> list[int]:

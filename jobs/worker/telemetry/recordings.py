@@ -69,7 +69,7 @@ class Parcel:
 
     @classmethod
     def take(cls, folder: Path, profile_id: str, name: str) -> Parcel | None:
-        """Lock a recording and return it, or return None if another process uses it or the file is gone."""
+        """Lock a recording and return it. Return None if another process uses it or the file does not exist."""
         try:
             descriptor = os.open(path(folder, profile_id, name), os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
