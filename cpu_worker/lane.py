@@ -159,7 +159,7 @@ class ChildLane:
 
     def _check_fit(self, several: Sequence[JobFacts]) -> None:
         if unfit := self._refused.keys() & {facts.kind for facts in several}:
-            raise LaneDied(f"lane {self.name}: its worker refuses {', '.join(sorted(unfit))}", touched=False)
+            raise LaneDied(f"lane {self.name}: the worker refuses {', '.join(sorted(unfit))}", touched=False)
 
     def _ask(
         self,

@@ -85,7 +85,7 @@ class StreamLane:
     def _trust(self) -> None:
         """Raise LaneDied if the device became faulty. Its results are discarded and computed elsewhere."""
         if why := self._sick():
-            raise LaneDied(f"lane {self.name}: its result is discarded: {why}", touched=False)
+            raise LaneDied(f"lane {self.name}: the result is discarded: {why}", touched=False)
 
     def derive(self, kind: str, spec: Spec, gathered: GatheredPartials) -> Derived:
         return execution.derive(kind, spec, gathered)

@@ -60,7 +60,7 @@ class Principal:
             required = " or ".join(scopes)
             owned = ", ".join(sorted(self.scopes)) or "none"
             have = f"the token has {owned}" if self.token else f"a request without a token has {owned}"
-            raise errors.Forbidden(f"this needs the scope {required}; {have}", field="Authorization")
+            raise errors.Forbidden(f"this request needs the scope {required}; {have}", field="Authorization")
 
     @property
     def actor(self) -> Actor:

@@ -47,7 +47,9 @@ def authority(cluster: http.ClusterDep) -> Response:
     If the coordinator has no authority of its own, the response is a 404.
     """
     if not (text := certificates.read_authority(cluster.settings)):
-        raise errors.NotFound("this coordinator has no certificate from an authority of its own (TLS_CERTIFICATE)")
+        raise errors.NotFound(
+            "TLS_CERTIFICATE of this coordinator is not set or contains no certificate of an authority"
+        )
     return Response(text, media_type=_PEM)
 
 
@@ -74,7 +76,7 @@ async def join(request: Request, cluster: http.ClusterDep, principal: http.Princ
     """
     if principal.scopes != {Scope.JOIN}:
         raise errors.Forbidden(
-            "this needs an invitation, which is a token with only the scope join", field="Authorization"
+            "this request needs an invitation, which is a token with only the scope join", field="Authorization"
         )
     asked: NewHost = http.parse(NewHost, await bodies.read_json(request))
     names = asked.names()

@@ -230,7 +230,7 @@ def _plan_job(asked: Submission, references: References | None) -> tuple[int, Pl
     plan = definition.plan(parameters)
     if not 1 <= plan.total <= MAX_UNITS:
         raise errors.InvalidRequest(
-            f"parameters: result in {plan.total} units; a job has 1..{MAX_UNITS}", field="parameters"
+            f"parameters: result in {plan.total} units; a job must have 1 to {MAX_UNITS} units", field="parameters"
         )
     if len(json.dumps(plan.spec)) > _MAX_SPEC:
         raise errors.InvalidRequest(

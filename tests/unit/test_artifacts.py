@@ -402,7 +402,7 @@ def test_scopes_are_read_for_downloads_and_submit_for_the_rest(bench: Bench) -> 
         bench.commit(FILE, token=reader),
         bench.ask("DELETE", f"/api/artifacts/{row['artifact_id']}", token=reader),
     ):
-        refused(answer, 403, "this needs the scope submit")
+        refused(answer, 403, "this request needs the scope submit")
 
 
 def test_stored_bytes_count_at_the_commit_beside_those_of_jobs(bench: Bench) -> None:

@@ -192,7 +192,7 @@ def test_a_kind_that_stays_wrong_is_refused_and_others_are_served(
     assert (row["kinds"], row["refused"]) == ('{"other": 2}', "k: wrong sum")
     assert "this worker does not compute jobs of kind k: wrong sum" in caplog.text
     facts = JobFacts(job_id="j", kind="k", spec={}, queue="", total=9, expected_rate=1.0, nominal_rate=1.0)
-    with pytest.raises(LaneDied, match="its worker refuses k") as died:
+    with pytest.raises(LaneDied, match="the worker refuses k") as died:
         started[0].compute_small([facts])
     assert not died.value.touched and started[0].ready
     os.kill(started[0].pid or 0, 9)

@@ -188,7 +188,7 @@ def test_a_token_of_a_machine_cannot_log_in(redis_url: str, tmp_path: Path, scop
         link = bench.ask("POST", "/api/login-codes", token=token)
         login = bench.ask("POST", "/api/login", {"token": token})
         assert (link.status_code, login.status_code) == (403, 403), link.text
-        needed = "this needs the scope read or submit or run or infer or operate"
+        needed = "this request needs the scope read or submit or run or infer or operate"
         assert login.json()["detail"] == f"{needed}; the token has {scope.value}"
         assert not list(bench.store.client.scan_iter("ct:login*")), "nothing is stored of it"
         assert bench.ask("GET", "/api/session", token=token).json()["scopes"] == [scope.value]
@@ -209,7 +209,7 @@ def test_a_refusal_names_the_scope_needed_and_those_there_are() -> None:
 
     answer = asyncio.run(go())
     assert answer.status_code == 403
-    assert answer.json()["detail"] == "this needs the scope submit; the token has operate, read"
+    assert answer.json()["detail"] == "this request needs the scope submit; the token has operate, read"
 
 
 def test_a_route_that_changes_something_must_declare_its_scope() -> None:

@@ -153,7 +153,7 @@ class LeaseCalls(Protocol):
         pace: bounds.Pace = 0.0,
         device_ms: Annotated[
             bounds.Milliseconds,
-            Field(description="The lease's share of a device that several lanes use, in milliseconds."),
+            Field(description="Device time of the lease in milliseconds. Lanes that share the device share its time."),
         ] = 0,
         joules: Annotated[
             bounds.Joules | None, Field(description="The lease's share of the device's energy, in joules.")

@@ -91,9 +91,9 @@ class JobFiles:
         try:
             files = bundles.unpack(answer)
         except MalformedText as error:
-            raise self._api.away(f"it sent a damaged bundle: {error}") from None
+            raise self._api.away(f"the response contains a damaged bundle: {error}") from None
         if not files or list(files) != list(shas[: len(files)]):
-            raise self._api.away("it sent other files than the requested ones")
+            raise self._api.away("the response contains other files than the requested ones")
         return files
 
     def _pieces(self, entry: Entry) -> Iterator[bytes]:
@@ -103,12 +103,12 @@ class JobFiles:
             piece = self._octets("GET", f"files/{entry.sha}", range=f"{start}-{last}", seconds=uploads.STORING_SECONDS)
             if len(piece) != last - start + 1:
                 raise self._api.away(
-                    f"it sent {len(piece)} bytes of the file {entry.sha} instead of the requested range"
+                    f"the response has {len(piece)} bytes of the file {entry.sha} instead of the requested range"
                 )
             made.update(piece)
             yield piece
         if made.hexdigest() != entry.sha:
-            raise self._api.away(f"it sent content of the file {entry.sha} that does not match the hash")
+            raise self._api.away(f"the received content of the file {entry.sha} does not match the hash")
 
     # -- uploads ---------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ def prepare(folder: Path) -> None:
         ) from None
     if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o022:
         detail = "must be a folder that belongs to this user and that no other user can write"
-        raise Unusable(f"{folder} {detail}; set PROFILE_DIR to such a folder")
+        raise Unusable(f"{folder} {detail}; set PROFILE_DIR to another folder")
 
 
 def path(folder: Path, profile_id: str, recording: str) -> Path:
