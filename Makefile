@@ -40,6 +40,7 @@ check: setup ## style, types, the never rules, shell scripts, the pages' style
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	@git ls-files -z '*.md' '*.py' '*.lua' '*.toml' ':!tests' ':!benchmarks' ':!*_pb2.py' | xargs -0 $(BIN)/codespell
 	@tool=$$(command -v $(BIN)/shellcheck || command -v shellcheck || true); \
 	if [ -n "$$tool" ]; then echo "$$tool $(SCRIPTS)"; "$$tool" $(SCRIPTS); \
 	elif [ "$${CI:-}" = true ]; then echo "error: shellcheck is not installed" >&2; exit 1; \

@@ -374,7 +374,7 @@ def test_gpus_are_all_on_one_screen_and_waste_is_marked(open_page: Open, gpus: N
     expect(second).to_contain_text("held, idle")
     expect(first).to_contain_text("01234567")
     expect(first).not_to_contain_text("held, idle")
-    expect(first.get_by_role("img").first).to_have_attribute("aria-label", re.compile("Utilisation.*93"))
+    expect(first.get_by_role("img").first).to_have_attribute("aria-label", re.compile("Utilization.*93"))
     page.wait_for_timeout(1500)
     shot(page, "gpus-two-light")
     assert violations(page) == []

@@ -31,7 +31,7 @@ _COLOURS = (
 )
 #: Panels: metric, title, unit, value of one unit, minimum upper limit of the axis.
 _PANELS = (
-    ("utilization", "Utilisation", "%", 0.01, 100.0),
+    ("utilization", "Utilization", "%", 0.01, 100.0),
     ("memory", "Memory in use", "GiB", float(1 << 30), None),
     ("power", "Power", "W", 1.0, None),
     ("receive", "Received", "MB/s", 1e6, None),
@@ -93,8 +93,8 @@ def _draw(place: Any, axis: Axis, panel: tuple[Any, ...], found: Mapping[str, Li
         _band(place, axis, [_scaled(values, one) for values in found.values()])
     else:
         for device, values in found.items():
-            colour = _COLOURS[devices.index(device) % len(_COLOURS)]
-            place.plot(axis.seconds, _scaled(values, one), color=colour, linewidth=1.1)
+            color = _COLOURS[devices.index(device) % len(_COLOURS)]
+            place.plot(axis.seconds, _scaled(values, one), color=color, linewidth=1.1)
     place.set_ylim(bottom=0, top=top and top * 1.02)
     place.set_xlim(0, axis.seconds[-1])
     place.set_title(title, fontsize=9, loc="left")

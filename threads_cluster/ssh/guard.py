@@ -61,7 +61,7 @@ def refuse(code: int, what: str, error: OSError) -> None:
 
 
 def watch(silent_seconds: float, timeout_seconds: float, over: list[str]) -> None:
-    """Kill everything once keep-alives stop, or after the timeout. A timeout of 0 means none."""
+    """Kill everything once keepalive packets stop, or after the timeout. A timeout of 0 means none."""
     deadline = time.monotonic() + (timeout_seconds or float("inf"))
     while True:
         left = deadline - time.monotonic()

@@ -25,7 +25,7 @@ from threads_cluster.ssh.refusals import HostTrouble
 CHANNELS = 8
 #: Default files of known host keys.
 _KNOWN = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
-#: Number of unanswered keep-alives that close a connection. They are ssh.timeout / 3 apart.
+#: Number of unanswered keepalive packets that close a connection. They are ssh.timeout / 3 apart.
 _ALIVE_COUNT = 2
 #: Seconds to wait for a connection to close cleanly.
 _CLOSE_SECONDS = 1.0

@@ -26,7 +26,7 @@ _READ = "import json,sys;r=json.loads(sys.stdin.buffer.readline());exec(r['sourc
 _PIECE_BYTES = 64 << 10
 #: Maximum number of unread output chunks. The program blocks beyond it.
 _PIECES = 16
-#: Number of keep-alives sent within the silence timeout.
+#: Number of keepalive packets sent within the silence timeout.
 _SIGNS = 4
 
 

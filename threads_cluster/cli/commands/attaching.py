@@ -163,7 +163,7 @@ class _InputThread(threading.Thread):
             self._error = error
 
     def _type(self) -> None:
-        """Forward stdin. If nothing is typed, send keep-alives, because the thread that reads output can be blocked."""
+        """Forward stdin. If the user is idle, send keepalive packets: the thread that reads output can be blocked."""
         stdin = sys.stdin.fileno()
         heard, goes_on = [self._woken, stdin], self._attachment.write(b"", size=self._size())
         while goes_on and not self._ended:
