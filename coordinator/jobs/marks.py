@@ -13,7 +13,7 @@ _RANGES = 1000
 
 
 def read_range(store: Store, kind: str, name: str) -> answers.Mark:
-    """Return how far a mark extends without a gap, and its further ranges. Raises NotFound for unknown names."""
+    """Return the gapless range of a mark from its origin, and its further ranges. Raises NotFound for unknown names."""
     if kind not in registry.names():
         raise errors.NotFound(f"kind {kind} does not exist; see GET /api/job-types", field="kind")
     known = registry.definition(kind).mark_kinds

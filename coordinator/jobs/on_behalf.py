@@ -36,7 +36,7 @@ class Maker:
 
     @classmethod
     def of(cls, principal: Principal) -> Maker:
-        """Return the owner for objects that this principal creates."""
+        """Return this principal as the owner of the objects that it creates."""
         return cls(
             tenant=principal.tenant,
             token=principal.token,
@@ -61,7 +61,7 @@ class JobRequest:
     #: Jobs that must be done before this job starts, and jobs that must have ended with any result.
     after: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
-    #: Workflow of the job, its action there, and the attempt. The job is written only while this attempt is active.
+    #: Workflow and action of the job, and attempt of the workflow. The job is written only in this attempt.
     workflow: str = ""
     action: str = ""
     attempt: int = 0

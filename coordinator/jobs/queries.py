@@ -234,7 +234,7 @@ class JobQueries:
             raise _broken(job_id) from None
 
     def mark(self, kind: str, name: str) -> answers.Mark:
-        """Return how far a mark extends without a gap, and its further ranges. Raises NotFound."""
+        """Return the gapless range of a mark from its origin, and its further ranges. Raises NotFound."""
         return marks.read_range(self._store, kind, name)
 
     def units_per_second(self) -> dict[str, float]:

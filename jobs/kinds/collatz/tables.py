@@ -15,7 +15,7 @@ from jobs.kinds import table_cache
 
 #: Number of shortcut steps per lookup.
 STEP_BITS = 16
-#: Walks by lookups stop below 2^LOW_BITS. It must be at least STEP_BITS, so that no block step runs through 1.
+#: Walks by lookups stop below 2^LOW_BITS. LOW_BITS must be at least STEP_BITS, so that no block step runs through 1.
 LOW_BITS = 17
 #: Maximum peak of all numbers below 2^LOW_BITS, reached by 113383.
 LOW_PEAK = 2_482_111_348
@@ -33,7 +33,7 @@ _ONE, _THREE = np.uint64(1), np.uint64(3)
 class Lookup(NamedTuple):
     """Tables for walks by lookups."""
 
-    #: d + (c << 26) of each residue modulo 2^16 after 16 shortcut steps.
+    #: Table of d + (c << 26) for each residue modulo 2^16 after 16 shortcut steps.
     steps: Any
     #: Ends (delay + logarithm) and delays of the numbers below 2^17; the entries of 0 are unused.
     ends: Any
@@ -42,14 +42,14 @@ class Lookup(NamedTuple):
     powers: Any
     #: 3^c of the residues modulo 16 after four shortcut steps, followed by their d.
     four: Any
-    #: 3^c + (d << 32) of each residue modulo 2^8 after eight shortcut steps.
+    #: Table of 3^c + (d << 32) for each residue modulo 2^8 after eight shortcut steps.
     eight: Any
 
 
 class Groups(NamedTuple):
     """Classes of the residues modulo 2^bits that share (c, d), ordered by their smallest residue."""
 
-    #: c + (d << 5) + (number of residues << 44) of each class.
+    #: Table of c + (d << 5) + (number of residues << 44) for each class.
     packed: Any
     #: Smallest residue of each class.
     first: Any

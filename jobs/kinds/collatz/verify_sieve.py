@@ -33,7 +33,7 @@ _STEPS_SHIFT, _STEPS_MASK = np.uint64(32), np.uint64(2**32 - 1)
 class Sieve(NamedTuple):
     #: Live residues in ascending order.
     residues: Any
-    #: d + (c << 39) + (r mod 81 << 44) of each live residue.
+    #: Table of d + (c << 39) + (r mod 81 << 44) for each live residue.
     packed: Any
     #: Four words per residue: bit s is set if r + 2^24 s is live modulo 2^32.
     masks: Any
