@@ -214,7 +214,7 @@ def test_a_dump_of_a_newer_redis_is_refused_with_both_versions(redis_in: Callabl
     done = redis.load(FUTURE)
     assert done.returncode == 1
     said = done.stderr.decode()
-    assert f"redis 99.1.0 wrote this dump, and this server, Redis server v={version}, cannot read it." in said
+    assert f"redis 99.1.0 wrote this dump, but this server, Redis server v={version}, cannot read it." in said
     assert "Use an image of redis 99.1.0 or later" in said
     assert redis.start().ask("GET", "key") == "value"
 
@@ -255,11 +255,11 @@ STATUS = {
 
 
 def test_status_in_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(status, "ask", lambda url, token: STATUS)
+    monkeypatch.setattr(status, "get_json", lambda url, token: STATUS)
     monkeypatch.setattr("sys.argv", ["-", "text"])
     assert status.main() == 0
     said = capsys.readouterr().out
-    for words in ("2 live of 3 wanted; cpu: 1 idle, 1 busy", "1 queued, 1 running, 12 done", "any.normal 1", "690 M"):
+    for words in ("2 live of 3 desired; cpu: 1 idle, 1 busy", "1 queued, 1 running, 12 done", "any.normal 1", "690 M"):
         assert words in said
     monkeypatch.setattr("sys.argv", ["-", "json"])
     status.main()
@@ -270,7 +270,7 @@ def test_status_without_an_api(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     def refuse(url: str, token: str) -> None:
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(status, "ask", refuse)
+    monkeypatch.setattr(status, "get_json", refuse)
     assert status.main() == 1
     assert "does not answer" in capsys.readouterr().err
 
@@ -290,7 +290,7 @@ def test_report_in_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         alerts = {"alerts": [alert, {**alert, "state": "pending"}]}
         return STATUS if "/status" in url else {"data": {"result": [row], **alerts}}
 
-    monkeypatch.setattr(report, "ask", ask)
+    monkeypatch.setattr(report, "get_json", ask)
     report.main()
     said = capsys.readouterr().out
     for words in ("API p95", "queue wait p99 collatz", "250 ms", "lanes busy collatz", "25.0%", "0 of 2 lanes busy"):
@@ -302,7 +302,7 @@ def test_report_says_what_does_not_answer(monkeypatch: pytest.MonkeyPatch, capsy
     def refuse(url: str, token: str = "") -> Any:
         raise ConnectionRefusedError(f"no way to {url}")
 
-    monkeypatch.setattr(report, "ask", refuse)
+    monkeypatch.setattr(report, "get_json", refuse)
     report.main()
     said = capsys.readouterr().out
     assert "The API does not answer" in said and "Prometheus does not answer" in said

@@ -63,7 +63,7 @@ def traced(bench: Bench, text: bytes, monkeypatch: pytest.MonkeyPatch) -> str:
     job = str(bench.ask("POST", "/api/submit", body).json()["job_id"])
     bench.store.client.set(keys.job_result(job), text)
     bench.store.client.hset(keys.job(job), "state", "done")
-    monkeypatch.setattr(Cluster, "ask", lambda *_: job)
+    monkeypatch.setattr(Cluster, "ask_question", lambda *_: job)
     return job
 
 

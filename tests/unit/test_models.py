@@ -275,7 +275,7 @@ def test_a_model_is_deleted_at_one_place_or_whole_and_not_while_something_has_it
     for host in ("a", "b"):
         both.done(both.begin("models/tiny/copy", {"target_device": f"{host}:disk"}), "copy--bring")
     missing = both.ask("DELETE", "/api/v1/models/tiny?device=c:disk")
-    assert missing.status_code == 404 and "it lies at disk, a:disk, b:disk" in missing.json()["detail"]
+    assert missing.status_code == 404 and "it is at disk, a:disk, b:disk" in missing.json()["detail"]
     assert both.ask("DELETE", "/api/v1/models/tiny?device=a:disk").status_code == 204
     assert both.model("tiny")["locations"] == ["disk", "b:disk"]
     both.store.artifacts.hold("default", artifact, "service:s")

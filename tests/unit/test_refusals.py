@@ -62,4 +62,4 @@ def test_an_unexpected_error_is_answered_with_its_class() -> None:
 
     request = Request({"type": "http", "method": "GET", "path": "/api/jobs", "headers": [], "state": {}})
     body = asyncio.run(answer())
-    assert b"an unexpected KeyError" in body and b"secret" not in body
+    assert b"unexpected server error: KeyError" in body and b"secret" not in body

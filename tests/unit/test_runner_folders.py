@@ -218,15 +218,15 @@ def test_a_value_is_a_plain_file_of_bounded_size(folder: Folder) -> None:
         folder.value()
     (folder.path / RESULT).unlink()
     (folder.path / RESULT).symlink_to("/etc/passwd")
-    with pytest.raises(BadValue, match="cannot be read"):
+    with pytest.raises(BadValue, match="cannot read the file"):
         folder.value()
     (folder.path / RESULT).unlink()
     os.mkfifo(folder.path / RESULT)
-    with pytest.raises(BadValue, match="no file"):
+    with pytest.raises(BadValue, match="not a regular file"):
         folder.value()
     (folder.path / RESULT).unlink()
     (folder.path / RESULT).mkdir()
-    with pytest.raises(BadValue, match="no file"):
+    with pytest.raises(BadValue, match="not a regular file"):
         folder.value()
 
 
