@@ -63,7 +63,7 @@ const CHARTS: {
   least?: (gpu: Gpu) => number;
   binary?: boolean;
 }[] = [
-  { name: "utilization", title: "Utilisation", format: (value) => percent(value), least: () => 1 },
+  { name: "utilization", title: "Utilization", format: (value) => percent(value), least: () => 1 },
   { name: "memory", title: "Memory", format: bytes, binary: true, least: (gpu) => gpu.memory_total_bytes ?? 0 },
   { name: "temperature", title: "Temperature", format: (value) => `${Math.round(value)} °C`, least: () => 90 },
   { name: "power", title: "Power", format: (value) => `${Math.round(value)} W` },
