@@ -197,7 +197,7 @@ def test_what_a_model_says_is_text_however_much_and_an_engine_that_dies_is_said(
     assert pieces.count() > 50 and max(map(len, pieces.all_inner_texts())) < 8001
     dies = ask(page, "die")
     expect(dies).to_contain_text("word4")
-    expect(dies.get_by_role("status")).to_contain_text("Failed: the replica broke off")
+    expect(dies.get_by_role("status")).to_contain_text("Failed: the replica broke the connection")
     expect(page.get_by_text(re.compile("The last replica died: .*exit code 9"))).to_be_visible()
     page.get_by_role("button", name="Log of the replica that died last").click()
     expect(page.get_by_role("log", name="Lines of the log")).to_contain_text("engine dies")

@@ -155,7 +155,7 @@ def test_a_graph_is_moved_by_mouse_and_a_click_is_no_drag(open_address: Open, se
 def test_there_is_no_such_workflow_or_none_at_all(open_address: Open, serve: Serve) -> None:
     workflows, url = serve(release())
     page = open_address(f"{url}{TAB}&workflow=ffffffffffff")
-    expect(page.get_by_role("alert")).to_have_text("There is no workflow ffffffffffff, or it is another tenant's.")
+    expect(page.get_by_role("alert")).to_have_text("There is no workflow ffffffffffff, or it belongs to another tenant.")
     workflows.actions.clear()
     workflows.listed = False
     page.get_by_role("button", name="All workflows").click()
@@ -218,7 +218,7 @@ def test_a_schedule_says_when_it_runs_and_is_paused(open_address: Open, serve: S
     shown = page.get_by_role("region", name="Schedule nightly")
     expect(shown).to_contain_text(re.compile(r"24 Nov 2036 \d\d:\d\d"))
     shown.get_by_role("button", name="Run now").click()
-    expect(page.get_by_text("Submitted a job of nightly")).to_be_visible()
+    expect(page.get_by_text("Submitted a job from schedule nightly")).to_be_visible()
     assert workflows.posted == ["/api/schedules/nightly/pause", "/api/schedules/nightly/run"]
 
 
