@@ -154,7 +154,9 @@ def test_a_wrong_token_and_a_missing_scope_are_said_in_words(open_page: Open, lo
     asked = {"name": "blind", "scopes": ["submit"]}
     dialog.get_by_role("textbox", name="Token").fill(bearer("POST", locked, "/api/tokens", asked)["token"])
     dialog.get_by_role("button", name="Log in").click()
-    expect(page.locator(".banner")).to_contain_text("The cluster refused the requests of this page: this request needs the scope read")
+    expect(page.locator(".banner")).to_contain_text(
+        "The cluster refused the requests of this page: this request needs the scope read"
+    )
 
 
 def test_a_page_whose_token_is_revoked_asks_for_another_and_for_nothing_else(open_page: Open, locked: Live) -> None:

@@ -155,7 +155,9 @@ def test_a_graph_is_moved_by_mouse_and_a_click_is_no_drag(open_address: Open, se
 def test_there_is_no_such_workflow_or_none_at_all(open_address: Open, serve: Serve) -> None:
     workflows, url = serve(release())
     page = open_address(f"{url}{TAB}&workflow=ffffffffffff")
-    expect(page.get_by_role("alert")).to_have_text("There is no workflow ffffffffffff, or it belongs to another tenant.")
+    expect(page.get_by_role("alert")).to_have_text(
+        "There is no workflow ffffffffffff, or it belongs to another tenant."
+    )
     workflows.actions.clear()
     workflows.listed = False
     page.get_by_role("button", name="All workflows").click()
