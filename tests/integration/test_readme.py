@@ -55,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "logs").mkdir()
     for name in ("monday.log", "tuesday.log"):
         (folder / "logs" / name).write_text(name * 100)
-    [function] = re.findall(r"`work\.py` defines `(def \w+\(n\)): (.+?)`", TEXT)
+    [function] = re.findall(r"`(def \w+\(n\)): (.+?)`, into `work\.py`", TEXT)
     (folder / "work.py").write_text("{}:\n    {}\n".format(*function))
     tiny_model.write(folder / "model.gguf")
     return folder
