@@ -190,10 +190,10 @@ def test_what_http_refuses_is_refused_with_the_same_problem(live: Live, call: Ca
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "is no JSON"),
-        ('{}, "priority": "high"', "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
-        ("{}{}", "is no JSON"),
+        ("{", "is not valid JSON"),
+        ('{}, "priority": "high"', "is not valid JSON"),
+        ("[" * 100_000, "is not valid JSON"),
+        ("{}{}", "is not valid JSON"),
     ],
 )
 def test_parameters_that_are_no_json_are_named(call: Caller, text: str, words: str) -> None:
