@@ -32,10 +32,10 @@ SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/r
 help: ## print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
 
-setup: ## make .venv with everything for development
+setup: ## create .venv with all development packages
 	@deploy/environment.sh dev
 
-check: setup ## style, types, the never rules, shell scripts, the pages' style
+check: setup ## check style, types, spelling, architecture rules and shell scripts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -48,96 +48,96 @@ check: setup ## style, types, the never rules, shell scripts, the pages' style
 	@deploy/pages.sh lint
 	$(PYTEST) -q tests/unit/test_never_rules.py
 
-format: setup ## format the code and mend what ruff can
+format: setup ## format the code and apply ruff's fixes
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 	@deploy/pages.sh format
 
-test: web-test python-test ## all tests: unit, contract, integration, hostile, chaos, soak, browser, stack, and those of the pages' code
+test: web-test python-test ## run all tests
 
-python-test: setup web ## all tests but those of the pages' code
+python-test: setup web ## run all tests except the TypeScript tests of the pages
 	$(PYTEST) $(TOGETHER) $(SETS)
 	$(PYTEST) $(BROWSERS)
 	$(PYTEST) -m alone $(ALONE)
 
-unit: setup ## unit tests
+unit: setup ## run the unit tests
 	$(PYTEST) $(PARALLEL) tests/unit
 
-contract: setup ## every kind and device against the reference and the published answers
+contract: setup ## compare every kind on every device with its reference and golden results
 	$(PYTEST) $(PARALLEL) tests/contract
 
-valkey-test: setup ## the lease protocol and the users of Redis on a Valkey; VALKEY_SERVER is its valkey-server
-	@test -n "$(VALKEY_SERVER)" || { echo "error: no valkey-server is on PATH: say where one is: VALKEY_SERVER=/path/to/valkey-server" >&2; exit 2; }
+valkey-test: setup ## test the lease protocol and the Redis users on Valkey; VALKEY_SERVER is the path of valkey-server
+	@test -n "$(VALKEY_SERVER)" || { echo "error: valkey-server is not on PATH; set VALKEY_SERVER=/path/to/valkey-server" >&2; exit 2; }
 	VALKEY_SERVER=$(VALKEY_SERVER) $(PYTEST) -k valkey tests/contract tests/unit/test_redis_server.py tests/integration/test_redis_acl.py
 
-integration: setup ## real Redis, real processes
+integration: setup ## run the integration tests with real Redis servers and processes
 	$(PYTEST) tests/integration
 
-hostile: setup ## hostile input of every sort; MINUTES=30 looks for longer, SEED=N begins where a run that failed did
+hostile: setup ## send hostile input; MINUTES=30 tests longer, SEED=N repeats a failed run
 	$(PYTEST) tests/hostile $(if $(MINUTES),--hostile-minutes=$(MINUTES) --timeout=0) $(if $(SEED),--hostile-seed=$(SEED))
 
-browser-test: setup web ## the pages in a real browser over a real cluster; without chromium they are skipped
+browser-test: setup web ## test the pages in Chromium with a real cluster; skipped without Chromium
 	$(PYTEST) tests/browser
 
-stack-test: setup ## the whole stack on a real Docker engine; without one it is skipped
+stack-test: setup ## test the Compose stack on a Docker engine; skipped without one
 	$(PYTEST) tests/stack
 
-kubernetes-lint: setup ## checkov on the manifests; its first run installs 290 MB, so make check does without
+kubernetes-lint: setup ## check the manifests with checkov; the first run installs 290 MB
 	tests/kubernetes/lint.sh
 
-kubernetes-test: setup ## the cluster on the Kubernetes that KUBECONFIG names; without one it is skipped
+kubernetes-test: setup ## test the cluster on the Kubernetes of KUBECONFIG; skipped without one
 	$(PYTEST) tests/kubernetes
 
-chaos: setup ## seeds full of faults for MINUTES=60; SEED=7 plays one again, FAULTS=network,kill,exhaust picks families
+chaos: setup ## inject random faults for MINUTES=60; SEED=7 repeats a run, FAULTS=network,kill,exhaust selects faults
 	$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(FAULTS),--faults $(FAULTS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FIRST),--first $(FIRST)) $(if $(PLAN),--plan)
 
-soak: setup ## a cluster under steady load for MINUTES=30, whose processes and Redis must not grow; 4320 is three days
+soak: setup ## check that memory does not grow under steady load for MINUTES=30
 	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SAMPLES),--samples $(SAMPLES))
 
-web: setup ## build the pages and the documentation into web/dist, if they are not as their sources are
+web: setup ## build the pages and the documentation into web/dist if their sources changed
 	@deploy/pages.sh
 	@deploy/documentation.sh
 
-web-test: setup ## the pages' own tests, types and sizes
+web-test: setup ## check the tests, types and sizes of the pages
 	@deploy/pages.sh test
 
-openapi: setup ## write web/openapi.json, from which the pages' types are made
+openapi: setup ## write web/openapi.json, the source of the pages' types
 	$(BIN)/python -m coordinator.openapi > web/openapi.json.new
 	mv web/openapi.json.new web/openapi.json
 
-gpu-host-test: setup ## the GPU kernels without a GPU: NVRTC compiles them, the host runs them against the reference
+gpu-host-test: setup ## test the GPU kernels without a GPU: compile them with NVRTC and run them on the CPU
 	$(PYTEST) $(wildcard tests/contract/test_gpu_*.py tests/unit/test_gpu*.py) tests/integration/test_gpu_worker.py \
 	  tests/integration/test_balance.py
 
-gpu-test: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),setup) ## the same and more on a GPU; GPU_PYTHON is a Python that has CuPy
+gpu-test: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),setup) ## test the GPU kernels on a GPU; GPU_PYTHON is a Python with CuPy
 	@$(GPU_PYTHON) -c 'import cupy' || $(GPU_PYTHON) -m pip install --require-hashes -r requirements/gpu-worker.txt
 	$(GPU_PYTHON) -m tests.gpu
 
-gpu-bench: ## measure on a GPU (goal P4); GPU_PYTHON as above
+gpu-bench: ## run the GPU benchmark (goal P4); GPU_PYTHON is a Python with CuPy
 	$(GPU_PYTHON) -m benchmarks --only P4
 
-proto: setup ## make the code of gRPC's messages from coordinator/rpc/cluster.proto
+proto: setup ## generate the gRPC messages from coordinator/rpc/cluster.proto
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. coordinator/rpc/cluster.proto
 
-greedy-equal: setup ## the same greedy text by llama.cpp and by Transformers from the same weights; ENGINE_PYTHON has torch and transformers
-	@test -n "$(ENGINE_PYTHON)" || { echo "error: say which Python has torch and transformers: ENGINE_PYTHON=/path/to/python" >&2; exit 2; }
+greedy-equal: setup ## compare the greedy output of llama.cpp and Transformers; ENGINE_PYTHON is a Python with torch and transformers
+	@test -n "$(ENGINE_PYTHON)" || { echo "error: ENGINE_PYTHON is not set; set it to a Python that has torch and transformers" >&2; exit 2; }
 	$(BIN)/python -m tests.greedy_equal --python $(ENGINE_PYTHON)
 
-bench: setup ## measure against peers; ONLY=P2 runs one goal, ONLY=collatz a kind's, GUARDED=1 with tokens, caps and audit, WORKER_API=1 a worker over the API, CPU_LEVEL=avx2 kernels and peers for a lesser CPU
+bench: setup ## compare with peers; ONLY=P2 runs one goal, GUARDED=1 adds tokens, caps and audit
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
-bench-scale: setup ## goal P8: 1,000 simulated workers, 100,000 queued jobs, 1,000 listeners; at most 12 minutes, wants an idle machine; QUICK=1 tries it
+bench-scale: setup ## measure 1,000 simulated workers (goal P8) in 12 minutes on an idle machine; QUICK=1 is shorter
 	$(BIN)/python -m benchmarks --only P8
 
-requirements: ## pin and hash requirements/*.txt anew (needs uv and a way to a package index)
+requirements: ## update and pin requirements/*.txt (needs uv and a package index)
 	@command -v uv >/dev/null || { echo "error: uv is not installed: pip install uv" >&2; exit 3; }
 	@compile() { uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
 	    --no-header --upgrade --group "pyproject.toml:$$1" "$${@:2}" -o "requirements/$$1.txt"; }; \
 	echo "dev"; compile dev; \
 	for group in $(PINNED); do echo "$$group"; compile "$$group" -c requirements/dev.txt; done
 
-clean: ## remove what was made here; a local cluster's data in .cluster stays
+clean: ## remove built files; the data of a local cluster in .cluster stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis benchmarks/results.json \
 	  web/node_modules web/dist tests/browser/screenshots
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
