@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from coordinator.artifacts import cleanup_task
 from coordinator.artifacts.cleanup_task import ArtifactCleanupTask
 from coordinator.artifacts.trees import Trees
-from coordinator.attachments.wakes import Wakes
+from coordinator.attachments.wakeups import Wakes
 from coordinator.audit.denials import Denials
 from coordinator.audit.export_task import AuditExportTask
 from coordinator.background import dependency_task
@@ -25,25 +25,25 @@ from coordinator.cluster import Cluster
 from coordinator.destinations import Guard
 from coordinator.events.event import Event
 from coordinator.events.hub import Hub
-from coordinator.events.live_rows import LiveRows
-from coordinator.hosts import announcing
-from coordinator.jobs.on_behalf import OnBehalf
+from coordinator.events.live_records import LiveRows
+from coordinator.hosts import announcements
+from coordinator.jobs.delegated_submission import OnBehalf
 from coordinator.logs.live import Live
 from coordinator.logs.texts import Texts
-from coordinator.profiles.collecting import Collection
+from coordinator.profiles.collection import Collection
 from coordinator.queries import Queries
 from coordinator.schedules.runs import Runs
 from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
 from coordinator.server.bodies import FILE_MEMORY, BodyMemory
 from coordinator.services import reconciler
-from coordinator.services.census import Census
 from coordinator.services.gateway.gateway import Gateway
+from coordinator.services.gateway.request_counter import Tally
 from coordinator.services.gateway.routing import Routes
-from coordinator.services.gateway.tally import Tally
 from coordinator.services.gateway.tunnels import Tunnels
 from coordinator.services.pages.page_names import PageNames
 from coordinator.services.reconciler import Reconciler
+from coordinator.services.replica_metrics import Census
 from coordinator.state import State
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.job_spans import TraceSpan
@@ -115,7 +115,7 @@ class Replica:
             wire.open()
             started.push_async_callback(wire.close)
             started.push_async_callback(await serve_calls(app, self.settings))
-            started.push_async_callback(await announcing.begin(self.settings))
+            started.push_async_callback(await announcements.begin(self.settings))
             yield
 
 

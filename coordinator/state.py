@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:  # domains import this module, so importing them here would be a cycle
     from starlette.requests import HTTPConnection
 
-    from coordinator.attachments.wakes import Wakes
+    from coordinator.attachments.wakeups import Wakes
     from coordinator.cluster import Cluster
     from coordinator.destinations import Guard
     from coordinator.logs.live import Live

@@ -16,7 +16,7 @@ from jobs.settings import Settings, load, use_cpu_level
 from jobs.worker.api import links
 from jobs.worker.api.links import CannotStart
 from jobs.worker.lanes import LaneDied
-from jobs.worker.life import Worker, refusal
+from jobs.worker.lifecycle import Worker, refusal
 from jobs.worker.telemetry.host import Packages
 from jobs.worker.telemetry.meter import Meter
 

@@ -13,9 +13,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from jobs import errors
-from jobs.gathered import GatheredPartials
 from jobs.kinds import code_sets, compiled_code, registry
 from jobs.models import Device, Spec
+from jobs.partial_reader import GatheredPartials
 from jobs.worker import execution, known_answers
 
 #: Indexes in the array shared with the parent: the stop flag, and the progress.

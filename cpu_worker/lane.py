@@ -17,9 +17,9 @@ from typing import Any
 from cpu_worker import child
 from cpu_worker.child import WarmUpResult
 from jobs import errors
-from jobs.gathered import GatheredPartials
 from jobs.kinds import registry
 from jobs.models import Device, Spec
+from jobs.partial_reader import GatheredPartials
 from jobs.store.work.slots import JobFacts
 from jobs.worker.execution import Computed, Derived, SmallJobResult
 from jobs.worker.lanes import LONG_SECONDS, LaneDied, Task

@@ -80,8 +80,8 @@ write_commands() { # write .venv/bin/cluster and its command aliases, and add th
   packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   pwd >"$packages/threads-cluster.pth"
   write_command cluster cli.main main
-  write_command gswarm compat.faces gswarm
-  write_command grid-cli compat.faces grid_cli
+  write_command gswarm compat.aliases gswarm
+  write_command grid-cli compat.aliases grid_cli
 }
 
 write_command() { # NAME MODULE FUNCTION

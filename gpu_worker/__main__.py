@@ -30,7 +30,7 @@ from jobs.store.server.connection import RedisError
 from jobs.store.work.lease_store import Row
 from jobs.worker.api import links
 from jobs.worker.api.links import CannotStart, Link
-from jobs.worker.life import Worker, refusal
+from jobs.worker.lifecycle import Worker, refusal
 from jobs.worker.serving import Server
 from jobs.worker.telemetry.meter import Meter
 from jobs.worker.telemetry.profiler import Sampled

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jobs import errors
-from jobs.gathered import GatheredPartials
 from jobs.kinds import gpu
 from jobs.models import Device, Spec
+from jobs.partial_reader import GatheredPartials
 from jobs.store.work.slots import JobFacts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, SmallJobResult

@@ -23,16 +23,16 @@ from jobs.worker.api.api_attachments import ApiAttachments
 from jobs.worker.api.api_calls import TIMEOUT_SECONDS, Api
 from jobs.worker.api.api_files import JobFiles
 from jobs.worker.api.links import ApiLink, CannotStart
-from jobs.worker.life import Worker, refusal
+from jobs.worker.lifecycle import Worker, refusal
 from jobs.worker.telemetry.profiler import Sampled
 from runner import gpus
-from runner.faults import Cordon
 from runner.files.cache import FileCache
+from runner.files.directories import Places
 from runner.files.environments import Environments
 from runner.files.inputs import Files, Inputs
-from runner.files.places import Places
-from runner.files.workplace import Workplace
+from runner.files.working_directory import Workplace
 from runner.host import Host
+from runner.host_errors import Cordon
 from runner.lane import GuardLane, ReplicaLane, RunnerLane
 from runner.ledger import REPLICA_LANE, Ledger, Resources
 from runner.programs import cleanup, processes

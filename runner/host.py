@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from jobs.store.work.lease_store import Heard, LeaseStore
-from runner.faults import Cordon
+from runner.files.directories import Places
 from runner.files.environments import Environments
 from runner.files.inputs import Files, Inputs
-from runner.files.places import Places
 from runner.files.workspaces import Workspaces
+from runner.host_errors import Cordon
 from runner.ledger import Ledger
 from runner.live import Live
 from runner.programs.shells import Shells

@@ -9,13 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from jobs import errors
-from jobs.gathered import GatheredPartials
 from jobs.models import Spec
+from jobs.partial_reader import GatheredPartials
 from jobs.store.work.slots import JobFacts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, SmallJobResult
 from jobs.worker.lanes import LaneDied, Task
-from runner.files.workplace import Workplace
+from runner.files.working_directory import Workplace
 from runner.host import Host
 from runner.programs.slot import GuardDied
 from runner.replicas.serving import ServiceRun

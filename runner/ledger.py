@@ -17,7 +17,7 @@ from jobs.store.server.connection import RedisError
 from jobs.store.work.lease_store import Claimed
 from jobs.store.work.slots import JobFacts
 from jobs.worker.lanes import Lane
-from jobs.worker.pace import Pace
+from jobs.worker.lease_size import Pace
 from runner.gpus import Gpu
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Entry:
 
 
 class Ledger:
-    """Capacity of a runner; implements `jobs.worker.room.Room`. Thread-safe.
+    """Capacity of a runner; implements `jobs.worker.free_capacity.Room`. Thread-safe.
 
     A job's requirements are in its specification. A replica of a service uses no slot, and no CPUs unless its job
     requests some. `freed` is called after resources became free. `foreign` returns how a GPU is used outside the

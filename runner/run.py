@@ -22,16 +22,16 @@ from jobs.worker.api.api_files import Stale
 from jobs.worker.execution import Computed, encode
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task
 from runner import commands
-from runner.faults import DISK_FULL, MOST_FAULTS, HostFault, is_of_host
 from runner.files.cache import DamagedFile
 from runner.files.environments import BuildStopped, InstallationFailed, has_module
 from runner.files.folders import BadValue
 from runner.files.inputs import Files, MissingItem
-from runner.files.workplace import Workplace
+from runner.files.working_directory import Workplace
 from runner.host import MOST_PROCESSES, Host
+from runner.host_errors import DISK_FULL, MOST_FAULTS, HostFault, is_of_host
 from runner.live import Line
 from runner.programs import report, values
-from runner.programs.orders import Order, ProgramEnd
+from runner.programs.guard_messages import Order, ProgramEnd
 from runner.programs.recorder import Recorder
 from runner.programs.report import Failure
 from runner.programs.shells import Program

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
-    from threads_cluster.compat.jobs_of_models import ClusterClient
+    from threads_cluster.compat.cluster_client import ClusterClient
 
 __all__ = ["Cluster", "ClusterClient"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "ClusterClient":
-        from threads_cluster.compat.jobs_of_models import ClusterClient
+        from threads_cluster.compat.cluster_client import ClusterClient
 
         return ClusterClient
     if name != "Cluster":

@@ -24,16 +24,16 @@ import hiredis
 import uvloop
 
 from jobs import queues
-from jobs.gathered import GatheredPartials
 from jobs.kinds import registry
 from jobs.models import QUANTUM_SECONDS, Device
+from jobs.partial_reader import GatheredPartials
 from jobs.store import Store, keys
 from jobs.store.server.connection import LibraryMissing, connect
 from jobs.store.server.functions import LEASE_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS
 from jobs.store.work import lease_tokens
 from jobs.store.work.leases import HEARTBEAT_SECONDS
 from jobs.worker.execution import FOLD_AT, GATHER_LIMIT
-from jobs.worker.turns import LINGER_SECONDS
+from jobs.worker.lane_loop import LINGER_SECONDS
 
 #: Leases that make a job.
 LEASES_A_JOB = 10

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.access.principal import Scope
 from coordinator.attachments import calls, queries, serializers
 from coordinator.attachments.calls import AttachmentId
-from coordinator.attachments.wakes import Wakes
+from coordinator.attachments.wakeups import Wakes
 from coordinator.server import bodies, http
 from coordinator.state import shared_state
 from jobs import errors

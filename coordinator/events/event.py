@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from jobs.store import skipped
+from jobs.store import unreadable_entries
 from jobs.store.events import Entry
 from threads_protocol.states import TERMINAL
 
@@ -105,7 +105,7 @@ def visible_topics(topics: Iterable[str], tenant: str | None) -> frozenset[str]:
 
 def parse_entries(entries: Iterable[Entry]) -> list[Event]:
     """Parse stored entries into events. Invalid entries are skipped."""
-    return skipped.readable("event", entries, _event)
+    return unreadable_entries.readable("event", entries, _event)
 
 
 def _event(place: bytes, fields: dict[bytes, bytes]) -> Event:

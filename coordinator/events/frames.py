@@ -10,7 +10,7 @@ from contextlib import aclosing
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.cluster import Cluster
-from coordinator.events import history, live_rows
+from coordinator.events import history, live_records
 from coordinator.events.event import START, Event, Position, position
 from coordinator.events.subscription import Subscription
 from jobs import errors
@@ -110,8 +110,8 @@ async def fleet_frames(cluster: Cluster, topics: frozenset[str], since: str | No
                 place = missed[-1].position if missed else position(since)
             if heard := [event.frame for event in missed or () if topics.intersection(event.topics)]:
                 yield b"".join(heard)
-        rows = await run_in_threadpool(live_rows.read, cluster.queries, topics & live_rows.TOPICS.keys())
-        if known := b"".join(row.frame for row in live_rows.changes({}, rows)):
+        rows = await run_in_threadpool(live_records.read, cluster.queries, topics & live_records.TOPICS.keys())
+        if known := b"".join(row.frame for row in live_records.changes({}, rows)):
             yield known
         while chunk := await subscription.next():
             if data := chunk.after(place):

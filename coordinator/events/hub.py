@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from coordinator.events.ends import Ends
+from coordinator.events.completion import Ends
 from coordinator.events.event import Event, merge_events
 from coordinator.events.reader import Reader
 from coordinator.events.subscription import Chunk, Subscription

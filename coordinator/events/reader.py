@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from coordinator.events.event import Event, parse_entries
 from coordinator.redis_reader import RedisReader
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.events import Events
 from jobs.store.server.connection import RedisError, Unreachable
 
@@ -44,7 +44,7 @@ class Reader(RedisReader):
     def handle_error(self, error: Exception) -> None:
         """Record the error if the key of the event stream has the wrong type."""
         if isinstance(error, RedisError) and not isinstance(error, Unreachable):
-            skipped.SKIPS.note("event", keys.EVENTS, error)
+            unreadable_entries.SKIPS.note("event", keys.EVENTS, error)
 
     def look(self, place: str) -> str:
         """Wait up to one second for events after the ID `place`, pass them on, and return the ID of the last one."""

@@ -16,7 +16,7 @@ from coordinator import decoding
 from coordinator.fleet.autoscaling import DEVICES, Work
 from jobs.hosts.labels import required_labels_by_tenant
 from jobs.models import Device
-from jobs.store import skipped
+from jobs.store import unreadable_entries
 from jobs.store.work.demand import FIELDS, Demand
 from threads_protocol.states import JobState
 
@@ -37,8 +37,8 @@ def work(demand: Demand, labels: Set[str] = frozenset()) -> list[Work]:
     paces = _paces(demand)
     barred = {tenant for tenant, wanted in required_labels_by_tenant(demand.shares).items() if not wanted <= labels}
     read = partial(_work, paces=paces, capped=demand.capped, barred=barred)
-    rows = skipped.readable("job", demand.running, partial(read, states=_HELD))
-    rows += skipped.readable("job", demand.waiting, partial(read, states=_WAITING))
+    rows = unreadable_entries.readable("job", demand.running, partial(read, states=_HELD))
+    rows += unreadable_entries.readable("job", demand.waiting, partial(read, states=_WAITING))
     rows += [
         Work(jobs=count, seconds=_HARDLY_ANY, paces={device: paces[device] for device in _devices(queue)})
         for queue, count in demand.unsupported.items()
@@ -49,12 +49,12 @@ def work(demand: Demand, labels: Set[str] = frozenset()) -> list[Work]:
 def max_lanes(demand: Demand) -> dict[str, int]:
     """Return the lane caps of the tenants that have one."""
     tenants = [(name, text) for name, text in demand.shares.items() if b"|" not in name]
-    caps = skipped.readable("figure", tenants, lambda name, text: (name.decode(), int(text.split(b"|")[1])))
+    caps = unreadable_entries.readable("figure", tenants, lambda name, text: (name.decode(), int(text.split(b"|")[1])))
     return {name: cap for name, cap in caps if cap > 0}
 
 
 def _paces(demand: Demand) -> dict[str, float]:
-    measured = dict(skipped.readable("figure", demand.paces.items(), _pace))
+    measured = dict(unreadable_entries.readable("figure", demand.paces.items(), _pace))
     known = {device: [pace for name, pace in measured.items() if name.endswith(f"|{device}")] for device in DEVICES}
     return measured | {device.value: median(several) if several else 1.0 for device, several in known.items()}
 

@@ -12,7 +12,7 @@ from coordinator.jobs.queries import JobQueries
 from jobs import VERSION, queues
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import Store, skipped
+from jobs.store import Store, unreadable_entries
 from threads_protocol.answers import fleet as answers
 
 
@@ -32,7 +32,7 @@ class FleetQueries:
         known, now = self._table.read(self._store)
         before = self._stated
         new = [(one.name, one) for one, _ in known if one not in before]
-        read = skipped.readable(
+        read = unreadable_entries.readable(
             "worker", new, lambda name, one: (one, serializers.parse_report(name, decoding.decode_fields(one.fields)))
         )
         said = before | dict(read) if read else before

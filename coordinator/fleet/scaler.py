@@ -11,7 +11,7 @@ from coordinator.fleet import autoscaling, demand
 from coordinator.fleet.autoscaling import DEVICES, Limits, Scale, Workers
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import Store, skipped
+from jobs.store import Store, unreadable_entries
 from threads_protocol.answers import fleet as answers
 
 #: Seconds after which a stored number expires, so that a number that no leader renews is not used.
@@ -59,7 +59,7 @@ class Scaler:
 def scales(store: Store) -> Mapping[Device, Scale]:
     """Return the last scale of each device. The result is empty if no leader calculates it or it cannot be read."""
     stored = store.demand.scales()
-    read = skipped.readable("figure", [("desired", stored)] if stored else [], _scales)
+    read = unreadable_entries.readable("figure", [("desired", stored)] if stored else [], _scales)
     return read[0] if read else {}
 
 

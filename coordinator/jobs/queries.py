@@ -13,7 +13,7 @@ from coordinator.jobs.units import Units
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import QueuePosition
-from jobs.store import Store, skipped
+from jobs.store import Store, unreadable_entries
 from jobs.store.server.connection import Unreadable
 from jobs.store.work.job_reads import ResultText
 from threads_protocol.answers import jobs as answers
@@ -74,13 +74,13 @@ class JobQueries:
     def by_ids(self, ids: Sequence[str]) -> list[answers.Job]:
         """Return the jobs that exist and are readable, in the given order."""
         stored = self._store.job_reads.hashes(ids)
-        sound = skipped.readable(
+        sound = unreadable_entries.readable(
             "job", stored, lambda job_id, row: (job_id, serializers.check_record(decoding.decode_fields(row)))
         )
         places = self._locate(sound) | self._waits(sound)
         fleet = self.fleet.get() if places else scheduler.Fleet()
         now = self._store.clock.now() if sound else 0.0
-        return skipped.readable(
+        return unreadable_entries.readable(
             "job",
             sound,
             lambda job_id, row: serializers.serialize_job(job_id, row, places.get(job_id, QueuePosition()), fleet, now),
@@ -99,7 +99,7 @@ class JobQueries:
     def _waits(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, QueuePosition]:
         """Return the dependencies that each blocked job waits for."""
         named = [(job_id, row) for job_id, row in jobs if row["state"] == "blocked"]
-        blocked = skipped.readable("job", named, lambda job_id, row: (job_id, relations.parents(row)))
+        blocked = unreadable_entries.readable("job", named, lambda job_id, row: (job_id, relations.parents(row)))
         return self._store.relations.waits(blocked) if blocked else {}
 
     def relations(self, job_id: str) -> answers.Relations:
@@ -243,6 +243,6 @@ class JobQueries:
         now = self._store.clock.now()
         stored = self._store.job_reads.fields(names, serializers.RATED)
         speeds: dict[str, float] = {}
-        for kind, rate in skipped.readable("job", stored, lambda _, row: serializers.read_rate(row, now)):
+        for kind, rate in unreadable_entries.readable("job", stored, lambda _, row: serializers.read_rate(row, now)):
             speeds[kind] = speeds.get(kind, 0.0) + rate
         return {kind: rate for kind, rate in speeds.items() if rate}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinator.artifacts.catalog import CHUNK
 from coordinator.cluster import Cluster
 from coordinator.models import serializers
-from coordinator.services import placed
+from coordinator.services import model_services
 from jobs import errors
 from threads_protocol.answers import models as answers
 
@@ -14,14 +14,16 @@ def page(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[ans
     """Return a page of a tenant's models after a name, and the page's last name (empty on the last page)."""
     found, last = cluster.models.page(tenant, after, most)
     services = cluster.store.services.of_tenant(tenant) if found else []
-    loaded = placed.places(cluster, tenant) if services else []
+    loaded = model_services.places(cluster, tenant) if services else []
     return [serializers.serialize_model(find_model, services, loaded) for find_model in found], last
 
 
 def find_model(cluster: Cluster, tenant: str, name: str) -> answers.Model:
     """Return a model. Raises NotFound if it does not exist."""
     found = cluster.models.find(tenant, name)
-    return serializers.serialize_model(found, cluster.store.services.of_tenant(tenant), placed.places(cluster, tenant))
+    return serializers.serialize_model(
+        found, cluster.store.services.of_tenant(tenant), model_services.places(cluster, tenant)
+    )
 
 
 def chunks(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[answers.Chunk], str]:

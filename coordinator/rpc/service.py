@@ -16,8 +16,8 @@ from google.protobuf.message import Message
 from starlette.types import ASGIApp
 
 from coordinator.rpc import cluster_pb2 as messages
+from coordinator.rpc.asgi_client import Answer, Request, send_request
 from coordinator.rpc.frames import Frame, Frames
-from coordinator.rpc.inside import Answer, Request, send_request
 from coordinator.server import patterns
 from coordinator.server.http import serialize_problem
 from jobs import errors

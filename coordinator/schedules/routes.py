@@ -10,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
-from coordinator.schedules import additions, queries
-from coordinator.schedules.additions import NewSchedule
+from coordinator.schedules import creation, queries
+from coordinator.schedules.creation import NewSchedule
 from coordinator.schedules.runs import times
 from coordinator.server import bodies, http
 from coordinator.server.http import json_response
@@ -41,7 +41,7 @@ async def add_schedule(request: Request, cluster: http.ClusterDep, principal: ht
 
 
 def _add(cluster: Cluster, asked: NewSchedule, principal: Principal) -> answers.Schedule:
-    schedule, artifacts = additions.plan_schedule(cluster, asked, principal)
+    schedule, artifacts = creation.plan_schedule(cluster, asked, principal)
     how, what = cluster.store.schedules.add(schedule, artifacts, principal.actor)
     if how == "exists":
         detail = f"name: a schedule {what} already exists; delete it first, or choose another name"

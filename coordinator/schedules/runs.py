@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 
-from coordinator.jobs.on_behalf import JobRequest, Maker, OnBehalf
+from coordinator.jobs.delegated_submission import JobRequest, Maker, OnBehalf
 from coordinator.schedules.times import Times
 from coordinator.workflows import submitting
 from coordinator.workflows.planning import ENDED

@@ -15,8 +15,8 @@ from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.server import bodies, http
 from coordinator.server.http import json_response
-from coordinator.services import additions, queries, routes
-from coordinator.services.additions import MAX_REPLICAS, NewService
+from coordinator.services import creation, queries, routes
+from coordinator.services.creation import MAX_REPLICAS, NewService
 from coordinator.services.gateway.gateway import Question, WholeAnswer, question
 from coordinator.services.gateway.openai import BadUpstream
 from coordinator.services.gateway_routes import MAX_BODY, pass_on
@@ -104,11 +104,11 @@ async def deploy(request: Request, cluster: http.ClusterDep, principal: http.Pri
 
 def _deployed(cluster: Cluster, asked: NewDeployment, principal: Principal) -> dict[str, str]:
     name, memory = _name(asked), _memory(asked)
-    model = additions.model_of(cluster, asked.model_name, name, principal)
+    model = creation.model_of(cluster, asked.model_name, name, principal)
     wanted = _service(asked, name, registry.select_engine(model, asked.gpu_per_replica), memory)
-    service = additions.plan_service(cluster, wanted, principal)
+    service = creation.plan_service(cluster, wanted, principal)
     noted = json.dumps({**json.loads(service.asked), "deployment": asked.model_dump()})
-    if refused := additions.refusal(*cluster.store.services.add(replace(service, asked=noted), principal.actor)):
+    if refused := creation.refusal(*cluster.store.services.add(replace(service, asked=noted), principal.actor)):
         raise refused
     row = queries.one(cluster.store, cluster.queries.jobs, principal.tenant, wanted.name)
     return {"deployment_id": wanted.name, "status": row["state"]}

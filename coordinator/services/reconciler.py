@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from coordinator.events.event import Event
-from coordinator.jobs.on_behalf import JobRequest, Maker, OnBehalf
+from coordinator.jobs.delegated_submission import JobRequest, Maker, OnBehalf
 from coordinator.services import planning, scaling
-from coordinator.services.absences import Absences
+from coordinator.services.missing_workers import Absences
 from coordinator.services.planning import Cancel, End, Forget, Recover, Retire, Start, Step, Submit
 from jobs import errors
 from jobs.models import Actor

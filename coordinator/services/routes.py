@@ -12,8 +12,8 @@ from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.server import bodies, http
 from coordinator.server.http import json_response
-from coordinator.services import access, additions, queries, scaling
-from coordinator.services.additions import MAX_REPLICAS, NewService
+from coordinator.services import access, creation, queries, scaling
+from coordinator.services.creation import MAX_REPLICAS, NewService
 from coordinator.services.gateway.gateway import Gateway
 from coordinator.services.pages import page_links
 from coordinator.services.pages.page_names import PageNames
@@ -59,8 +59,8 @@ async def add_service(request: Request, cluster: http.ClusterDep, principal: htt
 
 
 def _added(cluster: Cluster, asked: NewService, principal: Principal) -> answers.Service:
-    service = additions.plan_service(cluster, asked, principal)
-    if refused := additions.refusal(*cluster.store.services.add(service, principal.actor)):
+    service = creation.plan_service(cluster, asked, principal)
+    if refused := creation.refusal(*cluster.store.services.add(service, principal.actor)):
         raise refused
     return _row(cluster, principal.tenant, asked.name)
 
@@ -96,7 +96,7 @@ async def scale_service(
     def work() -> Response:
         load = scaling.of(queries.found(cluster.store, tenant, name))
         if load.most:
-            additions.check_between(load.least, asked.replicas, load.most)
+            creation.check_between(load.least, asked.replicas, load.most)
         if not cluster.store.services.scale(tenant, name, asked.replicas, principal.actor):
             raise errors.missing("service", name, "name")
         return json_response(_row(cluster, tenant, name))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from coordinator import decoding
-from coordinator.services import figures, planning, scaling
+from coordinator.services import planning, scaling, usage_statistics
 from engines import registry
 from jobs.store.services import RecentUsage, Replica, Service
 from threads_protocol.answers import services as answers
@@ -50,7 +50,7 @@ def serialize_service(
         "next_start": decoding.format_ms(service.retry_at) if service.retry_at > now else None,
         "last_failure": service.said or None,
         "running": rows,
-        "last_minute": figures.row(lately),
+        "last_minute": usage_statistics.row(lately),
         "page": bool(registry.page(service.engine)),
     }
 

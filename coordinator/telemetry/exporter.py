@@ -22,11 +22,11 @@ from prometheus_client.registry import Collector
 from coordinator.fleet import hosts
 from coordinator.queries import Queries
 from jobs import VERSION, metrics, metrics_server, queues
-from jobs.hosts import figures
+from jobs.hosts import measurements
 from jobs.kinds import registry
 from jobs.models import DEFAULT_TENANT, Device
 from jobs.settings import Settings
-from jobs.store import Store, keys, skipped
+from jobs.store import Store, keys, unreadable_entries
 from jobs.store.server import connection
 from threads_protocol.answers import fleet as answers
 from threads_protocol.states import TERMINAL
@@ -70,7 +70,7 @@ class ClusterCollector(Collector):
         leader.add_metric([], float(self._leading()))
         yield leader
         yield _fill_family(metrics.BUILD, {(VERSION,): 1})
-        yield _fill_family(metrics.SKIPPED, {(sort,): count for sort, count in skipped.SKIPS.counts.items()})
+        yield _fill_family(metrics.SKIPPED, {(sort,): count for sort, count in unreadable_entries.SKIPS.counts.items()})
         up = _new_family(metrics.REDIS_UP)
         try:
             families = list(self._cluster())
@@ -215,7 +215,7 @@ class ClusterCollector(Collector):
         labels = metrics.WORKER_INFO.labels[1:]
         infos = {(worker["id"], *(str(worker.get(label) or "") for label in labels)): 1.0 for worker in live}
         yield _fill_family(metrics.WORKER_INFO, infos)
-        for figure in figures.HOST:
+        for figure in measurements.HOST:
             reports = hosts.latest_workers(live, figure.metric.labels)
             known = {place: float(row[figure.field]) for place, row in reports.items() if figure.field in row}
             yield _fill_family(figure.metric, known)
@@ -251,7 +251,7 @@ class ClusterCollector(Collector):
                 for reason in metrics.THROTTLE_REASONS:
                     throttled.add_metric([worker, gpu["uuid"], reason], float(reason in shown))
         yield from (info, throttled)
-        for figure in figures.GPU:
+        for figure in measurements.GPU:
             reporting = ((worker, gpu) for worker, gpu in gpus if gpu.get(figure.field) is not None)
             yield _fill_family(
                 figure.metric, {(worker, gpu["uuid"]): float(gpu[figure.field]) for worker, gpu in reporting}

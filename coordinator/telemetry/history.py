@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs import errors
-from jobs.store import Store, skipped
+from jobs.store import Store, unreadable_entries
 from threads_protocol.answers import telemetry as answers
 from threads_protocol.numbers import short
 
@@ -64,7 +64,7 @@ def _sample(row: bytes) -> tuple[int, Sample]:
 
 def _samples(rows: Iterable[bytes]) -> list[tuple[int, Sample]]:
     """Parse samples. Invalid samples are skipped."""
-    return skipped.readable("sample", enumerate(rows), lambda _, row: _sample(row))
+    return unreadable_entries.readable("sample", enumerate(rows), lambda _, row: _sample(row))
 
 
 def unpack(stored: bytes) -> Block:
@@ -93,7 +93,7 @@ def _unfolded_block(rows: Iterable[bytes]) -> Block:
 def read(store: Store, seconds: int) -> tuple[int, list[Block]]:
     """Return Redis time in seconds and the blocks of the last `seconds`. Both are read in one step."""
     now, stored, rows = store.telemetry.history(-(-seconds // BLOCK) + 1)
-    blocks = skipped.readable("sample", enumerate(stored), lambda _, block: unpack(block))
+    blocks = unreadable_entries.readable("sample", enumerate(stored), lambda _, block: unpack(block))
     return now, [*blocks, _unfolded_block(rows)]
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from coordinator import decoding
 from coordinator.telemetry import alerts
-from jobs.store import Store, skipped
+from jobs.store import Store, unreadable_entries
 from threads_protocol.answers import telemetry as answers
 
 
@@ -19,7 +19,7 @@ class TelemetryQueries:
     def alerts(self) -> list[answers.Alert]:
         """Return the firing alerts, and the alerts resolved within the last hour."""
         return alerts.sort_alerts(
-            skipped.readable("alert", self._store.telemetry.alerts(), lambda _, text: _alert(text))
+            unreadable_entries.readable("alert", self._store.telemetry.alerts(), lambda _, text: _alert(text))
         )
 
 

@@ -11,10 +11,10 @@ from coordinator.fleet import hosts, serializers
 from coordinator.fleet.scaler import Scaler
 from coordinator.queries import Queries
 from coordinator.telemetry import alerts, history
-from jobs.hosts import figures
-from jobs.hosts.figures import Measurement
+from jobs.hosts import measurements
+from jobs.hosts.measurements import Measurement
 from jobs.kinds import registry
-from jobs.store import skipped
+from jobs.store import unreadable_entries
 from jobs.store.telemetry import Memory
 from threads_protocol.answers import fleet as answers
 
@@ -119,13 +119,13 @@ class Recorder:
         for worker in live:
             yield f"worker.{worker['id']}.busy_lanes", worker["busy_lanes"]
             for gpu in map(serializers.as_mapping, worker.get("gpus", ())):
-                for figure in figures.GPU:
+                for figure in measurements.GPU:
                     if figure.history and gpu.get(figure.field) is not None:
                         yield f"gpu.{gpu['uuid']}.{figure.history}", _encode_value(figure, gpu[figure.field])
 
     def _hosts(self, live: Sequence[answers.Worker], now: float) -> Figures:
         named = [worker for worker in live if worker["host"]]
-        for figure in figures.HOST:
+        for figure in measurements.HOST:
             reports = hosts.latest_workers(named, figure.metric.labels) if figure.history else {}
             known = {place: row[figure.field] for place, row in reports.items() if figure.field in row}
             for host, value in self._host_rates(figure, known, now) if figure.counts else _gauges(figure, known):
@@ -143,7 +143,7 @@ class Recorder:
     def _failures(self) -> dict[str, int]:
         """Count the jobs that failed within the last hour, by kind."""
         since = (self._store.clock.now() - _HOUR) * 1000
-        kinds = skipped.readable(
+        kinds = unreadable_entries.readable(
             "job",
             self._store.telemetry.failed(_FAILED_LOOK),
             lambda _, row: row[1].decode() if int(row[0] or 0) > since else "",

@@ -11,8 +11,8 @@ from fastapi import Query, Response
 from coordinator.server import http
 from coordinator.server.http import json_response
 from coordinator.telemetry import history, spans
-from jobs.hosts import figures
-from jobs.hosts.figures import Measurement
+from jobs.hosts import measurements
+from jobs.hosts.measurements import Measurement
 from threads_protocol.answers import telemetry as answers
 
 routes = http.router(tag="cluster")
@@ -33,8 +33,8 @@ FIGURES = f"""Return the history of the last hour in at most `points` + 1 bins, 
 It is sampled every second.
 
 Names: units.KIND (committed units/s), jobs.STATE, queue.QUEUE, wait.oldest (s), workers.live, lanes.total, lanes.busy,
-redis.memory (bytes), worker.ID.busy_lanes; after host.HOST: {_parts(figures.HOST)};
-after gpu.UUID: {_parts(figures.GPU)}."""
+redis.memory (bytes), worker.ID.busy_lanes; after host.HOST: {_parts(measurements.HOST)};
+after gpu.UUID: {_parts(measurements.GPU)}."""
 
 
 @routes.get("/history", description=FIGURES, **http.describe_response(answers.History))

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from coordinator.telemetry import job_spans, spans
 from coordinator.telemetry.job_spans import EndedJob, TraceSpan
-from jobs.store import Store, skipped
+from jobs.store import Store, unreadable_entries
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class SpanSender:
 
     def _create_job_spans(self, ids: Sequence[str]) -> Iterator[TraceSpan]:
         rows = self._store.job_reads.fields(ids, job_spans.FIELDS)
-        jobs = skipped.readable("job", rows, job_spans.parse_ended)
+        jobs = unreadable_entries.readable("job", rows, job_spans.parse_ended)
         large = [job for job in jobs if job and not job.is_small]
         lanes = spans.read_by_job(self._store, {job.job_id for job in large}, self._seconds(large)) if large else {}
         finishing = dict(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any, TypeAlias
 
-from jobs.store import Store, skipped
+from jobs.store import Store, unreadable_entries
 from jobs.store.fleet_reads import LastHeard
 from jobs.store.telemetry import StoredSpans
 from threads_protocol.answers import telemetry as answers
@@ -98,10 +98,12 @@ def read_by_job(store: Store, jobs: Set[str], seconds: int) -> dict[str, list[Sp
 
 def _read_ended(stored: StoredSpans) -> Iterator[Span]:
     """Yield the stored spans. The latest span of each lane is last."""
-    yield from skipped.readable(
+    yield from unreadable_entries.readable(
         "span", stored.past, lambda _, row: parse_span(row[b"lane"].decode(), row[b"span"].decode())
     )
-    yield from skipped.readable("span", stored.latest, lambda lane, text: parse_span(lane.decode(), text.decode()))
+    yield from unreadable_entries.readable(
+        "span", stored.latest, lambda lane, text: parse_span(lane.decode(), text.decode())
+    )
 
 
 def _redact(spans: Sequence[Span], hidden: Hidden) -> list[Span]:
@@ -151,7 +153,9 @@ def _worker(lane: str) -> str:
 def _open(store: Store, running: Sequence[str], now: int) -> Iterator[Span]:
     """Yield spans of current leases. Small jobs that a worker leased together form one span."""
     small: dict[tuple[str, str], Span] = {}
-    leased = skipped.readable("span", store.telemetry.held(running), lambda job, pair: _leases(job, *pair, now))
+    leased = unreadable_entries.readable(
+        "span", store.telemetry.held(running), lambda job, pair: _leases(job, *pair, now)
+    )
     for is_small, span in chain.from_iterable(leased):
         if is_small:
             known = small.get((span.lane, span.kind or ""))

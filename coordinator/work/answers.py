@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from coordinator.work import left_marks, program_partials
+from coordinator.work import mark_validation, program_partials
 from coordinator.work.identity import token_prefix, worker_lease_token
-from coordinator.work.left_marks import SubmittedMarks
+from coordinator.work.mark_validation import SubmittedMarks
 from coordinator.work.polls import NO_WAKEUP, Wakeup
 from jobs import errors, queues
 from jobs.kinds import registry
@@ -21,7 +21,7 @@ from jobs.store.work.leases import Finished, Grant, Merge
 from jobs.store.work.results import SOME_BYTES
 from jobs.store.work.slots import Taken
 from jobs.worker.api.calls import Call, Parts, Registered, Work
-from jobs.worker.api.rows import Row, offered
+from jobs.worker.api.heartbeat_record import Row, offered
 
 
 def accepts_only_replicas(asked: Any) -> bool:
@@ -116,7 +116,7 @@ class Answers:
 
     def done1_all(self, finished: Sequence[Finished], device: str) -> list[bool]:
         """Finish small jobs if their marks are valid."""
-        left_marks.check(self._store, [SubmittedMarks(one.job_id, one.marks, one.result) for one in finished])
+        mark_validation.check(self._store, [SubmittedMarks(one.job_id, one.marks, one.result) for one in finished])
         mine = [replace(one, token=worker_lease_token(self._worker, one.token)) for one in finished]
         return self._store.leases.done1_all(mine, worker=self._worker, device=device)
 
@@ -140,7 +140,7 @@ class Answers:
 
     def finish(self, job: str, digest: str, result: bytes, marks: str) -> bool:
         """Finish a job if its marks are valid."""
-        left_marks.check(self._store, [SubmittedMarks(job, marks, result)])
+        mark_validation.check(self._store, [SubmittedMarks(job, marks, result)])
         return self._store.results.finish_seen(job, digest, result, marks)
 
     def fail_result(self, job: str, digest: str, error: str, token: str | None) -> bool:

@@ -15,12 +15,12 @@ from coordinator.access.principal import Scope
 from coordinator.attachments import calls as attachment_calls
 from coordinator.attachments import serializers
 from coordinator.attachments.calls import MOST_BODY, MOST_SECONDS, AttachmentId
-from coordinator.attachments.wakes import Wakes
+from coordinator.attachments.wakeups import Wakes
 from coordinator.server import bodies, http
 from coordinator.state import shared_state
-from coordinator.work import leased, schemas
+from coordinator.work import lease_check, schemas
 from coordinator.work.identity import WorkerDep, worker_lease_token
-from coordinator.work.leased import Job, LeasedCall
+from coordinator.work.lease_check import Job, LeasedCall
 from jobs.store.attachments import MAX_BYTES, Chunk, Read
 from jobs.store.work.bounds import Units
 
@@ -73,7 +73,7 @@ async def take(
     asked: Take = await _body(request, Take)
 
     def work() -> dict[str, Any]:
-        leased.require(cluster.store, worker, job, asked.lease)
+        lease_check.require(cluster.store, worker, job, asked.lease)
         return {
             "about": cluster.store.attachments.take(
                 attachment, job, worker_lease_token(worker, asked.lease), asked.unit

@@ -18,7 +18,7 @@ from coordinator.server.http import json_response
 from coordinator.state import shared_state
 from coordinator.work import outputs, schemas
 from coordinator.work.inputs import Inputs, Which
-from coordinator.work.leased import LeasedDep
+from coordinator.work.lease_check import LeasedDep
 from threads_protocol import bundles, manifest
 
 routes = http.router(tag="worker", scope=Scope.WORKER)

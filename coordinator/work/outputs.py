@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from coordinator.artifacts.trees import Trees
-from coordinator.work.leased import stale
+from coordinator.work.lease_check import stale
 from jobs import errors
 from jobs.store.work.outputs import MAX_RANGES, MAX_UNITS, LeasedUnits, Outputs
 

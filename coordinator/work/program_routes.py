@@ -12,9 +12,9 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
-from coordinator.work import leased, schemas
+from coordinator.work import lease_check, schemas
 from coordinator.work.identity import WorkerDep, worker_lease_token
-from coordinator.work.leased import Job, LeasedCall
+from coordinator.work.lease_check import Job, LeasedCall
 from jobs import errors
 from jobs.store.work.bounds import Units
 from jobs.store.work.live_output import MAX_BYTES, MOST_CHUNKS
@@ -44,7 +44,7 @@ async def secrets(request: Request, worker: WorkerDep, job: Job, cluster: http.C
     asked: LeasedCall = http.parse(LeasedCall, await bodies.read_json(request))
 
     def work() -> dict[str, str]:
-        lease = leased.require(cluster.store, worker, job, asked.lease)
+        lease = lease_check.require(cluster.store, worker, job, asked.lease)
         return cluster.secrets.values(lease.tenant, _secret_names(lease.spec.get("secrets")))
 
     answer = http.json_response({"values": await run_in_threadpool(work)})
@@ -70,7 +70,7 @@ async def output(request: Request, worker: WorkerDep, job: Job, cluster: http.Cl
         live = cluster.store.live_output
         how = live.add(job, worker_lease_token(worker, asked.lease), asked.unit, asked.attempt, asked.offset, chunks)
         if how == "stale":
-            raise leased.stale(job)
+            raise lease_check.stale(job)
         return {"follow": how != "alone"}
 
     return http.json_response(await run_in_threadpool(work))

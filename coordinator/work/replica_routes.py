@@ -11,9 +11,9 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
-from coordinator.work import leased, schemas
+from coordinator.work import lease_check, schemas
 from coordinator.work.identity import WorkerDep, worker_lease_token
-from coordinator.work.leased import Job, LeasedCall
+from coordinator.work.lease_check import Job, LeasedCall
 from jobs import errors
 from jobs.store.services import Report, job_id, parse_job_id
 
@@ -41,7 +41,7 @@ async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.C
     asked: Replica = http.parse(Replica, await bodies.read_json(request))
 
     def work() -> bool:
-        lease = leased.require(cluster.store, worker, job, asked.lease)
+        lease = lease_check.require(cluster.store, worker, job, asked.lease)
         fields: dict[str, str | int] = {
             "state": asked.state,
             "why": asked.why[:_MAX_WHY],
@@ -56,7 +56,7 @@ async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.C
         return cluster.store.services.report(job, worker_lease_token(worker, asked.lease), fields) and bool(lease)
 
     if not await run_in_threadpool(work):
-        raise leased.stale(job)
+        raise lease_check.stale(job)
     return http.json_response({"ended": False})
 
 
@@ -66,10 +66,10 @@ async def lead(request: Request, worker: WorkerDep, job: Job, cluster: http.Clus
     asked: LeasedCall = http.parse(LeasedCall, await bodies.read_json(request))
 
     def work() -> dict[str, Any]:
-        leased.require(cluster.store, worker, job, asked.lease)
+        lease_check.require(cluster.store, worker, job, asked.lease)
         number = cluster.store.services.lead(job, worker_lease_token(worker, asked.lease))
         if number is None:
-            raise leased.stale(job)
+            raise lease_check.stale(job)
         service, own = parse_job_id(job)
         replicas = cluster.store.services.replicas([service])[service]
         report = next((one.report for one in replicas if one.number == number), None)

@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.jobs.on_behalf import JobRequest, Maker, OnBehalf
+from coordinator.jobs.delegated_submission import JobRequest, Maker, OnBehalf
 from coordinator.server.bodies import MAX_BODY
 from coordinator.workflows import planning, results, retries
-from coordinator.workflows.documents import filling, references
+from coordinator.workflows.documents import references, substitution
 from coordinator.workflows.documents.action_types import TYPES, UNDOABLE, Host, UndoResult
 from coordinator.workflows.documents.document import MAX_ACTIONS, Document
 from coordinator.workflows.documents.documents import Documents
 from coordinator.workflows.documents.references import Unfilled
 from coordinator.workflows.ended_jobs import EndedJobs, ReadInterrupted
-from coordinator.workflows.faults import InternalErrors
+from coordinator.workflows.internal_errors import InternalErrors
 from coordinator.workflows.planning import (
     ENDED,
     Cancel,
@@ -383,7 +383,7 @@ class _Look:
                     action.type, parameters, self._results, step.item, step.index, is_item=action.foreach is not None
                 )
             else:
-                parameters = filling.fill_parameters(action.type, parameters, lambda _: None)
+                parameters = substitution.fill_parameters(action.type, parameters, lambda _: None)
             size = references.size_of(parameters)
             if size > MAX_BODY:
                 raise Unfilled(f"its parameters have {size} bytes as JSON; the maximum is {MAX_BODY}")

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from coordinator import locations
 from coordinator.artifacts.catalog import CHUNK, Model
 from coordinator.cluster import Cluster
-from coordinator.jobs.on_behalf import Maker
+from coordinator.jobs.delegated_submission import Maker
 from coordinator.locations import Location
-from coordinator.services import additions, placed
+from coordinator.services import creation, model_services
 from coordinator.services.gateway import openai
 from coordinator.workflows.artifact_host import ArtifactHost
 from coordinator.workflows.documents.action_types import UndoResult
@@ -73,8 +73,8 @@ class PoolHost(ArtifactHost):
         )
         if place.kind not in locations.COMPUTE_DEVICES:
             return UndoResult()
-        name = placed.name_of(parameters["model_name"], place)
-        ended, why = placed.withdraw(self._cluster, name, self._workflow, self._actor)
+        name = model_services.name_of(parameters["model_name"], place)
+        ended, why = model_services.withdraw(self._cluster, name, self._workflow, self._actor)
         return UndoResult(
             ended=ended,
             left=f"service {name} remains, {why}: cluster service delete {name}" if why else "",
@@ -139,10 +139,10 @@ class PoolHost(ArtifactHost):
         place = _parse_location(given["target_device"])
         if place.kind != "gpu":
             return self._note_placed(given)
-        name = placed.serve(
+        name = model_services.serve(
             self._cluster, self._find(given), place, self._maker.principal, routed=False, workflow=self._workflow
         )
-        placed.ready(self._cluster, self._tenant, name)
+        model_services.ready(self._cluster, self._tenant, name)
         return {"model_name": given["model_name"], "artifact": given["artifact"], "place": str(place)}
 
     def _find(self, given: Parameters) -> Model:
@@ -158,14 +158,16 @@ class PoolHost(ArtifactHost):
     def _serve(self, given: Parameters) -> Parameters:
         """Serve a model and return its service ID and URL. Raises Unavailable until a replica is ready."""
         place = locations.parse(given["device"], locations.COMPUTE_DEVICES, any_host=True)
-        name = placed.serve(self._cluster, self._find(given), place, self._maker.principal, workflow=self._workflow)
-        placed.ready(self._cluster, self._tenant, name)
+        name = model_services.serve(
+            self._cluster, self._find(given), place, self._maker.principal, workflow=self._workflow
+        )
+        model_services.ready(self._cluster, self._tenant, name)
         return {"service_id": name, "url": openai.PREFIX}
 
     def _batch(self, given: Parameters) -> Parameters:
         """Combine model, prompts and program in a named artifact, which exists until the program has run."""
         model = self._find(given)
-        files = additions.model_of(self._cluster, model.artifact.id, model.name, self._maker.principal)
+        files = creation.model_of(self._cluster, model.artifact.id, model.name, self._maker.principal)
         engine = registry.select_engine(files, 0)
         make = registry.batching(engine)
         if make is None:

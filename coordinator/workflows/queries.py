@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from coordinator.jobs.queries import JobQueries
-from coordinator.services import placed
+from coordinator.services import model_services
 from coordinator.workflows import engine, planning, retries, serializers
 from coordinator.workflows.documents.action_types import SERVING
 from coordinator.workflows.documents.document import Document
@@ -100,7 +100,7 @@ class WorkflowQueries:
         """Return the existing services that the workflow started."""
         if not any(action.type in SERVING for action in whole.actions.values()):
             return []
-        return placed.begun_by(self._services, stored.tenant, stored.id)
+        return model_services.begun_by(self._services, stored.tenant, stored.id)
 
     def action(self, workflow: str, name: str, tenant: str | None) -> answers.ActionDetail:
         """Return one action with its parameters. Raises NotFound."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator import decoding
 from coordinator.server.bodies import MAX_BODY
-from coordinator.workflows.documents import filling, references
+from coordinator.workflows.documents import references, substitution
 from coordinator.workflows.documents.document import Document
 from coordinator.workflows.documents.references import INDEX, ITEM, Reference, Unfilled
 from coordinator.workflows.ended_jobs import EndedJobs, Source
@@ -133,7 +133,7 @@ def filled_parameters(
             return index
         return results.part(reference)
 
-    filled = filling.fill_parameters(action_type, parameters, references.limit_look_up(look_up, MAX_BODY))
+    filled = substitution.fill_parameters(action_type, parameters, references.limit_look_up(look_up, MAX_BODY))
     return _convert_arguments(filled) if registry.program_kind(action_type) else filled
 
 

@@ -9,10 +9,10 @@ from coordinator import destinations
 from coordinator.access.principal import Principal
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
-from coordinator.jobs.on_behalf import Maker
+from coordinator.jobs.delegated_submission import Maker
 from coordinator.jobs.references import References
 from coordinator.tracing import TraceContext
-from coordinator.workflows.documents import action_types, document, filling, validation
+from coordinator.workflows.documents import action_types, document, substitution, validation
 from coordinator.workflows.documents.document import Document
 from jobs import errors
 from jobs.kinds import registry
@@ -75,7 +75,7 @@ def artifacts(cluster: Cluster, whole: Document, principal: Principal) -> tuple[
     for action in whole.actions.values():
         if action.late or not action_types.TYPES[action.type].is_job:
             continue
-        parameters = filling.fill_parameters(action.type, action.parameters, lambda _: None)
+        parameters = substitution.fill_parameters(action.type, action.parameters, lambda _: None)
         body = {"type": action.type, "parameters": parameters, **action.options}
         try:
             job = submissions.accept(submissions.parse_submission(body), principal, fleet, cluster.settings, found).job

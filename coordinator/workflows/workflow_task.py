@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 
 from coordinator.events.event import Event
-from coordinator.workflows.census import WorkflowCounter
 from coordinator.workflows.engine import Engine
+from coordinator.workflows.workflow_counts import WorkflowCounter
 from jobs.store.server import connection
 from jobs.store.workflows import Workflows
 

@@ -76,9 +76,9 @@ def run_command(given: argparse.Namespace) -> int:
 
 
 def start_detached(given: argparse.Namespace) -> int:
-    from deploy.local.joining import detached
+    from deploy.local.joining import background_join
 
-    return detached.state() if given.command == "state" else detached.join(given.options)
+    return background_join.state() if given.command == "state" else background_join.join(given.options)
 
 
 def _about_hosts(given: argparse.Namespace) -> int:

@@ -165,7 +165,7 @@ def guard(run: Run) -> Program:
 
 
 #: Shell command that waits for the first invitation, to save the memory of a Python interpreter.
-_DOOR = 'until [ -f "$1" ]; do sleep 1; done; exec "$2" -m deploy.local.joining.door'
+_DOOR = 'until [ -f "$1" ]; do sleep 1; done; exec "$2" -m deploy.local.joining.https_coordinator'
 
 
 def _door(shape: Shape) -> Program:

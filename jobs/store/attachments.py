@@ -11,7 +11,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.connection import Unreadable
 from jobs.store.server.functions import Part
 
@@ -76,8 +76,8 @@ class Attachments(Part):
 
     def asked(self, jobs: Set[str]) -> list[Asked]:
         """Return the attachments to units of the given jobs."""
-        [members] = skipped.replies(self._pipe().zrange(keys.ATTACHMENTS, 0, -1))
-        found = skipped.readable("attachment", ((member, None) for member in members or ()), _asked)
+        [members] = unreadable_entries.replies(self._pipe().zrange(keys.ATTACHMENTS, 0, -1))
+        found = unreadable_entries.readable("attachment", ((member, None) for member in members or ()), _asked)
         return [one for one in found if one.job in jobs]
 
     def take(self, attachment: str, job: str, token: str, unit: int) -> dict[str, Any] | None:
@@ -134,7 +134,7 @@ class Attachments(Part):
 
     def newest_wake(self) -> str:
         """Return the position of the latest change, from which `woken` continues."""
-        [entries] = skipped.replies(self._pipe().xrevrange(keys.ATTACHMENT_WAKES, count=1))
+        [entries] = unreadable_entries.replies(self._pipe().xrevrange(keys.ATTACHMENT_WAKES, count=1))
         return str(entries[0][0].decode()) if entries else "0-0"
 
     def woken(self, place: str, *, block_ms: int) -> tuple[str, set[str]]:

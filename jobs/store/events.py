@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 
 #: Position of an event in the stream (milliseconds-number), and its fields.
@@ -62,7 +62,7 @@ class Events(Part):
         """Return the events of a job at and after a position."""
         pipe = self._pipe()
         pipe.xrange(keys.job_events(job), since, "+").exists(keys.job_events(job)).xrevrange(keys.EVENTS, count=1)
-        entries, exists, newest = skipped.replies(pipe)
+        entries, exists, newest = unreadable_entries.replies(pipe)
         return JobStream(entries if exists else None, _place(newest))
 
     def finishing(self, jobs: Sequence[str]) -> list[int | None]:
@@ -72,7 +72,7 @@ class Events(Part):
         pipe = self._pipe()
         for job in jobs:
             pipe.xrevrange(keys.job_events(job), count=_LAST)
-        return [_finishing(entries or ()) for entries in (skipped.replies(pipe) if jobs else ())]
+        return [_finishing(entries or ()) for entries in (unreadable_entries.replies(pipe) if jobs else ())]
 
     def of_fleet(self, since: str, *, count: int) -> FleetStream:
         """Return at most `count` events at and after a position."""
@@ -80,7 +80,7 @@ class Events(Part):
         pipe.xrange(keys.EVENTS, since, "+", count=count)
         # Read last: an event reported as stored here was also stored when the events above were read.
         pipe.xrange(keys.EVENTS, count=1).xrevrange(keys.EVENTS, count=1)
-        entries, oldest, newest = skipped.replies(pipe)
+        entries, oldest, newest = unreadable_entries.replies(pipe)
         return FleetStream(entries or [], _place(oldest), _place(newest))
 
 

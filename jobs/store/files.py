@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 
 #: Size in bytes of every object of a file except the last one.
@@ -127,9 +127,9 @@ class Files(Part):
 
     def sums(self) -> dict[str, FileSums]:
         """Return file counts and sizes by tenant."""
-        [stored] = skipped.replies(self._pipe().hgetall(keys.FILE_SUMS))
+        [stored] = unreadable_entries.replies(self._pipe().hgetall(keys.FILE_SUMS))
         rows: dict[str, dict[str, int]] = {}
-        for tenant, name, value in skipped.readable("filesums", (stored or {}).items(), _sum):
+        for tenant, name, value in unreadable_entries.readable("filesums", (stored or {}).items(), _sum):
             rows.setdefault(tenant, {})[name] = value
         return {tenant: FileSums(**row) for tenant, row in rows.items()}
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from jobs import queues
 from jobs.models import DEFAULT_TENANT, Device
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 
 #: Maximum number of tenants read per queue, lowest virtual time first.
@@ -74,7 +74,7 @@ class FleetReads(Part):
         pipe = self._pipe().time().get(keys.DRAINS)
         pipe.zrangebyscore(keys.NODES, since * 1000, "+inf").zrangebyscore(keys.WORKERS, f"({now * 1000}", "+inf")
         pipe.zrangebyscore(keys.NODES, lately_ms, "+inf")
-        (seconds, micros), drains, known, living, latest = skipped.replies(pipe)
+        (seconds, micros), drains, known, living, latest = unreadable_entries.replies(pipe)
         return Heartbeats(
             workers=known or (),
             living=frozenset(living or ()),
@@ -86,7 +86,7 @@ class FleetReads(Part):
     def living(self) -> list[bytes]:
         """Return the names of live workers."""
         pipe = self._pipe().time().zrange(keys.WORKERS, 0, -1, withscores=True)
-        (seconds, micros), known = skipped.replies(pipe)
+        (seconds, micros), known = unreadable_entries.replies(pipe)
         return [name for name, until in known or () if until > seconds * 1000 + micros / 1000]
 
     def workers(self, names: Sequence[bytes]) -> list[Mapping[bytes, bytes]]:
@@ -94,7 +94,7 @@ class FleetReads(Part):
         pipe = self._pipe()
         for name in names:
             pipe.hgetall(keys.worker("").encode() + name)
-        return [fields or {} for fields in skipped.replies(pipe)] if names else []
+        return [fields or {} for fields in unreadable_entries.replies(pipe)] if names else []
 
     def last_heard(self, names: Iterable[str]) -> dict[str, LastHeard]:
         """Return the last heartbeat of each given worker that has a readable record."""
@@ -102,17 +102,17 @@ class FleetReads(Part):
         pipe = self._pipe()
         for name in asked:
             pipe.zscore(keys.WORKERS, name).hget(keys.worker(name), "seen")
-        *replies, (seconds, micros) = skipped.replies(pipe.time())
+        *replies, (seconds, micros) = unreadable_entries.replies(pipe.time())
         now = seconds * 1000 + micros // 1000
         stored = zip(asked, zip(replies[::2], replies[1::2], strict=True), strict=True)
-        return dict(skipped.readable("worker", stored, lambda name, pair: (name, _last_heard(pair, now))))
+        return dict(unreadable_entries.readable("worker", stored, lambda name, pair: (name, _last_heard(pair, now))))
 
     def load(self) -> Load:
         """Return the current load, in one round trip, or in two if tenants are registered."""
         pipe = self._pipe().hgetall(keys.LOAD).hgetall(keys.PACE).hgetall(keys.SHARES).smembers(keys.CAPPED)
         for queue in queues.ALL:
             pipe.zcard(keys.pending(queue)).zrange(keys.order(queue), 0, _TENANTS - 1)
-        work, paces, shares, capped, *replies = skipped.replies(pipe)
+        work, paces, shares, capped, *replies = unreadable_entries.replies(pipe)
         waiting = {queue: {DEFAULT_TENANT: jobs} for queue, jobs in zip(queues.ALL, replies[::2], strict=True) if jobs}
         if shares:
             names = {
@@ -128,7 +128,7 @@ class FleetReads(Part):
         for queue, name in places:
             pipe.zcard(keys.tenant_pending(queue, name))
         waiting: dict[str, dict[str, int]] = {}
-        for (queue, name), jobs in zip(places, skipped.replies(pipe) if places else (), strict=True):
+        for (queue, name), jobs in zip(places, unreadable_entries.replies(pipe) if places else (), strict=True):
             waiting.setdefault(queue, {})[name] = jobs or 0
         return waiting
 
@@ -136,14 +136,14 @@ class FleetReads(Part):
         """Return the length and first job of each index of pending or unsupported jobs. A queue can occur several
         times.
         """
-        [members] = skipped.replies(self._pipe().sunion(keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS))
+        [members] = unreadable_entries.replies(self._pipe().sunion(keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS))
         unsupported = [member.decode(errors="replace") for member in members or ()]
         places = [(queue, keys.pending(queue)) for queue in queues.ALL]
         places += [(member.partition(":")[0], keys.unsupported_member(member)) for member in unsupported]
         pipe = self._pipe()
         for _, place in places:
             pipe.zcard(place).zrange(place, 0, 0)
-        replies = skipped.replies(pipe)
+        replies = unreadable_entries.replies(pipe)
         return [
             QueueHead(queue, depth or 0, ids[0].decode(errors="replace") if ids else "")
             for (queue, _), depth, ids in zip(places, replies[::2], replies[1::2], strict=True)

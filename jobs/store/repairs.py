@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Functions, Part
 
 #: Number of jobs that one call of the Redis function REINDEX handles.
@@ -21,7 +21,7 @@ class Repairs(Part):
 
     def reindex(self) -> int:
         """Rebuild all indexes from the jobs and accept new jobs again. Return the number of jobs."""
-        [broken] = skipped.replies(self._pipe().smembers(keys.BROKEN))
+        [broken] = unreadable_entries.replies(self._pipe().smembers(keys.BROKEN))
         self._client.delete(keys.LOAD, keys.SHAPES, *self._client.scan_iter(keys.tenant_shapes("*"), count=1000))
         names = self._client.scan_iter(keys.job("*"), count=1000)
         ids = [job for job in map(keys.job_id, names) if job is not None]

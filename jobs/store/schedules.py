@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.models import ANONYMOUS, Actor
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 from jobs.store.server.records import record, texts
 
@@ -117,7 +117,7 @@ class Schedules(Part):
         pipe = self._pipe()
         for each in ids:
             pipe.hmget(keys.schedule(each), _TIMES)
-        rows = skipped.replies(pipe) if ids else []
+        rows = unreadable_entries.replies(pipe) if ids else []
         found = [(each, row) for each, row in zip(ids, rows, strict=True) if row and row[0]]
         return [
             _schedule(

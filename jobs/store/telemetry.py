@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.connection import RedisError, Unreachable
 from jobs.store.server.functions import SPANS_KEPT, Part
 from threads_protocol.states import ACTIVE, JobState
@@ -43,18 +43,24 @@ class Telemetry(Part):
 
     def figures(self, key: str) -> dict[str, float]:
         """Return the numeric fields of a hash. Skip unreadable fields."""
-        [stored] = skipped.replies(self._pipe().hgetall(key))
-        return dict(skipped.readable("figure", (stored or {}).items(), lambda name, text: (name.decode(), float(text))))
+        [stored] = unreadable_entries.replies(self._pipe().hgetall(key))
+        return dict(
+            unreadable_entries.readable(
+                "figure", (stored or {}).items(), lambda name, text: (name.decode(), float(text))
+            )
+        )
 
     def units(self) -> tuple[float, dict[str, int]]:
         """Return Redis time in seconds and the exact numbers of committed units by kind|device."""
-        (seconds, micros), stored = skipped.replies(self._pipe().time().hgetall(keys.UNITS))
-        counts = skipped.readable("figure", (stored or {}).items(), lambda name, text: (name.decode(), int(text)))
+        (seconds, micros), stored = unreadable_entries.replies(self._pipe().time().hgetall(keys.UNITS))
+        counts = unreadable_entries.readable(
+            "figure", (stored or {}).items(), lambda name, text: (name.decode(), int(text))
+        )
         return seconds + micros / 1e6, dict(counts)
 
     def broken(self) -> int:
         """Return the number of broken jobs and keys."""
-        [count] = skipped.replies(self._pipe().scard(keys.BROKEN))
+        [count] = unreadable_entries.replies(self._pipe().scard(keys.BROKEN))
         return count or 0
 
     def memory(self) -> Memory:
@@ -65,11 +71,11 @@ class Telemetry(Part):
     def failed(self, most: int) -> list[tuple[bytes, Sequence[Any]]]:
         """Return (ID, (end in milliseconds, kind)) of at most `most` failed jobs, newest first."""
         pipe = self._pipe()
-        [ids] = skipped.replies(pipe.zrevrange(keys.in_state(JobState.FAILED), 0, most - 1))
+        [ids] = unreadable_entries.replies(pipe.zrevrange(keys.in_state(JobState.FAILED), 0, most - 1))
         pipe = self._pipe()
         for job_id in ids or ():
             pipe.hmget(keys.job("").encode() + job_id, "ended", "kind")
-        return list(zip(ids, skipped.replies(pipe), strict=True)) if ids else []
+        return list(zip(ids, unreadable_entries.replies(pipe), strict=True)) if ids else []
 
     # -- history ----------------------------------------------------------------------------------------------------
 
@@ -103,7 +109,7 @@ class Telemetry(Part):
 
     def history(self, blocks: int) -> tuple[int, list[bytes], list[bytes]]:
         """Return Redis time in seconds, the last `blocks` blocks, and the samples after them, read atomically."""
-        (now, _), samples, stored = skipped.replies_at_once(
+        (now, _), samples, stored = unreadable_entries.replies_at_once(
             self._functions,
             ("TIME",),
             ("LRANGE", keys.HISTORY_NOW, "0", "-1"),
@@ -115,7 +121,7 @@ class Telemetry(Part):
 
     def alerts(self) -> list[tuple[bytes, bytes]]:
         """Return the ID and JSON of each alert."""
-        [stored] = skipped.replies(self._pipe().hgetall(keys.ALERTS))
+        [stored] = unreadable_entries.replies(self._pipe().hgetall(keys.ALERTS))
         return list((stored or {}).items())
 
     def write_alerts(self, changed: Mapping[str, str], gone: Iterable[str]) -> None:
@@ -137,7 +143,7 @@ class Telemetry(Part):
         pipe.time().hgetall(keys.SPAN).xlen(keys.SPANS).xrange(keys.SPANS, count=1)
         for state in ACTIVE:
             pipe.zrange(keys.in_state(state), 0, -1)
-        (whole, micros), latest, kept, first, *running = skipped.replies(pipe)
+        (whole, micros), latest, kept, first, *running = unreadable_entries.replies(pipe)
         now = whole * 1000 + micros // 1000
         return StoredSpans(
             now=now,
@@ -153,5 +159,5 @@ class Telemetry(Part):
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(keys.job(job), "kind", "small", "queue").hvals(keys.job_lease(job))
-        replies = skipped.replies(pipe) if jobs else []
+        replies = unreadable_entries.replies(pipe) if jobs else []
         return list(zip(jobs, zip(replies[::2], replies[1::2], strict=True), strict=True))

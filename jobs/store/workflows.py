@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jobs.models import ANONYMOUS, Actor
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 from jobs.store.server.records import record
 from jobs.store.work.jobs import CapReached, parse_cap_reached
@@ -211,7 +211,9 @@ class Workflows(Part):
         pipe = self._pipe()
         for each in ids:
             pipe.hgetall(keys.workflow(each))
-        return [_readable(each, row) for each, row in zip(ids, skipped.replies(pipe) if ids else (), strict=True)]
+        return [
+            _readable(each, row) for each, row in zip(ids, unreadable_entries.replies(pipe) if ids else (), strict=True)
+        ]
 
     def course(self, workflow: str) -> Course | None:
         """Return the progress of a workflow's actions, or None if it does not exist. Raises ValueError for invalid
@@ -251,7 +253,7 @@ class Workflows(Part):
             pipe = self._pipe()
             for job_id in ids[first : first + _AT_ONCE]:
                 pipe.hmget(keys.job(job_id), list(names))
-            rows += [row or [None] * len(names) for row in skipped.replies(pipe)]
+            rows += [row or [None] * len(names) for row in unreadable_entries.replies(pipe)]
         return rows
 
     def done_heads(self, ids: Sequence[str]) -> list[OutputSizes | None]:
@@ -260,7 +262,7 @@ class Workflows(Part):
         for job_id in ids:
             pipe.hget(keys.job(job_id), "total")
             pipe.strlen(keys.job_result(job_id)).strlen(keys.job_accumulator(job_id))
-        replies = skipped.replies(pipe) if ids else []
+        replies = unreadable_entries.replies(pipe) if ids else []
         rows = zip(replies[::3], replies[1::3], replies[2::3], strict=True)
         return [None if None in row or not row[0].isdigit() else OutputSizes(*map(int, row)) for row in rows]
 
@@ -271,7 +273,7 @@ class Workflows(Part):
             pipe.hget(keys.job(job_id), "state").get(keys.job_result(job_id))
             if units:
                 pipe.get(keys.job_accumulator(job_id)).hmget(keys.job_files(job_id), range(units))
-        replies = iter(skipped.replies(pipe) if wanted else ())
+        replies = iter(unreadable_entries.replies(pipe) if wanted else ())
         return [_parse_output(replies, units) for _, units in wanted]
 
     # -- leader methods --------------------------------------------------------------------------------------------
@@ -293,7 +295,7 @@ class Workflows(Part):
         pipe = self._pipe()
         for each in ids:
             pipe.hmget(keys.workflow(each), ["state", "counts", "changed", "created"])
-        rows = [row for row in skipped.replies(pipe) if row and row[0]] if ids else []
+        rows = [row for row in unreadable_entries.replies(pipe) if row and row[0]] if ids else []
         return [
             WorkflowCounts(
                 state=state.decode(errors="replace"),
@@ -368,7 +370,9 @@ def _parse_output(replies: Iterator[Any], units: int) -> JobOutput:
 
 
 def _readable(workflow: str, row: Mapping[bytes, bytes] | None) -> StoredWorkflow | None:
-    found = skipped.readable("workflow", [(keys.workflow(workflow), row)], lambda _, stored: _stored(workflow, stored))
+    found = unreadable_entries.readable(
+        "workflow", [(keys.workflow(workflow), row)], lambda _, stored: _stored(workflow, stored)
+    )
     return found[0] if found else None
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs import errors, marks
-from jobs.gathered import GatheredPartials
 from jobs.kinds import registry
 from jobs.kinds.contract import Tick
 from jobs.models import Device, Partial, Spec
+from jobs.partial_reader import GatheredPartials
 
 if TYPE_CHECKING:  # This import is only for types: at run time, each CPU lane would load the Redis client.
     from jobs.store.work.lease_store import LeaseStore

@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from jobs import errors
-from jobs.gathered import GatheredPartials
 from jobs.models import Spec
+from jobs.partial_reader import GatheredPartials
 from jobs.store.work.leases import Grant
 from jobs.store.work.slots import JobFacts
-from jobs.worker import pace
+from jobs.worker import lease_size
 from jobs.worker.execution import Computed, Derived, SmallJobResult
 
 log = logging.getLogger(__name__)
 
 #: Time in seconds after which a running lease commits the units that it has computed.
-LONG_SECONDS = 2 * pace.TARGET_SECONDS
+LONG_SECONDS = 2 * lease_size.TARGET_SECONDS
 #: Delay in seconds between two attempts to repair a lane.
 REPAIR_RETRY_SECONDS = 0.5
 #: Poll interval in seconds for the stop flag, because a signal handler cannot notify a condition.

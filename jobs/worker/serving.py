@@ -13,11 +13,11 @@ from jobs.store.work import slots
 from jobs.store.work.lease_store import LeaseStore
 from jobs.store.work.slots import Held, Taken
 from jobs.worker import small_jobs
+from jobs.worker.free_capacity import LanesOnly, Room
+from jobs.worker.lane_loop import Slot, Turns
 from jobs.worker.lanes import Lane, LanePool, Task
-from jobs.worker.room import LanesOnly, Room
 from jobs.worker.state import WorkerState
 from jobs.worker.telemetry.meter import Meter
-from jobs.worker.turns import Slot, Turns
 
 #: Maximum time in seconds that a worker waits for its lanes after it closed a slot.
 CLOSE_SLOT_SECONDS = 60.0

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from runner.files.directories import give
 from runner.files.folders import clear
-from runner.files.places import give
-from runner.programs.orders import Order, ProgramEnd
+from runner.programs.guard_messages import Order, ProgramEnd
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from runner.files.directories import Places
 from runner.files.folders import TooDeep, clear
-from runner.files.places import Places
 from runner.programs import processes
 from runner.programs.slot import GUARD
 

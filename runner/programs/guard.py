@@ -1,7 +1,7 @@
 """Guard process of a slot. It runs one program at a time, and reports its end after all of its descendants have exited.
 
-Its command is `python -m runner.programs.guard FD RUNNER`. FD is its end of `orders.channel`. RUNNER is the PID of the
-runner, by which the next runner finds a surviving guard.
+Its command is `python -m runner.programs.guard FD RUNNER`. FD is the guard's end of `guard_messages.channel`. RUNNER
+is the PID of the runner, by which the next runner finds a surviving guard.
 
 The guard has a single thread, so it can fork safely, and knows no secrets. Orphaned descendants of a program become its
 children, so none can escape. When the runner exits, the guard kills all descendants and exits.
@@ -27,8 +27,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner.programs import orders, processes
-from runner.programs.orders import Order, ProgramEnd
+from runner.programs import guard_messages, processes
+from runner.programs.guard_messages import Order, ProgramEnd
 from runner.programs.suspension import Suspension
 
 #: Time in seconds between SIGTERM and SIGKILL for descendants that outlive their program.
@@ -207,14 +207,14 @@ class Guard:
     def serve(self) -> None:
         """Run programs until the runner has closed the channel."""
         while not self._runner_gone:
-            message, descriptors = orders.receive(self._channel, DESCRIPTORS)
+            message, descriptors = guard_messages.receive(self._channel, DESCRIPTORS)
             if message is None:
                 return
-            order = orders.receive_order(message, descriptors)
+            order = guard_messages.receive_order(message, descriptors)
             if order is not None:  # A stop can arrive after its program has exited
                 how = self._run(order, descriptors)
                 with contextlib.suppress(ConnectionError):
-                    orders.send(self._channel, orders.serialize_end(how))
+                    guard_messages.send(self._channel, guard_messages.serialize_end(how))
 
     def _run(self, order: Order, descriptors: list[int]) -> ProgramEnd:
         try:
@@ -241,7 +241,7 @@ class Guard:
         """
         until = order.until
         while until and time.monotonic() >= until:
-            message, _ = orders.receive(self._channel)
+            message, _ = guard_messages.receive(self._channel)
             if message is None:
                 self._runner_gone = True
             if message is None or "stop" in message:
@@ -260,7 +260,7 @@ class Guard:
             self._handle_event(watch)
 
     def _handle_event(self, watch: Watch) -> None:
-        message, _ = orders.receive(self._channel)
+        message, _ = guard_messages.receive(self._channel)
         if message is None:
             self._runner_gone = True
             watch.stop("stopped", 0.0)

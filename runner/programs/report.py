@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from runner.programs.orders import ProgramEnd
+from runner.programs.guard_messages import ProgramEnd
 
 #: Maximum size of the record as JSON, in bytes.
 MAX_ROW = 4096

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from jobs.store.attachments import OF_A_UNIT
 from jobs.store.server.connection import RedisError, Unreachable, pause
 from jobs.worker.api.api_attachments import MAX_BYTES, ApiAttachments
-from runner.programs.orders import Order
+from runner.programs.guard_messages import Order
 from runner.programs.slot import GuardDied, Slot
 from runner.programs.streams import HungUp, Streams, Terminal, pipes
 

@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner.programs import orders, processes
-from runner.programs.orders import Order, ProgramEnd
+from runner.programs import guard_messages, processes
+from runner.programs.guard_messages import Order, ProgramEnd
 from runner.programs.output import Drain
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Slot:
         self._start()
 
     def _start(self) -> None:
-        self._channel, theirs = orders.channel()
+        self._channel, theirs = guard_messages.channel()
         with theirs, _guards_change:
             # The guard's environment contains no secrets of the runner.
             self._process = subprocess.Popen(
@@ -129,7 +129,7 @@ class Slot:
     def _send(self, order: Order, descriptors: Sequence[int]) -> None:
         try:
             with self._sending:
-                orders.send_run(self._channel, order, descriptors)
+                guard_messages.send_run(self._channel, order, descriptors)
         except ConnectionError as error:
             raise GuardDied(f"slot {self.name}: {error}") from error
         finally:
@@ -169,7 +169,7 @@ class Slot:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGCONT)
         with self._sending, contextlib.suppress(OSError):
-            orders.send(self._channel, orders.keep(_finite(until)))
+            guard_messages.send(self._channel, guard_messages.keep(_finite(until)))
 
     def _wait(self, drain: Drain, *, for_end: bool) -> bool:
         """Wait for at most POLL_SECONDS. Return True if the guard has sent a message."""
@@ -185,7 +185,7 @@ class Slot:
         return channel in ready
 
     def _wait_for_end(self) -> ProgramEnd:
-        message, _ = orders.receive(self._channel)
+        message, _ = guard_messages.receive(self._channel)
         if message is None:
             self.close()
             raise GuardDied(f"slot {self.name}: the guard exited with code {self._process.returncode}")
@@ -194,7 +194,7 @@ class Slot:
     def stop(self, grace_seconds: float) -> None:
         """Stop the running program, if any: SIGTERM (SIGHUP to a shell), and SIGKILL after the grace period."""
         with self._sending, contextlib.suppress(OSError):
-            orders.send(self._channel, orders.stop(grace_seconds))
+            guard_messages.send(self._channel, guard_messages.stop(grace_seconds))
 
     def _replace(self) -> None:
         log.warning("restarting the guard of a slot", extra={"lane": self.name})

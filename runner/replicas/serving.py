@@ -17,10 +17,10 @@ from jobs.network import tunnel
 from jobs.settings import usable_cores
 from jobs.worker.lanes import Task
 from runner.files.environments import has_module
-from runner.files.workplace import Workplace
+from runner.files.working_directory import Workplace
 from runner.host import Host
 from runner.programs import processes
-from runner.programs.orders import Order, ProgramEnd
+from runner.programs.guard_messages import Order, ProgramEnd
 from runner.programs.recorder import Recorder
 from runner.programs.report import Failure
 from runner.replicas.probing import Endpoint, Probe, endpoint

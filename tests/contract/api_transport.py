@@ -16,8 +16,8 @@ from fastapi import FastAPI
 
 from coordinator import app
 from coordinator.access.principal import Principal, Scope
-from jobs.gathered import GatheredPartials
 from jobs.models import DEFAULT_TENANT, Device
+from jobs.partial_reader import GatheredPartials
 from jobs.settings import Settings
 from jobs.store import Store
 from jobs.store.tenancy import tokens

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from jobs import queues
-from jobs.gathered import GatheredPartials
 from jobs.hosts import labels
 from jobs.models import DEFAULT_TENANT, Device, Plan, Priority
+from jobs.partial_reader import GatheredPartials
 from jobs.store import Store, keys
 from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS, SweepCounts
 from jobs.store.server import connection

@@ -314,7 +314,7 @@ def test_a_shell_from_its_question_to_its_end(served: Served, store: Store, prin
 def test_who_waits_is_answered_at_once(
     served: Served, store: Store, principal: Principal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coordinator.attachments.wakes.POLL_SECONDS", 60.0)
+    monkeypatch.setattr("coordinator.attachments.wakeups.POLL_SECONDS", 60.0)
     runner = running(served, store)
     calls, place = ApiAttachments(runner.api.api), (principal.id, "j", runner.lease)
     principal.ask()
@@ -518,7 +518,7 @@ def test_a_thousand_shells_asked_for_at_once_are_refused_and_others_served(serve
 def test_calls_that_wait_are_bounded_and_those_of_principals_who_went_end(
     served: Served, store: Store, principal: Principal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coordinator.attachments.wakes.MOST_WAITING", 3)
+    monkeypatch.setattr("coordinator.attachments.wakeups.MOST_WAITING", 3)
     running(served, store)
     principal.ask()
     wakes = served.app.state.coordinator.wakes
@@ -538,7 +538,7 @@ def test_calls_that_wait_are_bounded_and_those_of_principals_who_went_end(
 def test_who_asks_for_one_shell_again_and_again_keeps_no_other_from_answers(
     served: Served, store: Store, principal: Principal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coordinator.attachments.wakes.MOST_OF_ONE", 3)
+    monkeypatch.setattr("coordinator.attachments.wakeups.MOST_OF_ONE", 3)
     runner = running(served, store)
     principal.ask()
     assert ApiAttachments(runner.api.api).take(principal.id, "j", runner.lease, 3)

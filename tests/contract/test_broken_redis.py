@@ -16,7 +16,7 @@ from jobs import queues
 from jobs.settings import Settings
 from jobs.store import Store, keys
 from jobs.store.server import connection, functions
-from jobs.store.skipped import SKIPS
+from jobs.store.unreadable_entries import SKIPS
 from jobs.store.work import lease_tokens, leases, wakeups
 from jobs.store.work.leases import Grant
 from jobs.store.work.slots import Held, Taken

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from jobs import queues
-from jobs.gathered import GatheredPartials
+from jobs.partial_reader import GatheredPartials
 from jobs.store import keys, reindex
 from jobs.store.server import connection
 from jobs.store.work.leases import Grant

@@ -12,7 +12,7 @@ from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import Store, fleet, keys
 from jobs.store.server import connection, functions
-from jobs.worker import life
+from jobs.worker import lifecycle
 from jobs.worker.api import links
 from jobs.worker.api.links import CannotStart
 from jobs.worker.lanes import Lane
@@ -177,7 +177,7 @@ def test_a_worker_is_born_by_the_clock_of_redis(bench: Bench, monkeypatch: pytes
 
     settings = Settings(worker_id="w")
     link = links.RedisLink(settings, bench.store)
-    assert life.Worker(settings, Device.CPU, 1).run(link, start, lambda: None) == 1
+    assert lifecycle.Worker(settings, Device.CPU, 1).run(link, start, lambda: None) == 1
     seconds, _ = bench.client.time()
     assert int(bench.look().hash("ct:worker:w")["born"].partition("-")[0]) <= (seconds + 1) * 1000
 

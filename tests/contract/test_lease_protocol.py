@@ -22,9 +22,9 @@ from hypothesis.stateful import (
 )
 
 from jobs import queues
-from jobs.gathered import GatheredPartials
 from jobs.hosts import requirements
 from jobs.models import Device
+from jobs.partial_reader import GatheredPartials
 from jobs.store import keys
 from jobs.store.server import functions
 from jobs.store.tenancy.tenants import Tenant

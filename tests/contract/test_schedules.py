@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from coordinator.artifacts.trees import Trees
-from coordinator.jobs.on_behalf import OnBehalf
+from coordinator.jobs.delegated_submission import OnBehalf
 from coordinator.queries import Queries
 from coordinator.schedules import runs
 from coordinator.schedules.runs import Runs, times

@@ -15,16 +15,16 @@ import redis
 
 from jobs import queues
 from jobs.errors import KernelFailed
-from jobs.gathered import GatheredPartials
 from jobs.models import Device, Spec
+from jobs.partial_reader import GatheredPartials
 from jobs.store import Store, keys
 from jobs.store.work import wakeups
 from jobs.store.work.leases import Grant
 from jobs.store.work.slots import JobFacts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, SmallJobResult, encode
+from jobs.worker.free_capacity import LanesOnly
 from jobs.worker.lanes import Lane, LaneDied, LanePool, Task
-from jobs.worker.room import LanesOnly
 from jobs.worker.serving import Server
 from tests.contract.api_transport import Reach, reaching
 from tests.contract.lease_model import merge, new_job, total_of

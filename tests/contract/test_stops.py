@@ -12,7 +12,7 @@ import redis
 from jobs.models import Device
 from jobs.store import Store, keys
 from jobs.store.server import connection
-from jobs.store.work import stops
+from jobs.store.work import stop_messages
 from jobs.store.work.leases import Grant
 from jobs.store.work.slots import JobFacts
 from jobs.worker import heartbeats
@@ -55,7 +55,7 @@ class Hearing:
         self._ended = False
         client = connection.connect(url, retries=1, timeout=None)
         arguments = (client, worker, lambda: self.heard.put(None), lambda: self._ended)
-        self.thread = threading.Thread(target=stops.listen, args=arguments, daemon=True)
+        self.thread = threading.Thread(target=stop_messages.listen, args=arguments, daemon=True)
         self.thread.start()
 
     def once(self) -> None:

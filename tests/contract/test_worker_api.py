@@ -16,9 +16,9 @@ from coordinator.work import answers as worker_answers
 from coordinator.work import polls
 from jobs import marks as marks_of
 from jobs import queues
-from jobs.gathered import GatheredPartials
 from jobs.kinds import registry
 from jobs.models import Device
+from jobs.partial_reader import GatheredPartials
 from jobs.store import Store, fleet, keys
 from jobs.store.server.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.work import results

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from coordinator import app, composition
-from coordinator.attachments.wakes import Wakes
+from coordinator.attachments.wakeups import Wakes
 from coordinator.background.periodic_task import PeriodicTask
 from coordinator.events.hub import Hub
-from coordinator.hosts import announcing
+from coordinator.hosts import announcements
 from coordinator.services.gateway.gateway import Gateway
-from coordinator.services.gateway.tally import Tally
+from coordinator.services.gateway.request_counter import Tally
 from coordinator.work.polls import Polls
 from jobs.settings import Settings
 
@@ -64,7 +64,7 @@ def test_parts_stop_in_the_reverse_order(redis_url: str, stopped: list[str], mon
 
         return stop
 
-    monkeypatch.setattr(announcing, "begin", begin)
+    monkeypatch.setattr(announcements, "begin", begin)
     lifespan(redis_url)
     assert [name for name in stopped if name in ORDER] == ORDER
 

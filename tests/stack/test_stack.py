@@ -137,11 +137,11 @@ def test_every_panel_shows_data_after_a_load(stack: Stack) -> None:
 PRETENDED_GPU = """
 import json, select, sys, time
 from jobs import settings
-from jobs.hosts import figures
+from jobs.hosts import measurements
 from jobs.store import Store
 from jobs.store.server import connection
 store = Store(connection.connect(settings.load().redis_url))
-every = {figure.field: figure.type(1) for figure in figures.GPU}
+every = {figure.field: figure.type(1) for figure in measurements.GPU}
 gpu = {**every, "uuid": "GPU-pretended", "name": "Pretended", "index": 0, "utilization_ratio": 0.9,
        "sm_active_ratio": 0.8, "memory_used_bytes": 1 << 30, "memory_total_bytes": 80 << 30,
        "temperature_celsius": 60, "power_watts": 300,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from jobs.worker.api import rows
-from jobs.worker.telemetry import cards
+from jobs.worker.api import heartbeat_record
+from jobs.worker.telemetry import sysfs_gpus
 
 AMD = {
     "device/vendor": "0x1002",
@@ -25,7 +25,7 @@ AMD = {
     "device/hwmon/hwmon4/freq1_input": "1700000000",
 }
 #: Program that reads the GPUs that a worker reports.
-checked = TypeAdapter(rows.Row.model_fields["cards"].rebuild_annotation()).validate_python
+checked = TypeAdapter(heartbeat_record.Row.model_fields["cards"].rebuild_annotation()).validate_python
 INTEL = {"device/vendor": "0x8086", "device/device": "0x9a49", "gt_act_freq_mhz": "1300"}
 
 
@@ -39,7 +39,7 @@ def tree(folder: Path, **of_cards: dict[str, str]) -> Path:
 
 
 def test_a_card_tells_what_its_driver_shows(tmp_path: Path) -> None:
-    found = cards.look(tree(tmp_path, card1=AMD, card0=INTEL))
+    found = sysfs_gpus.look(tree(tmp_path, card1=AMD, card0=INTEL))
     assert found == [
         {"card": "card0", "name": "Intel GPU 0x9a49", "clock_hertz": 1.3e9},
         {
@@ -58,12 +58,12 @@ def test_a_card_tells_what_its_driver_shows(tmp_path: Path) -> None:
 
 def test_connectors_other_vendors_and_no_folder_are_no_cards(tmp_path: Path) -> None:
     others = tree(tmp_path, card0={"device/vendor": "0x1a03"}, card0_DP_1=AMD, renderD128=AMD, version={"x": "1"})
-    assert cards.look(others) == [] == cards.look(tmp_path / "none")
+    assert sysfs_gpus.look(others) == [] == sysfs_gpus.look(tmp_path / "none")
 
 
 def test_a_card_that_sleeps_is_named_and_not_woken(tmp_path: Path) -> None:
     asleep = AMD | {"device/power/runtime_status": "suspended"}
-    assert cards.look(tree(tmp_path, card0=asleep)) == [{"card": "card0", "name": "AMD Instinct MI210"}]
+    assert sysfs_gpus.look(tree(tmp_path, card0=asleep)) == [{"card": "card0", "name": "AMD Instinct MI210"}]
 
 
 def test_figures_that_are_none_are_left_out(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_figures_that_are_none_are_left_out(tmp_path: Path) -> None:
     }
     (tmp_path / "card0" / "device" / "hwmon" / "hwmon4" / "power1_average").mkdir(parents=True)
     del broken["device/hwmon/hwmon4/power1_average"]
-    [found] = cards.look(tree(tmp_path, card0=broken))
+    [found] = sysfs_gpus.look(tree(tmp_path, card0=broken))
     assert set(found) == {"card", "name", "clock_hertz"} and len(found["name"]) == 64
     assert checked(json.dumps([found]))
 

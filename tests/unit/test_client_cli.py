@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.unit.cluster_fake import KIND, USAGE, Fake, complete, job, problem
-from threads_cluster.cli import figures, options, running, show, tables, watching
+from threads_cluster.cli import formatting, options, running, show, tables, watching
 from threads_cluster.cli import main as cli
 from threads_cluster.client import api, programs
 from threads_protocol.answers import fleet, jobs, services, usage
@@ -624,19 +624,19 @@ def test_tables_are_found_by_shape() -> None:
     ],
 )
 def test_durations(seconds: float | None, text: str) -> None:
-    assert figures.duration(seconds) == text
+    assert formatting.duration(seconds) == text
 
 
 def test_rates_sizes_and_percents() -> None:
-    assert [figures.rate(value) for value in (None, 0.5, 999.6, 1234, 2.5e13)] == [
+    assert [formatting.rate(value) for value in (None, 0.5, 999.6, 1234, 2.5e13)] == [
         "",
         "0.5/s",
         "1 k/s",
         "1.23 k/s",
         "25 T/s",
     ]
-    assert [figures.size(value) for value in (10, 2048, 3 * 2**30)] == ["10 B", "2 KiB", "3 GiB"]
-    assert [figures.percent(value) for value in (0, 1e-9, 0.99999, 1)] == ["0 %", "0.1 %", "99.9 %", "100 %"]
+    assert [formatting.size(value) for value in (10, 2048, 3 * 2**30)] == ["10 B", "2 KiB", "3 GiB"]
+    assert [formatting.percent(value) for value in (0, 1e-9, 0.99999, 1)] == ["0 %", "0.1 %", "99.9 %", "100 %"]
 
 
 def test_people_see_floats_rounded_and_integers_whole() -> None:

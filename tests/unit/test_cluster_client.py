@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.models_bench import Pool
 from threads_cluster import ClusterClient
-from threads_cluster.compat import jobs_of_models
+from threads_cluster.compat import cluster_client
 from threads_cluster.errors import ApiError, BadArgument, JobEnded
 
 GPU = {"memory_gb": 16, "compute_capability": "8.0"}
@@ -126,7 +126,7 @@ def test_requirements_of_an_action_are_checked_with_its_text(pool: Pool, require
 
 def test_the_port_that_others_have_stands_for_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(jobs_of_models, "Cluster", lambda url, _token: asked.append(url))
+    monkeypatch.setattr(cluster_client, "Cluster", lambda url, _token: asked.append(url))
     for address in ("gpu1:9090", "https://gpu1:9090", "gpu1:3007", "gpu1"):
         ClusterClient(address)
     assert asked == ["gpu1:3000", "https://gpu1:3000", "gpu1:3007", "gpu1"]

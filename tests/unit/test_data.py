@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.jobs.on_behalf import Maker
+from coordinator.jobs.delegated_submission import Maker
 from coordinator.locations import Location
-from coordinator.services import placed
+from coordinator.services import model_services
 from coordinator.workflows.pool_host import PoolHost
 from jobs.store import keys
 from jobs.store.workflows import Workflows
@@ -198,7 +198,7 @@ def test_the_pipeline_of_the_specification_goes_from_step_to_step(pool: Pool) ->
     ],
 )
 def test_the_name_of_a_service_follows_from_model_and_place(model: str, place: Location, name: str) -> None:
-    assert placed.name_of(model, place) == name
+    assert model_services.name_of(model, place) == name
 
 
 def report_ready(pool: Pool, name: str) -> None:

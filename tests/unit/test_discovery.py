@@ -17,7 +17,7 @@ import pytest
 from zeroconf import ServiceInfo, Zeroconf
 from zeroconf.asyncio import AsyncZeroconf
 
-from coordinator.hosts import announcing
+from coordinator.hosts import announcements
 from jobs import VERSION
 from jobs.settings import Settings
 from tests.integration.live import until
@@ -39,7 +39,7 @@ def announced(of: Settings) -> Iterator[None]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    stop = asyncio.run_coroutine_threadsafe(announcing.begin(of, LOOPBACK), loop).result(60)
+    stop = asyncio.run_coroutine_threadsafe(announcements.begin(of, LOOPBACK), loop).result(60)
 
     async def end() -> None:
         await stop()
@@ -103,18 +103,18 @@ def test_what_others_cannot_reach_is_not_announced(
         begun.append(which)
 
     async def go() -> None:
-        stop = await announcing.begin(of)
+        stop = await announcements.begin(of)
         await asyncio.sleep(0)
         await stop()
 
-    monkeypatch.setattr(announcing, "announce", note)
+    monkeypatch.setattr(announcements, "announce", note)
     asyncio.run(go())
-    assert announcing.is_enabled(of) is wanted and begun == [of] * wanted
+    assert announcements.is_enabled(of) is wanted and begun == [of] * wanted
 
 
 def test_nothing_that_is_announced_is_secret() -> None:
     of = settings(secrets_key="k" * 32, metrics_token="m" * 32, redis_url="redis://:password@127.0.0.1:6379/0")
-    info = announcing.service_info(of, LOOPBACK)
+    info = announcements.service_info(of, LOOPBACK)
     assert {name.decode() for name in info.properties} == {"version", "tls", "token"}
     assert [value for value in info.properties.values() if value not in (VERSION.encode(), b"0", b"1")] == []
     whole = repr(info)
@@ -122,8 +122,8 @@ def test_nothing_that_is_announced_is_secret() -> None:
 
 
 def test_addresses_are_those_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert announcing.list_addresses("192.0.2.7", ()) == ["192.0.2.7"]
-    found = announcing.list_addresses("0.0.0.0", ())
+    assert announcements.list_addresses("192.0.2.7", ()) == ["192.0.2.7"]
+    found = announcements.list_addresses("0.0.0.0", ())
     assert not [address for address in found if address.startswith("127.") or ":" in address]
 
 
@@ -132,7 +132,7 @@ def test_without_the_package_nothing_is_announced_and_the_command_says_what_to_i
 ) -> None:
     monkeypatch.setitem(sys.modules, "zeroconf", None)
     caplog.set_level(logging.DEBUG)
-    assert asyncio.run(announcing.begin(settings())) is announcing.do_nothing
+    assert asyncio.run(announcements.begin(settings())) is announcements.do_nothing
     assert "requirements/discovery.txt" in caplog.text
     code, _, err = ran(capsys)
     assert code == 2 and "zeroconf is not installed" in err and "discovery]" in err
@@ -145,7 +145,7 @@ def test_a_network_that_takes_no_part_stops_no_coordinator(
         raise OSError(19, "No such device")
 
     async def go() -> None:
-        stop = await announcing.begin(settings(bind="192.0.2.7"))
+        stop = await announcements.begin(settings(bind="192.0.2.7"))
         await asyncio.sleep(0)
         await stop()
 
@@ -162,7 +162,7 @@ def test_an_announcement_that_cannot_say_farewell_in_time_leaves_nothing_open(mo
         await close(responder)
         closed.append(True)
 
-    monkeypatch.setattr(announcing, "FAREWELL_SECONDS", 0.0)
+    monkeypatch.setattr(announcements, "FAREWELL_SECONDS", 0.0)
     monkeypatch.setattr(AsyncZeroconf, "async_close", closes)
     of = settings()
     with announced(of):

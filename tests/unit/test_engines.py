@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.services import room
+from coordinator.services import memory_estimate
 from engines import gguf_metadata, memory, registry, texts
 from engines.contract import Model
 from engines.memory import Cache, Need
@@ -141,21 +141,23 @@ GPU = {"memory_mib": 81_920, "compute_capability": "9.0"}
 
 def test_weights_that_no_runner_has_room_for_are_refused_with_the_sum_and_forced_where_asked() -> None:
     need = Need(weights=15 << 30, cache=memory.cache_from_config(CONFIG), tokens=8192, where="host")
-    judged = room.judged(need, {}, {"r": OFFER, "s": {**OFFER, "memory_mib": 8192}}, force=False)
+    judged = memory_estimate.judged(need, {}, {"r": OFFER, "s": {**OFFER, "memory_mib": 8192}}, force=False)
     assert judged["available_bytes"] == 16 << 30 and judged["words"].endswith("r has 16.0 GiB, which is not enough")
-    assert room.judged(need, {}, {"r": {**OFFER, "memory_mib": 1 << 15}}, force=False)["words"].endswith("is enough")
+    assert memory_estimate.judged(need, {}, {"r": {**OFFER, "memory_mib": 1 << 15}}, force=False)["words"].endswith(
+        "is enough"
+    )
     for needed in ({"memory_mib": 8192}, {"host": "basalt"}):
         runners = {"r": OFFER, "s": {**OFFER, "memory_mib": 8192, "host": "basalt"}}
         with pytest.raises(errors.InvalidRequest, match=r"15\.0 GiB weights.*has 8\.0 GiB.*force") as refused:
-            room.judged(need, needed, runners, force=False)
+            memory_estimate.judged(need, needed, runners, force=False)
         assert refused.value.field == "model"
-        assert room.judged(need, needed, runners, force=True)["available_bytes"] == 8 << 30
+        assert memory_estimate.judged(need, needed, runners, force=True)["available_bytes"] == 8 << 30
 
 
 def test_where_no_runner_fits_nothing_is_known_and_nothing_refused() -> None:
     need = Need(weights=1 << 50, cache=None, tokens=0, where="host")
     for needed in ({}, {"gpus": 1}, {"labels": ["x"]}):
-        judged = room.judged(need, needed, {"r": OFFER} if needed else {}, force=False)
+        judged = memory_estimate.judged(need, needed, {"r": OFFER} if needed else {}, force=False)
         assert judged["available_bytes"] is None and "no live runner meets the requirements" in judged["words"]
 
 
@@ -164,7 +166,7 @@ def test_memory_of_gpus_is_that_of_as_many_as_a_replica_has() -> None:
     cases: list[tuple[memory.Where, float]] = [("gpus", 160 * 0.5), ("both", 160 * 0.5 + 16), ("host", 16)]
     for where, bytes_ in cases:
         need = Need(weights=1, cache=None, tokens=0, where=where, share=0.5)
-        assert room.available(need, {"gpus": 2}, offer) == bytes_ * 2**30
+        assert memory_estimate.available(need, {"gpus": 2}, offer) == bytes_ * 2**30
 
 
 # -- safetensors ----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from coordinator.access.principal import ANYONE
-from coordinator.events import ends, frames, history, hub, reader, subscription
+from coordinator.events import completion, frames, history, hub, reader, subscription
 from coordinator.events import event as events
 from coordinator.events import routes as event_routes
 from coordinator.events.event import START, Event, merge_events, position
@@ -25,7 +25,7 @@ from coordinator.events.subscription import Chunk, Subscription
 from coordinator.queries import Queries
 from jobs import errors
 from jobs.settings import Settings
-from jobs.store.skipped import SKIPS
+from jobs.store.unreadable_entries import SKIPS
 from tests.contract.lease_model import Bench
 
 
@@ -446,8 +446,8 @@ def test_who_has_just_seen_a_job_hears_of_its_end_without_a_read(stage: Stage) -
 
 
 def test_an_end_whose_event_was_lost_is_looked_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ends, "DOUBT_SECONDS", 0.05)
-    monkeypatch.setattr(ends, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(completion, "DOUBT_SECONDS", 0.05)
+    monkeypatch.setattr(completion, "AGAIN_SECONDS", 0.05)
     states = iter(["queued", "running", "done"])
 
     async def scene() -> None:
@@ -458,7 +458,7 @@ def test_an_end_whose_event_was_lost_is_looked_up(stage: Stage, monkeypatch: pyt
 
 
 def test_ends_are_remembered_until_a_retry_and_not_without_bound() -> None:
-    remembered = ends.Ends()
+    remembered = completion.Ends()
     remembered.take([event(1, "failed", "j", "failed")])
     assert list(remembered.recent_jobs) == ["j"]
     remembered.take([event(2, "retried", "j", "queued")])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.gathered import GatheredPartials
+from jobs.partial_reader import GatheredPartials
 from jobs.worker import execution
 from jobs.worker.execution import Derived
 

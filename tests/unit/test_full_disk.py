@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from runner.files.cache import FileCache
+from runner.files.directories import Places
 from runner.files.environments import Environments
-from runner.files.places import Places
-from runner.files.workplace import Workplace
+from runner.files.working_directory import Workplace
 from runner.programs import cleanup
 from tests.small_disk import mounted, used_mib
 from tests.unit.test_runner_leases import Bench, Files, during

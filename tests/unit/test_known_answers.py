@@ -22,7 +22,7 @@ from jobs.store.work.slots import JobFacts
 from jobs.worker import known_answers
 from jobs.worker.api.links import CannotStart
 from jobs.worker.lanes import LaneDied
-from jobs.worker.life import Worker
+from jobs.worker.lifecycle import Worker
 from tests.unit import lane_child
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ WRITES = """
 import logging, structlog
 from jobs import logs
 logs.configure("info", "cpu-worker", host="h", worker="w")
-logging.getLogger("jobs.worker.turns").info("job done", extra={"job_id": "j1", "status": "done"})
+logging.getLogger("jobs.worker.lane_loop").info("job done", extra={"job_id": "j1", "status": "done"})
 structlog.get_logger("coordinator.app").info("request", status=200, duration_seconds=0.25, job_id="j2")
 logging.getLogger("redis").debug("below the level")
 try:

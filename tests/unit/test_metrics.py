@@ -16,13 +16,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.fleet.scaler import Scaler
 from coordinator.queries import Queries
-from coordinator.services.census import Census
-from coordinator.services.figures import Exchange
-from coordinator.services.gateway.tally import Tally
+from coordinator.services.gateway.request_counter import Tally
+from coordinator.services.replica_metrics import Census
+from coordinator.services.usage_statistics import Exchange
 from coordinator.telemetry.exporter import Exporter
 from coordinator.workflows.planning import State
 from jobs import VERSION, metrics, queues
-from jobs.hosts import figures
+from jobs.hosts import measurements
 from jobs.kinds import registry
 from jobs.models import ANONYMOUS
 from jobs.settings import Settings
@@ -290,7 +290,7 @@ def test_a_host_is_shown_once_and_each_of_its_networks(shown: Shown) -> None:
 
 def test_gpus_are_shown_and_passed_on(shown: Shown) -> None:
     shown.beat("w", gpus=json.dumps([GPU]))
-    for figure in figures.GPU:
+    for figure in measurements.GPU:
         assert shown.value(figure.metric, worker="w", gpu="GPU-1") == GPU[figure.field]
     assert shown.value(metrics.GPU_INFO, worker="w", gpu="GPU-1", index="0", name="A GPU") == 1
     shown.beat("w", gpus=json.dumps([GPU]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.worker.pace import Pace
+from jobs.worker.lease_size import Pace
 
 
 def leases_until(guess: float, true_rate: float, within: float) -> int:

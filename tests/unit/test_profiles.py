@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.profiles.collecting import SETTLE_MS, Collection
+from coordinator.profiles.collection import SETTLE_MS, Collection
 from jobs.store import keys
 from jobs.store.profiles import PART_BYTES, Recording
 from tests.unit.artifact_bench import Bench

@@ -11,7 +11,7 @@ import pytest
 from jobs.network import redis_address
 from jobs.settings import Settings
 from jobs.store.server import connection
-from jobs.worker import life
+from jobs.worker import lifecycle
 
 
 def test_a_sentinel_address_is_taken_apart() -> None:
@@ -87,7 +87,7 @@ def test_a_wrong_address_is_refused_with_the_way_out_and_without_its_password(ur
     with pytest.raises(redis_address.UnusableAddress, match=why) as refused:
         connection.connect(url)
     assert "write redis" in str(refused.value) and "hush" not in str(refused.value)
-    assert life.refusal(Settings(redis_url=url, metrics_port=0)) == 2
+    assert lifecycle.refusal(Settings(redis_url=url, metrics_port=0)) == 2
 
 
 def test_no_master_is_said_in_words() -> None:

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from runner.files.places import Places
-from runner.programs import cleanup, orders, output, processes
-from runner.programs.orders import Order, ProgramEnd
+from runner.files.directories import Places
+from runner.programs import cleanup, guard_messages, output, processes
+from runner.programs.guard_messages import Order, ProgramEnd
 from runner.programs.slot import GUARD, GuardDied, Slot
 from tests.integration.live import until
 
@@ -224,7 +224,7 @@ def test_a_program_below_its_limits_is_left_alone(slot: Slot, written: Written) 
 RUNNER = """
 import os, sys
 from runner.programs import slot
-from runner.programs.orders import Order
+from runner.programs.guard_messages import Order
 
 def show(stream, data):
     print(data.decode(), end="", flush=True)
@@ -289,7 +289,7 @@ def test_a_guard_that_is_stopped_while_its_runner_is_killed_leaves_nothing_behin
 def test_a_guard_that_is_stopped_and_whose_runner_is_gone_is_ended_by_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ours, theirs = orders.channel()
+    ours, theirs = guard_messages.channel()
     argv = [sys.executable, "-m", GUARD, str(theirs.fileno()), str(os.getpid())]
     with ours, theirs, subprocess.Popen(argv, pass_fds=[theirs.fileno()], start_new_session=True) as guard:
         try:
@@ -313,7 +313,7 @@ def test_a_guard_that_is_stopped_and_whose_runner_is_gone_is_ended_by_the_next_o
 def _begun(channel: socket.socket, guard: int) -> int:
     """Let a guard run a program, and return its process ID."""
     output = [os.open(os.devnull, os.O_WRONLY) for _ in range(2)]
-    orders.send_run(channel, Order(argv=["/bin/sleep", "4242.8"], folder="/", environment={}), output)
+    guard_messages.send_run(channel, Order(argv=["/bin/sleep", "4242.8"], folder="/", environment={}), output)
     for descriptor in output:
         os.close(descriptor)
     [program] = until(lambda: list(processes.children(guard)), 60)
@@ -536,15 +536,15 @@ def test_a_program_whose_lease_ended_on_the_way_to_the_guard_does_not_begin(
 
 @pytest.mark.parametrize("how", ["channel", "kill"])
 def test_nothing_that_is_suspended_outlives_its_runner_or_its_guard(how: str) -> None:
-    ours, theirs = orders.channel()
+    ours, theirs = guard_messages.channel()
     with ours, theirs:
         guard = subprocess.Popen(
             [sys.executable, "-m", "runner.programs.guard", str(theirs.fileno())], pass_fds=[theirs.fileno()]
         )
         with Path(os.devnull).open("wb") as nothing:
-            orders.send_run(ours, python("while True: pass"), [nothing.fileno()] * 2)
+            guard_messages.send_run(ours, python("while True: pass"), [nothing.fileno()] * 2)
         until(lambda: states(guard.pid))
-        orders.send(ours, orders.keep(time.monotonic()))
+        guard_messages.send(ours, guard_messages.keep(time.monotonic()))
         until(lambda: "T" in states(guard.pid))
         [program] = processes.descendants(guard.pid)
         if how == "kill":
@@ -618,15 +618,15 @@ def test_a_suspension_has_an_end(slot: Slot, written: Written, tmp_path: Path) -
     guard = (
         "import runner.programs.guard as guard, sys; guard.LONGEST_SUSPENSION = 1.5; sys.exit(guard.main(sys.argv[1:]))"
     )
-    ours, theirs = orders.channel()
+    ours, theirs = guard_messages.channel()
     with ours, theirs:
         process = subprocess.Popen([sys.executable, "-c", guard, str(theirs.fileno())], pass_fds=[theirs.fileno()])
         with Path(os.devnull).open("wb") as nothing:
-            orders.send_run(ours, shell("sleep 4242.9"), [nothing.fileno()] * 2)
+            guard_messages.send_run(ours, shell("sleep 4242.9"), [nothing.fileno()] * 2)
         until(lambda: states(process.pid))  # one whose lease ends before it runs waits until somebody keeps it
-        orders.send(ours, orders.keep(time.monotonic()))
+        guard_messages.send(ours, guard_messages.keep(time.monotonic()))
         ours.settimeout(60)
-        message, _ = orders.receive(ours)
+        message, _ = guard_messages.receive(ours)
     process.wait(60)
     assert message is not None and message["ended"]["reason"] == "stopped"
     assert 1.5 < message["ended"]["seconds"] < 60

@@ -20,19 +20,19 @@ from jobs.store.work.leases import Grant, Merge
 from jobs.store.work.slots import JobFacts
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task
 from runner import commands
-from runner.faults import Cordon
 from runner.files import inputs
 from runner.files.cache import FileCache
+from runner.files.directories import Places
 from runner.files.environments import LONGEST_LIST, Environments
 from runner.files.inputs import Inputs
-from runner.files.places import Places
-from runner.files.workplace import Workplace
+from runner.files.working_directory import Workplace
 from runner.files.workspaces import Workspaces
 from runner.host import Host
+from runner.host_errors import Cordon
 from runner.lane import GuardLane
 from runner.ledger import Ledger, Resources
 from runner.live import Line, Live
-from runner.programs.orders import ProgramEnd
+from runner.programs.guard_messages import ProgramEnd
 from runner.programs.recorder import Recorder
 from runner.programs.slot import Slot
 from tests.integration.live import until

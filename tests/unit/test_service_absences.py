@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.services.absences import MISSED_SECONDS, Absences
+from coordinator.services.missing_workers import MISSED_SECONDS, Absences
 
 
 def test_a_worker_is_missed_after_a_while_and_not_once_it_is_back() -> None:

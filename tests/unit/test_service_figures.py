@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.services import figures
-from coordinator.services.figures import Exchange
+from coordinator.services import usage_statistics
+from coordinator.services.usage_statistics import Exchange
 from jobs.store.services import RecentUsage
 from threads_protocol.answers.services import LastMinute
 
@@ -20,8 +20,8 @@ def exchange(**more: Any) -> Exchange:
 
 
 def row(*ended: Exchange, seconds: float = 60.0) -> LastMinute:
-    counts = sum(map(figures.counts, ended), Counter[str]())
-    return figures.row(RecentUsage(seconds=seconds, counts=counts))
+    counts = sum(map(usage_statistics.counts, ended), Counter[str]())
+    return usage_statistics.row(RecentUsage(seconds=seconds, counts=counts))
 
 
 def test_nothing_was_asked() -> None:

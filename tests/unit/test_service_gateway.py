@@ -15,13 +15,13 @@ from fastapi import Response
 from starlette.responses import StreamingResponse
 
 from coordinator import async_cache
-from coordinator.services.figures import Exchange
 from coordinator.services.gateway import error_forms, gateway, probes, routing
 from coordinator.services.gateway.frames import MOST_BYTES, Frames
 from coordinator.services.gateway.gate import Gate
 from coordinator.services.gateway.gateway import Gateway
 from coordinator.services.gateway.openai import BadUpstream, NoReplica, TooLate, UnknownModel
 from coordinator.services.gateway.routing import Routes
+from coordinator.services.usage_statistics import Exchange
 from engines import calls
 from jobs import errors
 from jobs.store.server import connection

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from coordinator.composition import on_behalf_of
-from coordinator.services import absences, figures
-from coordinator.services.figures import Exchange
-from coordinator.services.gateway import routing, tally
+from coordinator.services import missing_workers, usage_statistics
+from coordinator.services.gateway import request_counter, routing
 from coordinator.services.reconciler import Reconciler
+from coordinator.services.usage_statistics import Exchange
 from coordinator.telemetry.exporter import Exporter
 from engines import registry
 from jobs.store import Store, keys
@@ -418,7 +418,7 @@ def _exchange(model: str, *, tokens: int = 0, status: int = 200, service: str = 
 
 def test_what_was_asked_is_counted_once_by_tenant_and_model(both: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The count is also correct if the response to a write is lost, or if the coordinator exits."""
-    monkeypatch.setattr(tally, "WRITE_SECONDS", 0.01)
+    monkeypatch.setattr(request_counter, "WRITE_SECONDS", 0.01)
     count, calls = both.store.services.count, list[int]()
 
     def losing(*given: Any) -> bool:
@@ -429,7 +429,7 @@ def test_what_was_asked_is_counted_once_by_tenant_and_model(both: Served, monkey
         return answer
 
     monkeypatch.setattr(both.store.services, "count", losing)
-    counter = tally.Tally(both.store.services, both.exporter())
+    counter = request_counter.Tally(both.store.services, both.exporter())
 
     async def ask() -> None:
         counter.add(_exchange("chat", tokens=5))
@@ -454,7 +454,7 @@ def test_the_last_minute_is_that_of_all_coordinators_and_a_batch_counts_once(bot
     def count(coordinator: str, number: int, *ended: Exchange) -> bool:
         asked = Asked(requests=len(ended))
         for one in ended:
-            asked.figures.update(figures.counts(one))
+            asked.figures.update(usage_statistics.counts(one))
         return store.count(coordinator, number, {("default", "web", service.service_id): asked})
 
     answered, refused = _exchange("web", tokens=30), _exchange("web", status=503)
@@ -487,9 +487,9 @@ def test_a_replica_says_what_it_computes_on_and_how_much_memory_it_has(both: Ser
 
 
 def test_metrics_name_so_many_models_and_no_more(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coordinator.services.gateway.tally.metrics.MAX_TENANTS", 2)
+    monkeypatch.setattr("coordinator.services.gateway.request_counter.metrics.MAX_TENANTS", 2)
     exporter = api.exporter()
-    counter = tally.Tally(api.store.services, exporter)
+    counter = request_counter.Tally(api.store.services, exporter)
     for model in ("a", "b", "c", "d", "a"):
         counter.export(_exchange(model, tokens=1, status=503))
     [family] = exporter.inferences.collect()
@@ -601,7 +601,7 @@ def test_a_number_that_the_load_would_not_keep_is_refused(both: Served) -> None:
 def test_a_replica_whose_runner_is_missed_is_replaced_before_its_lease_ends(
     api: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(absences, "MISSED_SECONDS", 0.0)
+    monkeypatch.setattr(missing_workers, "MISSED_SECONDS", 0.0)
     api.serve()
     api.leader.run_once()
     [lost] = api.jobs()

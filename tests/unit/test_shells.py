@@ -19,7 +19,7 @@ import pytest
 from jobs.store.server.connection import CoordinatorAway
 from jobs.worker.api.api_attachments import ApiAttachments, ShellInput
 from runner.programs import processes, shells
-from runner.programs.orders import Order
+from runner.programs.guard_messages import Order
 from runner.programs.shells import Program, Shells
 from tests import garbage
 from tests.integration.live import until

@@ -10,11 +10,11 @@ import pytest
 
 from jobs.models import Device
 from jobs.store.work.slots import JobFacts
-from jobs.worker import turns
+from jobs.worker import lane_loop
+from jobs.worker.lane_loop import Slot, Turns
 from jobs.worker.lanes import LanePool
 from jobs.worker.state import WorkerState
 from jobs.worker.telemetry.meter import Meter
-from jobs.worker.turns import Slot, Turns
 
 FACTS = JobFacts(job_id="j", kind="k", spec={}, queue="runner.normal", total=1, expected_rate=1, nominal_rate=1)
 
@@ -40,8 +40,8 @@ def waiting(pool: LanePool) -> Turns:
 
 def test_a_lane_that_lingers_is_free_once_the_job_has_ended(pool: LanePool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that the finished job released would otherwise wait for the lane."""
-    monkeypatch.setattr(turns, "FIRST_LINGER_SECONDS", 600.0)
-    monkeypatch.setattr(turns, "LINGER_SECONDS", 600.0)
+    monkeypatch.setattr(lane_loop, "FIRST_LINGER_SECONDS", 600.0)
+    monkeypatch.setattr(lane_loop, "LINGER_SECONDS", 600.0)
     last, other = pool.borrow(), pool.borrow()
     assert last and other
     slot = Slot(FACTS, ())

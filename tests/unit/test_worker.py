@@ -15,7 +15,7 @@ from jobs.store.server.connection import CoordinatorAway
 from jobs.worker.api import links
 from jobs.worker.api.api_calls import AccessDenied
 from jobs.worker.heartbeats import HeartbeatThread
-from jobs.worker.life import Worker
+from jobs.worker.lifecycle import Worker
 
 
 def test_a_worker_that_retires_takes_no_lease_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from coordinator.workflows.documents.documents import Documents
 from coordinator.workflows.ended_jobs import EndedJobs
-from coordinator.workflows.faults import InternalErrors
+from coordinator.workflows.internal_errors import InternalErrors
 from tests.unit.workflow_bench import Flows
 from threads_protocol.states import TERMINAL
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from coordinator.jobs import submissions
-from coordinator.workflows import faults, planning
+from coordinator.workflows import internal_errors, planning
 from coordinator.workflows.documents import action_types
 from coordinator.workflows.engine import Engine
-from coordinator.workflows.faults import TRIES, InternalErrors
+from coordinator.workflows.internal_errors import TRIES, InternalErrors
 from coordinator.workflows.workflow_task import WorkflowTask
 from jobs import errors
 from jobs.store.server import connection
@@ -188,7 +188,7 @@ def test_faults_are_kept_within_bounds(clock: Clock) -> None:
     for number in range(3000):
         clock.now += 1.0
         found.note(ValueError("x" * 10_000), f"w{number}")
-    assert len(found.by_name) <= 1000 + faults.KEPT_SECONDS
+    assert len(found.by_name) <= 1000 + internal_errors.KEPT_SECONDS
     assert all(len(one.words) <= 300 for one in found.by_name.values())
 
 

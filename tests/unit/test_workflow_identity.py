@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.jobs.on_behalf import OnBehalf
+from coordinator.jobs.delegated_submission import OnBehalf
 from jobs.store import keys
 from tests.contract.lease_model import new_job
 from tests.unit.artifact_bench import TOKEN

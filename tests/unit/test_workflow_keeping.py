@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.workflows.census import WorkflowCounter
+from coordinator.workflows.workflow_counts import WorkflowCounter
 from coordinator.workflows.workflow_task import WorkflowTask
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from tests.unit.workflow_bench import Flows, workflow_text
 
 
@@ -153,7 +153,7 @@ def figures(flow: Flows) -> dict[str, int]:
 
 
 def test_workflows_are_counted_page_by_page(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coordinator.workflows.census.PAGE", 2)
+    monkeypatch.setattr("coordinator.workflows.workflow_counts.PAGE", 2)
     done, *_, waiting = [flow.submit("a") for _ in range(4)] + [flow.submit("ok, action_type: approve")]
     flow.look(done)
     flow.done(done, "a")
@@ -171,7 +171,7 @@ def test_workflows_are_counted_page_by_page(flow: Flows, monkeypatch: pytest.Mon
     }
     assert abs(seen["at"] / 1000 - time.time()) < 60
     # One that takes long goes on where it was.
-    monkeypatch.setattr("coordinator.workflows.census.ROUND_SECONDS", -1.0)
+    monkeypatch.setattr("coordinator.workflows.workflow_counts.ROUND_SECONDS", -1.0)
     flow.submit("a")
     for _ in range(2):
         census.run_once()
@@ -202,9 +202,9 @@ def test_a_workflow_that_stands_still_is_found_and_one_at_work_or_for_a_person_i
 def test_a_workflow_with_a_broken_number_is_skipped_and_not_read_as_0(flow: Flows, name: str) -> None:
     broken, whole = flow.submit("a"), flow.submit("a")
     flow.store.client.hset(keys.workflow(broken), name, "many")
-    before = skipped.SKIPS.counts["workflow"]
+    before = unreadable_entries.SKIPS.counts["workflow"]
     [none, found] = flow.store.workflows.read([broken, whole])
     assert none is None and found and found.id == whole
-    assert skipped.SKIPS.counts["workflow"] == before + 1
+    assert unreadable_entries.SKIPS.counts["workflow"] == before + 1
     with pytest.raises(ValueError, match=f"^{name} of {keys.workflow(broken)} in Redis must be a number, not 'many'"):
         flow.store.workflows.course(broken)

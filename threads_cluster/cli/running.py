@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from threads_cluster import errors
-from threads_cluster.cli import figures, show
+from threads_cluster.cli import formatting, show
 from threads_cluster.cli import program_options as options
 from threads_cluster.cli.session import Session
 from threads_cluster.client.api import Cluster, Json
@@ -162,10 +162,10 @@ class Unit:
         if self._shown.waits and self._shown.place == before:
             note("the rest of the output was not stored")
         if self._shown.skipped:
-            skipped = figures.size(self._shown.skipped)
+            skipped = formatting.size(self._shown.skipped)
             note(f"skipped {skipped} of fast output; print all stored output with: cluster logs {self._job_id}")
         if lost:
-            note(f"{figures.size(lost)} in the middle were not stored: the output exceeds the limit")
+            note(f"{formatting.size(lost)} in the middle were not stored: the output exceeds the limit")
         return row
 
 

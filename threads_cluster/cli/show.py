@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from typing import Any, TypeAlias
 
-from threads_cluster.cli import figures, tables
+from threads_cluster.cli import formatting, tables
 from threads_cluster.terminal import LONGEST, discard, visible
 
 #: Maximum number of printed rows of a table in a result; --csv prints all rows.
@@ -258,9 +258,9 @@ def job_line(job: Mapping[str, Any]) -> str:
     """Describe the progress of a job on one line, without its ID."""
     if job["state"] in ("queued", "blocked"):
         return f"{job['state']}{_because(job)}"
-    parts = [job["state"], figures.percent(job.get("progress")), figures.rate(job.get("rate"))]
+    parts = [job["state"], formatting.percent(job.get("progress")), formatting.rate(job.get("rate"))]
     eta = job.get("eta_seconds")
-    parts += [f"{figures.duration(eta)} left"] if eta is not None and job["state"] == "running" else []
+    parts += [f"{formatting.duration(eta)} left"] if eta is not None and job["state"] == "running" else []
     return "  ".join(filter(None, parts)) + _because(job)
 
 
@@ -270,8 +270,10 @@ def ended_line(job: Mapping[str, Any]) -> str:
     done = int(job["done"])
     text = f"{job['job_id']} {job['state']}"
     if seconds is not None:
-        text += f" in {figures.duration(seconds)}"
-        text += f", {figures.format_si(done)} units at {figures.rate(done / seconds)}" if seconds and done > 1 else ""
+        text += f" in {formatting.duration(seconds)}"
+        text += (
+            f", {formatting.format_si(done)} units at {formatting.rate(done / seconds)}" if seconds and done > 1 else ""
+        )
     return f"{text}: {job['error']}" if job.get("error") else text
 
 
@@ -294,11 +296,11 @@ _JOBS: Columns = {
     "job": "job_id",
     "type": "type",
     "state": "state",
-    "done": lambda job: figures.percent(job.get("progress")),
-    "rate": lambda job: figures.rate(job.get("rate")),
-    "left": lambda job: figures.duration(job.get("eta_seconds")),
-    "created": lambda job: figures.age(job.get("created")),
-    "took": lambda job: figures.duration(job.get("seconds")) if job.get("ended") else "",
+    "done": lambda job: formatting.percent(job.get("progress")),
+    "rate": lambda job: formatting.rate(job.get("rate")),
+    "left": lambda job: formatting.duration(job.get("eta_seconds")),
+    "created": lambda job: formatting.age(job.get("created")),
+    "took": lambda job: formatting.duration(job.get("seconds")) if job.get("ended") else "",
 }
 
 
@@ -320,7 +322,7 @@ def job(row: Mapping[str, Any]) -> None:
             "started": _moment(row, "started"),
             "ended": _moment(row, "ended"),
             "most lanes": row.get("max_running"),
-            "timeout": figures.duration(row["timeout_seconds"]) if row.get("timeout_seconds") else None,
+            "timeout": formatting.duration(row["timeout_seconds"]) if row.get("timeout_seconds") else None,
             "notes": "; ".join(row.get("notes", [])),
         }
     )
@@ -335,7 +337,7 @@ def job(row: Mapping[str, Any]) -> None:
     workers = (row.get("usage") or {}).get("workers") or {}
     if workers:
         columns: Columns = {name: name for name in ("worker", "device", "units", "leases")}
-        busy: Columns = {"busy": lambda used: figures.duration(used.get("seconds"))}
+        busy: Columns = {"busy": lambda used: formatting.duration(used.get("seconds"))}
         table([{"worker": name, **used} for name, used in workers.items()], {**columns, **busy})
 
 
@@ -362,7 +364,7 @@ def relations(row: Mapping[str, Any]) -> None:
 
 def _moment(row: Mapping[str, Any], name: str) -> str:
     moment = row.get(name)
-    return f"{moment} ({figures.age(moment)})" if moment else ""
+    return f"{moment} ({formatting.age(moment)})" if moment else ""
 
 
 #: Columns of API tokens, without their secrets.
@@ -438,7 +440,7 @@ def schedule_text(row: Mapping[str, Any]) -> str:
     """Describe when a schedule runs."""
     if row["every_seconds"]:
         seconds = row["every_seconds"]  # whole seconds
-        return f"every {f'{seconds} s' if seconds < 60 else figures.duration(seconds)}"
+        return f"every {f'{seconds} s' if seconds < 60 else formatting.duration(seconds)}"
     return f"{row['cron']} {row['timezone']}"
 
 
@@ -446,8 +448,8 @@ ARTIFACTS: Columns = {
     "id": lambda row: row["artifact_id"][:12],
     "name": lambda row: " ".join(row["names"]),
     "files": "files",
-    "size": lambda row: figures.size(row["bytes"]),
-    "created": lambda row: figures.age(row["created"]),
+    "size": lambda row: formatting.size(row["bytes"]),
+    "created": lambda row: formatting.age(row["created"]),
 }
 
 
@@ -456,7 +458,7 @@ def _due(moment: str | None) -> str:
     if not moment:
         return ""
     seconds = (datetime.fromisoformat(moment) - datetime.now(UTC)).total_seconds()
-    return f"in {figures.duration(seconds)}" if seconds > 0 else "now"
+    return f"in {formatting.duration(seconds)}" if seconds > 0 else "now"
 
 
 #: Columns of webhook deliveries.
@@ -490,14 +492,14 @@ def artifact(row: Mapping[str, Any], entries: Sequence[Any]) -> None:
             "id": row["artifact_id"],
             "names": " ".join(row["names"]),
             "files": row["files"],
-            "size": figures.size(row["bytes"]),
-            "created": figures.age(row["created"]),
+            "size": formatting.size(row["bytes"]),
+            "created": formatting.age(row["created"]),
             "held by": " ".join(row.get("held_by", [])),
         }
     )
     line("")
     for entry in entries[:PATHS]:
-        line(f"{'' if entry.kind in 'dl' else figures.size(entry.size):>9}  {_path(entry)}")
+        line(f"{'' if entry.kind in 'dl' else formatting.size(entry.size):>9}  {_path(entry)}")
     if len(entries) > PATHS:
         line(f"and {len(entries) - PATHS} more; print all with --json")
 
@@ -512,7 +514,7 @@ UNITS: Columns = {
     "unit": "unit",
     "state": "state",
     "exit": "exit",
-    "took": lambda unit: figures.duration(unit.get("seconds")),
+    "took": lambda unit: formatting.duration(unit.get("seconds")),
     "attempts": "attempts",
     "worker": "worker",
     "value": lambda unit: "" if unit.get("value") is None else visible(json.dumps(unit["value"]), DIGITS),
@@ -522,7 +524,7 @@ UNITS: Columns = {
 
 def _memory(host: Mapping[str, Any]) -> str:
     used, total = host.get("memory_used_bytes"), host.get("memory_total_bytes")
-    return f"{figures.size(used)} of {figures.size(total)}" if used is not None and total is not None else ""
+    return f"{formatting.size(used)} of {formatting.size(total)}" if used is not None and total is not None else ""
 
 
 def _host_state(host: Mapping[str, Any]) -> str:
@@ -540,12 +542,12 @@ HOSTS: Columns = {
     "workers": lambda host: len(host["workers"]),
     "lanes": lambda host: f"{host['busy_lanes']} of {host['lanes']}",
     "cpus": "cpus",
-    "cpu": lambda host: figures.percent(host.get("cpu_ratio")),
+    "cpu": lambda host: formatting.percent(host.get("cpu_ratio")),
     "load": "load1",
     "memory": _memory,
     "gpus": lambda host: ", ".join(host["gpus"]),
     "labels": lambda host: ", ".join(sorted({*host["labels"], *host.get("given_labels", ())})),
-    "seen": lambda host: figures.format_age(host["seen_seconds_ago"]),
+    "seen": lambda host: formatting.format_age(host["seen_seconds_ago"]),
 }
 
 
@@ -553,7 +555,8 @@ def host(row: Mapping[str, Any]) -> None:
     """Print a host, its GPUs and its workers."""
     speeds = [row.get(f"network_{way}_bytes_per_second") for way in ("receive", "transmit")]
     disks = [
-        f"{', '.join(disk['places'])}: {figures.size(disk['free_bytes'])} free of {figures.size(disk['total_bytes'])}"
+        f"{', '.join(disk['places'])}: "
+        f"{formatting.size(disk['free_bytes'])} free of {formatting.size(disk['total_bytes'])}"
         for disk in row.get("disks", [])
     ]
     versions = [f"{part} {' and '.join(several)}" for part, several in row.get("versions", {}).items()]
@@ -562,14 +565,14 @@ def host(row: Mapping[str, Any]) -> None:
         {
             "host": row["host"],
             "state": _host_state(row),
-            "seen": figures.format_age(row["seen_seconds_ago"]),
+            "seen": formatting.format_age(row["seen_seconds_ago"]),
             "load": "" if load is None else f"{load:.2f} on {cpus} cpus",
             "score": "" if score is None else f"{score:.1f}",
             "memory": _memory(row),
             "disks": "; ".join(disks),
             "network": ""
             if None in speeds
-            else f"receives {figures.size(speeds[0])}/s, sends {figures.size(speeds[1])}/s",
+            else f"receives {formatting.size(speeds[0])}/s, sends {formatting.size(speeds[1])}/s",
             "versions": ", ".join(versions),
             "labels": ", ".join(row["labels"]),
             "given labels": ", ".join(row.get("given_labels", ())),
@@ -592,7 +595,7 @@ def _measurement(name: str, unit: str) -> Callable[[Mapping[str, Any]], str]:
 
 
 _GPU_LOAD: Columns = {
-    "used": lambda gpu: figures.percent(gpu.get("utilization_ratio")),
+    "used": lambda gpu: formatting.percent(gpu.get("utilization_ratio")),
     "memory": _memory,
     "temperature": _measurement("temperature_celsius", "C"),
     "power": _measurement("power_watts", "W"),
@@ -643,10 +646,10 @@ _WORKERS: Columns = {
     "state": _worker_state,
     "lanes": "lanes",
     "job": "job",
-    "cpu": lambda worker: figures.percent(worker.get("cpu_ratio")),
-    "memory": lambda worker: figures.size(worker.get("memory_used_bytes")),
+    "cpu": lambda worker: formatting.percent(worker.get("cpu_ratio")),
+    "memory": lambda worker: formatting.size(worker.get("memory_used_bytes")),
     "host": "host",
-    "seen": lambda worker: figures.format_age(worker.get("seen_seconds_ago", 0)),
+    "seen": lambda worker: formatting.format_age(worker.get("seen_seconds_ago", 0)),
 }
 
 
@@ -658,7 +661,7 @@ def status(summary: Mapping[str, Any], url: str) -> None:
     wanted = f", {summary['cluster_size']} desired" if summary.get("cluster_size") else ""
     needed = [f"{count} {device}" for device, count in summary.get("desired_workers", {}).items()]
     counts = {state: count for state, count in summary["jobs"].items() if count}
-    speeds = [f"{kind} {figures.rate(speed)}" for kind, speed in summary.get("units_per_second", {}).items()]
+    speeds = [f"{kind} {formatting.rate(speed)}" for kind, speed in summary.get("units_per_second", {}).items()]
     waiting = [f"{queue} {count}" for queue, count in summary.get("queues", {}).items()]
     pairs(
         {
@@ -667,7 +670,7 @@ def status(summary: Mapping[str, Any], url: str) -> None:
             "desired": ", ".join(needed),
             "jobs": ", ".join(f"{count} {state}" for state, count in counts.items()) or "none",
             "waiting": ", ".join(waiting)
-            and f"{', '.join(waiting)}; the longest for {figures.duration(summary.get('oldest_wait_seconds'))}",
+            and f"{', '.join(waiting)}; the longest for {formatting.duration(summary.get('oldest_wait_seconds'))}",
             "speed": ", ".join(speeds),
         }
     )

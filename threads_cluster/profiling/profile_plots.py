@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from threads_cluster.cli import figures
+from threads_cluster.cli import formatting
 from threads_cluster.errors import BadArgument
 from threads_cluster.profiling import profile_analysis
 from threads_cluster.profiling.profile_analysis import Axis, Line, Recorded
@@ -82,7 +82,7 @@ def _metadata(file: Path) -> dict[str, Any]:
 def _title(recorded: Recorded) -> str:
     hosts = {pieces[0].host for pieces in recorded.pieces.values()}
     hz = max(piece.hz for pieces in recorded.pieces.values() for piece in pieces)
-    length = figures.duration(recorded.end - recorded.begin)
+    length = formatting.duration(recorded.end - recorded.begin)
     many = "host" if len(hosts) == 1 else "hosts"
     return f"Profile {recorded.name}: {length}, {len(hosts)} {many}, {hz:g} samples/s"
 

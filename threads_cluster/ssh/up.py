@@ -178,7 +178,7 @@ class _Checkout:
             around = self._pool.config.root(self._node)
             home = await sftp.realpath(".") if around.startswith("~/") else ""
             self.folder = posixpath.join(home, around.removeprefix("~/"), FOLDER)
-            return bool(await sftp.exists(posixpath.join(self.folder, "deploy/local/joining/detached.py")))
+            return bool(await sftp.exists(posixpath.join(self.folder, "deploy/local/joining/background_join.py")))
 
     async def running_state(self) -> dict[str, Any] | None:
         """Return the host's state if it has joined and is running, else None."""

@@ -15,7 +15,7 @@ from coordinator.jobs.caches.worker_table import WorkerTable
 from jobs.hosts import labels
 from jobs.hosts.requirements import Offer
 from jobs.models import Device
-from jobs.store import Store, skipped
+from jobs.store import Store, unreadable_entries
 from jobs.store.fleet_reads import Load
 
 #: Maximum age in seconds of the cached fleet. Reading the fleet takes longer than the rest of a submission.
@@ -75,33 +75,37 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
     starting = [(name, fields[b"device"]) for name, fields in able if fields.get(b"state") == b"starting"]
     count, idle, lanes = Counter[Device](), Counter[Device](), Counter[Device]()
     kinds: dict[Device, dict[bytes, Mapping[str, int]]] = {}
-    for device, has_lanes, is_idle, text, versions in skipped.readable("worker", able, _ability):
+    for device, has_lanes, is_idle, text, versions in unreadable_entries.readable("worker", able, _ability):
         count[device] += 1
         idle[device] += is_idle
         lanes[device] += has_lanes
         kinds.setdefault(device, {})[text] = versions
     shares = [(name, share) for name, share in load.shares.items() if b"|" not in name]
-    work = skipped.readable("figure", load.work.items(), lambda queue, ms: (queue.decode(), int(ms) / 1000))
-    speeds = skipped.readable("figure", load.paces.items(), _parse_speed)
+    work = unreadable_entries.readable("figure", load.work.items(), lambda queue, ms: (queue.decode(), int(ms) / 1000))
+    speeds = unreadable_entries.readable("figure", load.paces.items(), _parse_speed)
     runners = [(name, fields[b"offer"]) for name, fields in able if b"offer" in fields]
     resting = [(name, fields) for name, fields in served if b"offer" in fields and _is_resting(fields)]
     beside = [(name, fields[b"beside_replicas"]) for name, fields in able if b"beside_replicas" in fields]
     return scheduler.Fleet(
-        beside_replicas=dict(skipped.readable("worker", beside, lambda name, text: (name, decoding.parse_json(text)))),
-        runners=dict(skipped.readable("worker", runners, lambda name, text: (name, decoding.parse_json(text)))),
-        resting=dict(skipped.readable("worker", resting, _resting)),
+        beside_replicas=dict(
+            unreadable_entries.readable("worker", beside, lambda name, text: (name, decoding.parse_json(text)))
+        ),
+        runners=dict(
+            unreadable_entries.readable("worker", runners, lambda name, text: (name, decoding.parse_json(text)))
+        ),
+        resting=dict(unreadable_entries.readable("worker", resting, _resting)),
         parked=len(sound) - len(able),
-        cordoned=dict(skipped.readable("worker", cordoned, _cordon)),
-        drained=Counter(skipped.readable("worker", drained, _device)),
+        cordoned=dict(unreadable_entries.readable("worker", cordoned, _cordon)),
+        drained=Counter(unreadable_entries.readable("worker", drained, _device)),
         workers=count,
         idle=idle,
         lanes=lanes,
-        starting=Counter(skipped.readable("worker", starting, _device)),
+        starting=Counter(unreadable_entries.readable("worker", starting, _device)),
         load_seconds={queue: max(0.0, seconds) for queue, seconds in work},
         speeds=_lane_speeds(dict(speeds)),
         kinds={device: tuple(each.values()) for device, each in kinds.items()},
         waiting=load.waiting,
-        weights=dict(skipped.readable("figure", shares, _weight)),
+        weights=dict(unreadable_entries.readable("figure", shares, _weight)),
     )
 
 

@@ -18,12 +18,12 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from coordinator.server import http
-from coordinator.services.figures import Exchange
 from coordinator.services.gateway import affinity, error_forms, event_repairs, openai, tunnels
 from coordinator.services.gateway.frames import Frames
 from coordinator.services.gateway.openai import BadUpstream, TooLate
 from coordinator.services.gateway.routing import Route, Routes
 from coordinator.services.gateway.shares import SMALL, Shares
+from coordinator.services.usage_statistics import Exchange
 from engines import calls
 from jobs import errors
 from jobs.store.server import connection

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from coordinator.workflows.documents import action_types, document, expansions, filling, references
+from coordinator.workflows.documents import action_types, document, expansions, references, substitution
 from coordinator.workflows.documents.action_types import APPROVE, ActionType
 from coordinator.workflows.documents.document import (
     MAX_ACTIONS,
@@ -156,7 +156,7 @@ class _Checker:
     def _check_parameters(self, of: ActionType, parameters: dict[str, Any]) -> None:
         open_names = frozenset(str(path[0]) for path, _ in references.find_references(parameters))
         known = {name: yaml_texts.plain(value) for name, value in parameters.items() if name not in open_names}
-        filled = filling.fill_parameters(of.name, known, lambda _: None)
+        filled = substitution.fill_parameters(of.name, known, lambda _: None)
         for path, words in of.check(filled, open_names):
             self._complain(self._path(*path), words)
 

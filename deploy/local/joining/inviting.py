@@ -16,7 +16,7 @@ import httpx
 
 from deploy.local import admin_token, commands, ports
 from deploy.local.cluster import ADDRESS
-from deploy.local.joining import authority, door
+from deploy.local.joining import authority, https_coordinator
 from deploy.local.joining.invitation import Invitation
 from deploy.local.outcome import FAILED, NOT_READY, OK, PORT_TAKEN, USAGE, CommandError, say
 from jobs.hosts import labels
@@ -99,24 +99,24 @@ def close(given: str, url: str = "") -> int:
     return OK
 
 
-def _open_endpoint(asked: InvitationOptions) -> door.Endpoint:
+def _open_endpoint(asked: InvitationOptions) -> https_coordinator.Endpoint:
     """Open the HTTPS endpoint for the requested address and return its port and names."""
-    before = door.load_endpoint()
+    before = https_coordinator.load_endpoint()
     first = validate_address(asked.address) if asked.address else own_address()
     port = _port(asked.port, before)
     names = [first, *(name for name in (before.names if before else ()) if name != first)]
-    authority.certify([*names, door.LOOPBACK])
-    door.store_endpoint(port, names)
+    authority.certify([*names, https_coordinator.LOOPBACK])
+    https_coordinator.store_endpoint(port, names)
     try:
         _wait_until_open(port)
     except CommandError:
         if before:
-            door.store_endpoint(*before)
+            https_coordinator.store_endpoint(*before)
         raise
-    return door.Endpoint(port, names)
+    return https_coordinator.Endpoint(port, names)
 
 
-def _port(asked: int | None, before: door.Endpoint | None) -> int:
+def _port(asked: int | None, before: https_coordinator.Endpoint | None) -> int:
     """Return the port of the HTTPS endpoint. Raises CommandError if a requested port is in use."""
     if before and asked in (None, before.port):
         return before.port
@@ -216,7 +216,7 @@ def _admin_token(settings: Settings) -> str:
     return ""
 
 
-def _command(asked: InvitationOptions, opened: door.Endpoint, token: str) -> str:
+def _command(asked: InvitationOptions, opened: https_coordinator.Endpoint, token: str) -> str:
     fingerprint = authority.fingerprint(authority.ensure())
     text = Invitation(host=opened.names[0], port=opened.port, fingerprint=fingerprint, token=token)
     flags = " --gpu" * asked.gpu + " --runner" * asked.runner

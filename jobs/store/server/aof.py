@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.connection import ResponseError
 from jobs.store.server.functions import Part
 
@@ -63,7 +63,7 @@ class Aof(Part):
 
     def rewritten(self) -> str:
         """Return the `cause` of the last successful rewrite; empty if there was none."""
-        [cause] = skipped.replies(self._pipe().get(keys.REWRITTEN))
+        [cause] = unreadable_entries.replies(self._pipe().get(keys.REWRITTEN))
         return cause.decode(errors="replace") if cause else ""
 
     def note_rewritten(self, cause: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from jobs.models import Actor
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 
 ROOT = "0" * 40
@@ -96,14 +96,16 @@ class AuditLog(Part):
         if last.head.seq <= last.exported:
             return 0.0
         waiting = ((entry.seq, entry.body) for entry in self.read(last.exported, 1).entries)
-        written = skipped.readable("audit", waiting, lambda _, body: float(json.loads(b"{%b}" % body)["t"]) / 1000)
+        written = unreadable_entries.readable(
+            "audit", waiting, lambda _, body: float(json.loads(b"{%b}" % body)["t"]) / 1000
+        )
         seconds, micros = self._client.time()
         now = float(seconds + micros / 1e6)
         return abs(now - min(written, default=now))
 
     def _log(self, command: Sequence[str]) -> Log:
-        head, rows = skipped.replies_at_once(self._functions, ("HGETALL", keys.AUDIT_HEAD), command)
-        entries = skipped.readable("audit", rows or (), _entry)
+        head, rows = unreadable_entries.replies_at_once(self._functions, ("HGETALL", keys.AUDIT_HEAD), command)
+        entries = unreadable_entries.readable("audit", rows or (), _entry)
         words = [word.decode(errors="replace") for word in head or ()]
         fields = dict(zip(words[::2], words[1::2], strict=True))
         return Log(

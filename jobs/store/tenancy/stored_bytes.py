@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 from jobs.store.tenancy import caps
 
@@ -36,7 +36,7 @@ class StoredBytes(Part):
         return tenants
 
     def _capped(self) -> list[str]:
-        [shares] = skipped.replies(self._pipe().hgetall(keys.SHARES))
+        [shares] = unreadable_entries.replies(self._pipe().hgetall(keys.SHARES))
         suffix, capped = keys.caps("").encode(), caps.STORED_BYTES.encode()
         return [
             name.removesuffix(suffix).decode()

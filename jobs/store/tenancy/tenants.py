@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.hosts import labels
 from jobs.models import ANONYMOUS, Actor
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 from jobs.store.tenancy import caps
 from jobs.store.tenancy.caps import Cap
@@ -88,13 +88,15 @@ class Tenants(Part):
 
     def names(self) -> list[str]:
         """Return the names of registered tenants, sorted."""
-        [members] = skipped.replies(self._pipe().zrange(keys.TENANTS, 0, -1))
+        [members] = unreadable_entries.replies(self._pipe().zrange(keys.TENANTS, 0, -1))
         return sorted(name.decode() for name in members or ())
 
     def lets(self, job: str, of_host: Collection[str]) -> bool:
         """Return True if a host with these labels may compute the job, or if the job does not exist."""
         pipe = self._pipe().hget(keys.SHARES, labels.REQUIRED).hget(keys.job(job), "tenant")
-        required, tenant = (value.decode(errors="replace") if value else "" for value in skipped.replies(pipe))
+        required, tenant = (
+            value.decode(errors="replace") if value else "" for value in unreadable_entries.replies(pipe)
+        )
         return labels.parse_required_labels(required).get(tenant, frozenset()) <= set(of_host)
 
     def read(self, names: Sequence[str]) -> list[tuple[Tenant, TenantUse]]:
@@ -106,7 +108,7 @@ class Tenants(Part):
             pipe.hget(keys.SHARES, name)
             pipe.zcount(keys.lanes(name), f"({now}", "+inf")
             pipe.zcard(keys.admitted(name)).zcard(keys.backlog(name))
-        required, *counts = skipped.replies(pipe)
+        required, *counts = unreadable_entries.replies(pipe)
         replies, wanted = iter(counts), labels.parse_required_labels((required or b"").decode(errors="replace"))
         _, further = caps.read(self._functions, names)
         rows = ([next(replies) for _ in range(4)] for _ in names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 
 #: Number of days for which usage is kept, including today.
@@ -58,7 +58,7 @@ class Usage(Part):
 
     def tenants(self) -> list[str]:
         """Return the names of tenants with usage, sorted."""
-        [names] = skipped.replies(self._pipe().smembers(keys.USAGES))
+        [names] = unreadable_entries.replies(self._pipe().smembers(keys.USAGES))
         return sorted(name.decode(errors="replace") for name in names or ())
 
     def by_day(self, tenants: Sequence[str], since: int) -> dict[tuple[str, int], DayUsage]:
@@ -82,7 +82,9 @@ class Usage(Part):
         pipe = self._pipe()
         for tenant in tenants:
             pipe.hgetall(keys.usage(tenant))
-        return [(tenant, stored or {}) for tenant, stored in zip(tenants, skipped.replies(pipe), strict=True)]
+        return [
+            (tenant, stored or {}) for tenant, stored in zip(tenants, unreadable_entries.replies(pipe), strict=True)
+        ]
 
     def prune(self) -> None:
         """Remove the days before the last DAYS from the daily usage; `totals` still includes them. Only the leader
@@ -94,7 +96,7 @@ class Usage(Part):
 
 def _counters(stored: Mapping[bytes, bytes]) -> list[tuple[str, str, str, int]]:
     """Return day, name, label and amount of each readable counter."""
-    return skipped.readable("figure", stored.items(), _counter)
+    return unreadable_entries.readable("figure", stored.items(), _counter)
 
 
 def _counter(name: bytes, amount: bytes) -> tuple[str, str, str, int]:

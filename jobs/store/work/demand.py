@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobs import queues
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 from threads_protocol.states import JobState
 
@@ -74,7 +74,7 @@ class DemandReads(Part):
     def read(self) -> Demand:
         """Return the current work, always in six round trips."""
         pipe = self._pipe().time().hgetall(keys.PACE).hgetall(keys.SHARES).smembers(keys.CAPPED)
-        (seconds, micros), paces, shares, capped = skipped.replies(pipe)
+        (seconds, micros), paces, shares, capped = unreadable_entries.replies(pipe)
         index = self._index()
         waiting, unsupported = self._waiting(index)
         ids = sorted(index.held.union(index.running))
@@ -97,7 +97,7 @@ class DemandReads(Part):
         pipe.hvals(keys.SLOT_JOBS).sunion(keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS)
         for queue in queues.ALL:
             pipe.zrange(keys.order(queue), 0, _TENANTS - 1)
-        running, count, finishing, finishing_count, held, unsupported, *tenants = skipped.replies(pipe)
+        running, count, finishing, finishing_count, held, unsupported, *tenants = unreadable_entries.replies(pipe)
         return _Index(
             running=[*(running or ()), *(finishing or ())],
             running_count=(count or 0) + (finishing_count or 0),
@@ -111,7 +111,7 @@ class DemandReads(Part):
         pipe = self._pipe()
         for place in (*index.places, *map(keys.unsupported_member, index.unsupported)):
             pipe.zcard(place)
-        counts = [count or 0 for count in skipped.replies(pipe)]
+        counts = [count or 0 for count in unreadable_entries.replies(pipe)]
         unsupported: dict[str, int] = {}
         for member, count in zip(index.unsupported, counts[len(index.places) :], strict=True):
             queue = member.partition(":")[0]
@@ -125,7 +125,7 @@ class DemandReads(Part):
         pipe = self._pipe()
         for place in counts:
             pipe.zrange(place, 0, most - 1)
-        replies = skipped.replies(pipe) if counts else []
+        replies = unreadable_entries.replies(pipe) if counts else []
         return {
             job_id: max(1.0, count / len(ids))
             for count, ids in zip(counts.values(), replies, strict=True)
@@ -137,13 +137,13 @@ class DemandReads(Part):
         pipe = self._pipe()
         for job_id in weights:
             pipe.hmget(keys.job("").encode() + job_id, *FIELDS)
-        rows = skipped.replies(pipe) if weights else []
+        rows = unreadable_entries.replies(pipe) if weights else []
         stored = zip(weights.items(), rows, strict=True)
         return [(job_id.decode(errors="replace"), (row, weight)) for (job_id, weight), row in stored if row and row[0]]
 
     def scales(self) -> bytes | None:
         """Return the text that `write_scales` stored, or None after it has expired."""
-        [stored] = skipped.replies(self._pipe().get(keys.DESIRED))
+        [stored] = unreadable_entries.replies(self._pipe().get(keys.DESIRED))
         return stored if stored is None else bytes(stored)
 
     def write_scales(self, text: str, seconds: int) -> None:

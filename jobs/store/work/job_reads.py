@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from jobs import errors
 from jobs.models import DeadRange, QueuePosition, ReachedCap
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.connection import ResponseError, wrong_type
 from jobs.store.server.functions import Part
 from jobs.store.server.wire import NoReply, Wire
@@ -37,14 +37,16 @@ class JobReads(Part):
         pipe = self._pipe()
         for job_id in ids:
             pipe.hgetall(keys.job(job_id))
-        return [(job_id, fields) for job_id, fields in zip(ids, skipped.replies(pipe), strict=True) if fields]
+        return [
+            (job_id, fields) for job_id, fields in zip(ids, unreadable_entries.replies(pipe), strict=True) if fields
+        ]
 
     def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[tuple[str, dict[str, bytes | None]]]:
         """Return ID and the named fields of each job that exists, with None for missing fields."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hmget(keys.job(job_id), names)
-        rows = zip(ids, skipped.replies(pipe) if ids else (), strict=True)
+        rows = zip(ids, unreadable_entries.replies(pipe) if ids else (), strict=True)
         return [(job_id, dict(zip(names, row, strict=True))) for job_id, row in rows if row and any(row)]
 
     def exists(self, job_id: str) -> bool:
@@ -56,7 +58,10 @@ class JobReads(Part):
         pipe = self._pipe()
         for job_id in ids:
             pipe.hmget(keys.job(job_id), "state", "tenant")
-        return [row[1].decode(errors="replace") if row and row[0] and row[1] else None for row in skipped.replies(pipe)]
+        return [
+            row[1].decode(errors="replace") if row and row[0] and row[1] else None
+            for row in unreadable_entries.replies(pipe)
+        ]
 
     def places(self, waiting: Sequence[tuple[str, str, str, str]]) -> list[QueuePosition]:
         """Return the queue position of each waiting (queue, tenant, kind, job)."""
@@ -65,7 +70,7 @@ class JobReads(Part):
         pipe = self._pipe().hgetall(keys.SHARES).smembers(keys.CAPPED).hgetall(keys.RESERVED)
         for queue, _, _, job_id in waiting:
             pipe.zrank(keys.pending(queue), job_id).zcard(keys.job_leases(job_id))
-        shares, capped, reserved, *replies = skipped.replies(pipe)
+        shares, capped, reserved, *replies = unreadable_entries.replies(pipe)
         pairs = list(zip(replies[::2], replies[1::2], strict=True))
         kept = [_parse_reservation((reserved or {}).get(job_id.encode(), b"")) for *_, job_id in waiting]
         if not shares:
@@ -76,7 +81,7 @@ class JobReads(Part):
         for queue, tenant, _, job_id in waiting:
             pipe.zrank(keys.tenant_pending(queue, tenant), job_id).zrank(keys.order(queue), tenant)
             pipe.zrank(keys.backlog(tenant), job_id)
-        parts = iter(skipped.replies(pipe))
+        parts = iter(unreadable_entries.replies(pipe))
         spent = self._spent({(tenant, kind) for _, tenant, kind, _ in waiting if keys.caps(tenant).encode() in shares})
         return [
             QueuePosition(
@@ -108,7 +113,7 @@ class JobReads(Part):
         index = keys.in_state(state) if state else keys.JOBS
         top = _LAST if before is None else f"({before}"
         pipe = self._pipe().zrevrangebyscore(index, top, 0, start=0, num=most, withscores=True)
-        [page] = skipped.replies(pipe)
+        [page] = unreadable_entries.replies(pipe)
         return [(job_id, int(number)) for job_id, number in page or ()]
 
     def states(self, ids: Sequence[str]) -> list[str | None]:
@@ -116,40 +121,46 @@ class JobReads(Part):
         pipe = self._pipe()
         for job_id in ids:
             pipe.hget(keys.job(job_id), "state")
-        return [state.decode(errors="replace") if state else None for state in skipped.replies(pipe)]
+        return [state.decode(errors="replace") if state else None for state in unreadable_entries.replies(pipe)]
 
     def counts(self) -> dict[str, int]:
         """Return the number of stored jobs by state."""
         pipe = self._pipe()
         for state in JobState:
             pipe.zcard(keys.in_state(state))
-        return {state.value: count or 0 for state, count in zip(JobState, skipped.replies(pipe), strict=True)}
+        return {
+            state.value: count or 0 for state, count in zip(JobState, unreadable_entries.replies(pipe), strict=True)
+        }
 
     def submission_times(self, ids: Sequence[str]) -> dict[str, float]:
         """Return the submission time of each readable job, in seconds since 1970."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hget(keys.job(job_id), "created")
-        stored = zip(ids, skipped.replies(pipe), strict=True)
-        return dict(skipped.readable("job", stored, lambda job_id, ms: (job_id, int(ms or 0) / 1000)))
+        stored = zip(ids, unreadable_entries.replies(pipe), strict=True)
+        return dict(unreadable_entries.readable("job", stored, lambda job_id, ms: (job_id, int(ms or 0) / 1000)))
 
     def dead_counts(self, ids: Sequence[str]) -> list[int]:
         """Return the number of dead ranges of each job."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.llen(keys.job_dead(job_id))
-        return [count or 0 for count in skipped.replies(pipe)] if ids else []
+        return [count or 0 for count in unreadable_entries.replies(pipe)] if ids else []
 
     def dead_ranges(self, ids: Sequence[str], most: int) -> list[list[DeadRange]]:
         """Return at most `most` dead ranges of each job, with their errors."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.lrange(keys.job_dead(job_id), 0, most - 1)
-        ranges = [[text.decode().split(":") for text in pieces or ()] for pieces in skipped.replies(pipe) if ids]
+        ranges = [
+            [text.decode().split(":") for text in pieces or ()] for pieces in unreadable_entries.replies(pipe) if ids
+        ]
         asked = [(job_id, pieces) for job_id, pieces in zip(ids, ranges, strict=True) if pieces]
         for job_id, pieces in asked:
             pipe.hmget(keys.job(job_id), [f"dead|{lo}" for lo, *_ in pieces])
-        texts = dict(zip((job_id for job_id, _ in asked), skipped.replies(pipe) if asked else (), strict=True))
+        texts = dict(
+            zip((job_id for job_id, _ in asked), unreadable_entries.replies(pipe) if asked else (), strict=True)
+        )
         return [_parse_dead_ranges(pieces, texts.get(job_id) or ()) for job_id, pieces in zip(ids, ranges, strict=True)]
 
     # -- results ----------------------------------------------------------------------------------------------------
@@ -193,7 +204,7 @@ class JobReads(Part):
         pipe = self._pipe()
         for job_id in ids:
             pipe.hmget(keys.job(job_id), "state", "kind", "error").getrange(keys.job_result(job_id), 0, most)
-        replies = skipped.replies(pipe)
+        replies = unreadable_entries.replies(pipe)
         return [head or (None, None, None) for head in replies[::2]], [text or b"" for text in replies[1::2]]
 
     def result_lengths(self, ids: Sequence[str]) -> list[int]:

@@ -13,8 +13,8 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from jobs.gathered import GatheredPartials
 from jobs.hosts.requirements import Offer
+from jobs.partial_reader import GatheredPartials
 from jobs.store import profiles
 from jobs.store.profiles import Order, Recording, Reported
 from jobs.store.work import bounds

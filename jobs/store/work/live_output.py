@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 
 #: Maximum number of units followed at once. With 256 KiB per job, the live output needs 64 MiB.
@@ -74,13 +74,13 @@ class LiveOutput(Part):
 
     def followed(self, now_ms: float) -> frozenset[str]:
         """Return the jobs that have followed units at this Redis time."""
-        [members] = skipped.replies(self._pipe().zrangebyscore(keys.FOLLOWED, now_ms, "+inf"))
+        [members] = unreadable_entries.replies(self._pipe().zrangebyscore(keys.FOLLOWED, now_ms, "+inf"))
         jobs = (member.decode(errors="replace").rpartition("|")[0] for member in members or ())
         return frozenset(job.rpartition("/")[2] for job in jobs)
 
     def after(self, job: str, place: str) -> list[Lines]:
         """Return the stored lines of a job after a position."""
-        [entries] = skipped.replies(self._pipe().xrange(keys.output(job), f"({place}", "+"))
+        [entries] = unreadable_entries.replies(self._pipe().xrange(keys.output(job), f"({place}", "+"))
         return _readable(entries or ())
 
     def wait(self, places: Mapping[str, str], *, block_ms: int) -> dict[str, list[Lines]]:
@@ -97,7 +97,7 @@ def _flat(entries: Any) -> Any:
 
 
 def _readable(entries: Any) -> list[Lines]:
-    return skipped.readable("output", entries, _lines)
+    return unreadable_entries.readable("output", entries, _lines)
 
 
 def _lines(place: bytes, fields: Mapping[bytes, bytes]) -> Lines:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.models import QueuePosition
-from jobs.store import keys, skipped
+from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 
 #: Maximum number of a blocked job's parents that are checked, and maximum number that are returned.
@@ -39,7 +39,7 @@ class Relations(Part):
         for job_id, parents in blocked:
             pipe.hlen(keys.job_needs(job_id))
             pipe.hmget(keys.job_needs(job_id), list(parents)[:_LOOKED_AT])
-        replies = skipped.replies(pipe)
+        replies = unreadable_entries.replies(pipe)
         first = {
             job_id: [parent for parent, need in zip(parents, needs or (), strict=False) if need][:_NAMED]
             for (job_id, parents), needs in zip(blocked, replies[1::2], strict=True)
@@ -59,7 +59,7 @@ class Relations(Part):
         pipe = self._pipe().hkeys(keys.job_needs(job_id))
         pipe.zrange(keys.job_children(job_id), 0, MOST - 1).zcard(keys.job_children(job_id))
         pipe.srandmember(keys.job_skips(job_id), MOST).scard(keys.job_skips(job_id))
-        needs, children, count, skips, skips_count = skipped.replies(pipe)
+        needs, children, count, skips, skips_count = unreadable_entries.replies(pipe)
         after, because = _texts(children), sorted(_texts(skips))
         return JobRelations(
             needs=frozenset(_texts(needs)),
@@ -76,7 +76,7 @@ class Relations(Part):
         pipe = self._pipe()
         for job_id in several:
             pipe.hget(keys.job(job_id), "state")
-        states = skipped.replies(pipe) if several else []
+        states = unreadable_entries.replies(pipe) if several else []
         return {job_id: state.decode(errors="replace") for job_id, state in zip(several, states, strict=True) if state}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.gathered import GatheredPartials, sha1
+from jobs.partial_reader import GatheredPartials, sha1
 from jobs.store import keys, repairs
 from jobs.store.server.connection import ResponseError, wrong_type
 from jobs.store.server.functions import Part

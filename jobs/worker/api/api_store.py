@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from jobs.gathered import GatheredPartials
 from jobs.hosts.requirements import Offer
 from jobs.models import MAX_UNITS, Device
+from jobs.partial_reader import GatheredPartials
 from jobs.store.server.connection import CoordinatorRejects
 from jobs.store.work.bounds import MAX_PACE, MAX_RATE, MAX_REASON
 from jobs.store.work.lease_store import FleetCalls, Heard, LeaseCalls, ProfileCalls, Pulse, Row

@@ -30,7 +30,7 @@ from jobs.store.work.bounds import (
 )
 from jobs.store.work.lease_store import Heard
 from jobs.store.work.slots import TAKE, JobFacts
-from jobs.worker.api.rows import MAX_LANES, Offer, Row
+from jobs.worker.api.heartbeat_record import MAX_LANES, Offer, Row
 from threads_protocol.numbers import short
 
 #: Maximum time in seconds that a request can wait for work.

@@ -19,7 +19,7 @@ from jobs.settings import Settings
 from jobs.store import Store
 from jobs.store.server import connection
 from jobs.store.server.connection import Unreachable, describe_for_log, pause
-from jobs.store.work import stops, wakeups
+from jobs.store.work import stop_messages, wakeups
 from jobs.store.work.lease_store import LeaseStore
 from jobs.worker.api import api_calls
 from jobs.worker.api.api_calls import AccessDenied, Api, RequestInterrupted
@@ -69,7 +69,7 @@ class RedisLink:
     def listen_for_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
         client = connection.connect(self._url, retries=1, timeout=None)
         arguments = (client, self.worker, heard, stopped)
-        threading.Thread(target=stops.listen, args=arguments, name="stops", daemon=True).start()
+        threading.Thread(target=stop_messages.listen, args=arguments, name="stops", daemon=True).start()
 
     def listen(self, server: Server) -> None:
         listening = connection.connect(self._url, retries=0, timeout=None)

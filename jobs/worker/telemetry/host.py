@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from jobs import VERSION
-from jobs.worker.telemetry import cards
+from jobs.worker.telemetry import sysfs_gpus
 from jobs.worker.telemetry.background import Background
 
 RAPL = Path("/sys/class/powercap")
@@ -38,7 +38,7 @@ class Host:
         self.name = name
         self.clock = Clock()
         self.disks = Disks(places or {})
-        self.cards = Background[list[dict[str, Any]]](cards.look, [], CARDS_SECONDS)
+        self.cards = Background[list[dict[str, Any]]](sysfs_gpus.look, [], CARDS_SECONDS)
         self._versions = json.dumps(versions())
         self._speed = Speed()
         self.network = network_namespace()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from threads_cluster.cli import figures, show
+from threads_cluster.cli import formatting, show
 from threads_cluster.cli.session import AsJson, command_group
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def put(
     row = answer["artifact"]
     show.line(row["artifact_id"])
     show.say(
-        f"{row['files']} files, {figures.size(row['bytes'])}; uploaded {answer['sent_files']} files, "
-        f"{answer['sent_bytes']} bytes, and a manifest of {figures.size(answer['manifest_bytes'])}"
+        f"{row['files']} files, {formatting.size(row['bytes'])}; uploaded {answer['sent_files']} files, "
+        f"{answer['sent_bytes']} bytes, and a manifest of {formatting.size(answer['manifest_bytes'])}"
     )
 
 
@@ -85,7 +85,7 @@ def fetch(
     if as_json:
         show.json_line(answer)
         return
-    count, size = answer["fetched_files"], figures.size(answer["fetched_bytes"])
+    count, size = answer["fetched_files"], formatting.size(answer["fetched_bytes"])
     show.line(f"{folder}: {answer['artifact']['files']} files; downloaded {count}, {size}")
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from threads_cluster import places
-from threads_cluster.cli import figures, show
+from threads_cluster import locations
+from threads_cluster.cli import formatting, show
 from threads_cluster.cli.commands import workflow_commands
 from threads_cluster.cli.session import AsJson, command_group
 
@@ -46,7 +46,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Download data from a source into a chunk on a runner. Prints the chunk ID at once."""
-    row = ctx.obj.cluster.data.create(source, device=places.on(host, device), secrets=secret or ())
+    row = ctx.obj.cluster.data.create(source, device=locations.on(host, device), secrets=secret or ())
     show.json_line(row) if as_json else show.line(row["chunk_id"])
     workflow_commands.follow_or_suggest(ctx, row["task_id"], wait=wait, as_json=as_json)
 
@@ -66,9 +66,9 @@ def list_data(
 
 _COLUMNS: show.Columns = {
     "chunk": "chunk_id",
-    "size": lambda row: figures.size(row["bytes"]),
+    "size": lambda row: formatting.size(row["bytes"]),
     "files": "files",
-    "created": lambda row: figures.age(row["created"]),
+    "created": lambda row: formatting.age(row["created"]),
     "lies at": lambda row: " ".join(row["locations"]),
 }
 
@@ -83,7 +83,7 @@ def info(ctx: typer.Context, chunk: Chunk, as_json: AsJson = False) -> None:
     show.pairs(
         {
             "chunk": chunk,
-            "size": figures.size(row["bytes"]),
+            "size": formatting.size(row["bytes"]),
             "files": str(row["files"]),
             "lies at": " ".join(row["locations"]),
             "references": str(row["references"]),
@@ -99,7 +99,7 @@ def move(
 ) -> None:
     """Move a chunk to another location. Other copies are deleted, except in the cluster's store."""
     workflow_commands.print_started(
-        ctx, ctx.obj.cluster.data.move(chunk, places.on(host, target)), wait=wait, as_json=as_json
+        ctx, ctx.obj.cluster.data.move(chunk, locations.on(host, target)), wait=wait, as_json=as_json
     )
 
 
@@ -109,7 +109,7 @@ def transfer(
 ) -> None:
     """Move a chunk to another host, and delete the copy on the previous one."""
     workflow_commands.print_started(
-        ctx, ctx.obj.cluster.data.transfer(chunk, places.on(host, target)), wait=wait, as_json=as_json
+        ctx, ctx.obj.cluster.data.transfer(chunk, locations.on(host, target)), wait=wait, as_json=as_json
     )
 
 

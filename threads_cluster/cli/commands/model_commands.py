@@ -7,8 +7,8 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from threads_cluster import places
-from threads_cluster.cli import figures, show
+from threads_cluster import locations
+from threads_cluster.cli import formatting, show
 from threads_cluster.cli.commands import workflow_commands
 from threads_cluster.cli.session import AsJson, command_group
 
@@ -81,7 +81,7 @@ def download(
     as_json: AsJson = False,
 ) -> None:
     """Download a model (GGUF or safetensors) on a runner. An interrupted download resumes."""
-    to = places.on(host, device)
+    to = locations.on(host, device)
     row = ctx.obj.cluster.models.download(name, source, to=to, sha256=sha256, secrets=secret or ())
     workflow_commands.print_started(ctx, row, wait=wait, as_json=as_json)
     if not as_json:
@@ -100,7 +100,7 @@ def copy(
 ) -> None:
     """Copy a model to another location before it is needed there."""
     models = ctx.obj.cluster.models
-    row = models.copy(name, places.on(host, target), source=places.on(host, source, store=True))
+    row = models.copy(name, locations.on(host, target), source=locations.on(host, source, store=True))
     workflow_commands.print_started(ctx, row, wait=wait, as_json=as_json)
 
 
@@ -116,7 +116,7 @@ def move(
     as_json: AsJson = False,
 ) -> None:
     """Move a model to another location. The cluster's store always keeps a copy."""
-    to, of = places.on(host, target), places.on(host, source, store=True)
+    to, of = locations.on(host, target), locations.on(host, source, store=True)
     row = ctx.obj.cluster.models.move(name, to, source=of, keep_source=keep_source)
     workflow_commands.print_started(ctx, row, wait=wait, as_json=as_json)
 
@@ -148,8 +148,8 @@ def _weights(row: Mapping[str, Any]) -> str:
 _COLUMNS: show.Columns = {
     "model": "model_name",
     "weights": _weights,
-    "size": lambda row: figures.size(row["bytes"]),
-    "created": lambda row: figures.age(row["created"]),
+    "size": lambda row: formatting.size(row["bytes"]),
+    "created": lambda row: formatting.age(row["created"]),
     "lies at": lambda row: " ".join(row["locations"]),
     "services": lambda row: " ".join(row["services"]),
 }
@@ -168,7 +168,7 @@ def info(ctx: typer.Context, name: Name, as_json: AsJson = False) -> None:
             "type": row["type"],
             "status": row["status"],
             "source": row["source"] or "uploaded file",
-            "size": figures.size(row["bytes"]) if row["weights"] else None,
+            "size": formatting.size(row["bytes"]) if row["weights"] else None,
             "created": row["created"],
             "lies at": " ".join(row["locations"]) or "nowhere yet",
             "services": " ".join(row["services"]) or "none",
@@ -195,5 +195,5 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete a model, or its copy at one location. Fails while a service uses it."""
-    ctx.obj.cluster.models.delete(name, at=None if device is None else places.on(host, device))
+    ctx.obj.cluster.models.delete(name, at=None if device is None else locations.on(host, device))
     show.json_line({"model_name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from threads_cluster import errors
-from threads_cluster.cli import figures, show
+from threads_cluster.cli import formatting, show
 from threads_cluster.cli.session import AsJson, Session, Tenant, command_group, time_parser
 
 app = command_group("Record the activity of hosts and GPUs, and trace jobs by worker and lane.")
@@ -177,11 +177,11 @@ _RECORDINGS: show.Columns = {
     "worker": "worker",
     "devices": lambda one: len(one["devices"]),
     "state": "state",
-    "time": lambda one: figures.duration(one["seconds"]),
+    "time": lambda one: formatting.duration(one["seconds"]),
     "samples": "samples",
     "missed": "missed",
-    "size": lambda one: figures.size(one["bytes"]),
-    "own CPU": lambda one: figures.percent(one["cpu_seconds"] / one["seconds"]) if one["seconds"] else "",
+    "size": lambda one: formatting.size(one["bytes"]),
+    "own CPU": lambda one: formatting.percent(one["cpu_seconds"] / one["seconds"]) if one["seconds"] else "",
     "ended": "ended",
 }
 
@@ -199,8 +199,8 @@ _PROFILES: show.Columns = {
     "recordings": lambda row: len(row["recordings"]),
     "samples": "samples",
     "missed": "missed",
-    "size": lambda row: figures.size(row["bytes"]),
-    "started": lambda row: figures.age(row["created"]),
+    "size": lambda row: formatting.size(row["bytes"]),
+    "started": lambda row: formatting.age(row["created"]),
 }
 
 
@@ -264,8 +264,8 @@ def _summary(summary: Mapping[str, Any]) -> None:
     show.pairs(
         {
             "profile": summary["name"],
-            "time": figures.duration(summary["seconds"]),
-            "energy": "" if energy is None else figures.format_si(energy, "J"),
+            "time": formatting.duration(summary["seconds"]),
+            "energy": "" if energy is None else formatting.format_si(energy, "J"),
         }
     )
     show.line("")
@@ -296,11 +296,11 @@ def _device(row: Mapping[str, Any]) -> list[Any]:
         row["title"],
         row["samples"],
         row["missed"],
-        figures.percent(used.get("mean")),
-        figures.percent(used.get("p95")),
-        figures.percent(row["idle_ratio"]),
-        figures.size(memory.get("mean")),
-        figures.size(memory.get("max")),
+        formatting.percent(used.get("mean")),
+        formatting.percent(used.get("p95")),
+        formatting.percent(row["idle_ratio"]),
+        formatting.size(memory.get("mean")),
+        formatting.size(memory.get("max")),
         _scaled(power.get("mean"), "W"),
         _scaled(power.get("max"), "W"),
         _scaled(row["energy_joules"], "J"),
@@ -309,7 +309,7 @@ def _device(row: Mapping[str, Any]) -> list[Any]:
 
 
 def _scaled(value: float | None, unit: str) -> str:
-    return "" if value is None else figures.format_si(value, unit)
+    return "" if value is None else formatting.format_si(value, unit)
 
 
 @app.command()

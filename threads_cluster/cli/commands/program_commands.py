@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias
 import typer
 
 from threads_cluster import errors
-from threads_cluster.cli import figures, show
+from threads_cluster.cli import formatting, show
 from threads_cluster.cli import program_options as options
 from threads_cluster.cli.commands import artifact_commands
 from threads_cluster.cli.session import AsJson, Session
@@ -220,7 +220,7 @@ def _fetch(session: Session, row: Mapping[str, Any], folder: Path, *, quiet: boo
     if not quiet:
         count = answer["fetched_files"]
         running.note(
-            f"downloaded {count:,} {'file' if count == 1 else 'files'}, {figures.size(answer['fetched_bytes'])}"
+            f"downloaded {count:,} {'file' if count == 1 else 'files'}, {formatting.size(answer['fetched_bytes'])}"
         )
 
 
@@ -568,7 +568,7 @@ def fetch(session: Session, job_id: str, folder: Path, *, flat: bool, as_json: b
     if as_json:
         show.json_line({"job_id": job_id, **answer})
         return
-    count, size = answer["fetched_files"], figures.size(answer["fetched_bytes"])
+    count, size = answer["fetched_files"], formatting.size(answer["fetched_bytes"])
     show.line(f"{folder}: files of {answer['units']:,} units; downloaded {count:,}, {size}")
     if not answer["units"]:
         show.say(

@@ -10,8 +10,8 @@ from coordinator.access.principal import Principal
 from coordinator.artifacts.catalog import Model
 from coordinator.cluster import Cluster
 from coordinator.locations import Location
-from coordinator.services import additions, planning, queries
-from coordinator.services.additions import NewService
+from coordinator.services import creation, planning, queries
+from coordinator.services.creation import NewService
 from jobs import errors
 from jobs.models import Actor
 from jobs.store.services import Service, Services
@@ -35,7 +35,7 @@ def serve(
 
     An unrouted service receives no requests yet. The service belongs to `workflow`, which deletes it when it is
     cancelled, unless another caller has also used this function for the service. Raises Conflict if the name belongs to
-    another service, and the errors of `additions.plan_service`.
+    another service, and the errors of `creation.plan_service`.
     """
     name = name_of(model.name, place)
     known = cluster.store.services.one(principal.tenant, name)
@@ -90,11 +90,11 @@ def begun_by(services: Services, tenant: str, workflow: str) -> list[str]:
 def _add(
     cluster: Cluster, wanted: NewService, place: Location, principal: Principal, *, routed: bool, workflow: str
 ) -> Service:
-    planned = additions.plan_service(cluster, wanted, principal)
+    planned = creation.plan_service(cluster, wanted, principal)
     more = {**({} if routed else {"unrouted": True}), **({"workflow": workflow} if workflow else {})}
     noted = {**json.loads(planned.asked), "place": str(place), **more}
     service = replace(planned, asked=json.dumps(noted))
-    if refused := additions.refusal(*cluster.store.services.add(service, principal.actor)):
+    if refused := creation.refusal(*cluster.store.services.add(service, principal.actor)):
         raise refused
     return service
 

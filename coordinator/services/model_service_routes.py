@@ -12,7 +12,7 @@ from coordinator import locations
 from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
 from coordinator.server.http import json_response
-from coordinator.services import placed, queries
+from coordinator.services import model_services, queries
 from coordinator.services.gateway import openai
 from jobs import errors
 from jobs.kinds.service.parameters import NAME
@@ -50,7 +50,7 @@ async def serve_model(request: Request, cluster: http.ClusterDep, principal: htt
 
     def work() -> Response:
         model = cluster.models.find(principal.tenant, asked.model_name)
-        name = placed.serve(cluster, model, place, principal)
+        name = model_services.serve(cluster, model, place, principal)
         row = queries.one(cluster.store, cluster.queries.jobs, principal.tenant, name)
         return json_response({"service_id": name, "status": row["state"]}, 202)
 

@@ -1,4 +1,6 @@
-"""Coordinator of the local cluster that serves HTTPS to other machines: `python -m deploy.local.joining.door`.
+"""Coordinator of a local cluster that serves HTTPS to other machines.
+
+Run it with `python -m deploy.local.joining.https_coordinator`.
 
 It opens its port at the first invitation and at each later start of the cluster.
 """

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.services import figures
-from coordinator.services.figures import Exchange
+from coordinator.services import usage_statistics
+from coordinator.services.usage_statistics import Exchange
 from coordinator.telemetry.exporter import Exporter
 from jobs import metrics
 from jobs.store.server import connection
@@ -44,7 +44,7 @@ class Tally:
         """Count a finished request."""
         self.export(exchange)
         counted = self._counts.setdefault((exchange.tenant, exchange.model, exchange.service), Asked())
-        counted.figures.update(figures.counts(exchange))
+        counted.figures.update(usage_statistics.counts(exchange))
         if exchange.status in _ANSWERED:
             counted.requests += 1
             counted.prompt += exchange.prompt_tokens

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from coordinator.access.principal import Principal
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
-from coordinator.jobs.on_behalf import Maker
+from coordinator.jobs.delegated_submission import Maker
 from coordinator.jobs.references import References
 from coordinator.schedules import times
 from coordinator.schedules.times import LONGEST, SHORTEST, Times

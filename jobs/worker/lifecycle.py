@@ -23,9 +23,9 @@ from jobs.store.work.leases import HEARTBEAT_SECONDS
 from jobs.worker import heartbeats
 from jobs.worker.api import api_calls, links
 from jobs.worker.api.links import CannotStart, Link
+from jobs.worker.free_capacity import Room
 from jobs.worker.heartbeats import HeartbeatThread
 from jobs.worker.lanes import Lane
-from jobs.worker.room import Room
 from jobs.worker.serving import SHUTDOWN_SECONDS, Server
 from jobs.worker.telemetry import exporter
 from jobs.worker.telemetry.host import Host

@@ -9,10 +9,10 @@ from pathlib import Path
 from jobs.store.work.slots import JobFacts
 from runner.commands import Command
 from runner.files.cache import DamagedFile, FileCache
+from runner.files.directories import Places
 from runner.files.folders import Folder, TooDeep, clear
 from runner.files.inputs import Files, Inputs
-from runner.files.places import Places
-from runner.programs.orders import Order
+from runner.programs.guard_messages import Order
 from runner.programs.recorder import Recorder
 from runner.programs.slot import Slot
 from threads_protocol.manifest import Entry

@@ -11,10 +11,10 @@ from jobs.models import QUANTUM_SECONDS, Device
 from jobs.store.work import lease_tokens
 from jobs.store.work.leases import Grant, Merge
 from jobs.store.work.slots import JobFacts
-from jobs.worker import execution, pace
+from jobs.worker import execution, lease_size
 from jobs.worker.execution import Computed
+from jobs.worker.free_capacity import LanesOnly, Room
 from jobs.worker.lanes import Lane, LaneDied, LeaseEnded, Task
-from jobs.worker.room import LanesOnly, Room
 from jobs.worker.state import WorkerState
 from jobs.worker.telemetry.meter import Share
 
@@ -79,7 +79,7 @@ class Turns:
         self._state = state
         self._room = room or LanesOnly()
         self._store = state.store
-        self._paces: dict[tuple[str, str], pace.Pace] = {}
+        self._paces: dict[tuple[str, str], lease_size.Pace] = {}
 
     def take(self, lane: Lane, slot: Slot) -> None:
         """Lease and compute until the slot closes, then return the lane to the pool."""
@@ -113,7 +113,7 @@ class Turns:
             slot.close(answer or "unreachable")
         return ""
 
-    def _ask_for_lease(self, lane: Lane, slot: Slot, rate: pace.Pace) -> Grant | str | None:
+    def _ask_for_lease(self, lane: Lane, slot: Slot, rate: lease_size.Pace) -> Grant | str | None:
         token, want = lease_tokens.new(), self._room.want(slot.facts, rate)
         return self._state.persist(
             lambda: self._store.leases.lease(
@@ -136,7 +136,7 @@ class Turns:
         else:
             self._state.pool.wait_until(lambda: not slot.open, seconds)
 
-    def _work(self, lane: Lane, slot: Slot, task: Task, rate: pace.Pace) -> None:
+    def _work(self, lane: Lane, slot: Slot, task: Task, rate: lease_size.Pace) -> None:
         job, token = slot.facts.job_id, task.grant.token
         self._state.tasks[token] = task
         if self._state.stopping:
@@ -164,7 +164,9 @@ class Turns:
         finally:
             self._state.tasks.pop(token, None)
 
-    def _commit(self, task: Task, computed: Computed, encoded: bytes, rate: pace.Pace, share: Share) -> Merge | None:
+    def _commit(
+        self, task: Task, computed: Computed, encoded: bytes, rate: lease_size.Pace, share: Share
+    ) -> Merge | None:
         facts, grant = task.facts, task.grant
         rate.learn(computed.upto - grant.lo, computed.seconds)
         self._state.rates[facts.kind] = rate.rate
@@ -223,10 +225,10 @@ class Turns:
             token, reason = lease_tokens.new(), f"cannot derive the result: {died}"
             self._state.persist(lambda: self._store.results.count_derive_crash(facts.job_id, token, reason))
 
-    def _pace(self, lane: Lane, facts: JobFacts) -> pace.Pace:
+    def _pace(self, lane: Lane, facts: JobFacts) -> lease_size.Pace:
         known = self._paces.get((lane.name, facts.job_id))
         if known is None:
             if len(self._paces) > MOST_PACES:
                 self._paces.clear()
-            known = self._paces[(lane.name, facts.job_id)] = pace.Pace(self._room.first_rate(facts))
+            known = self._paces[(lane.name, facts.job_id)] = lease_size.Pace(self._room.first_rate(facts))
         return known

@@ -13,7 +13,7 @@ from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.jobs.references import References
-from coordinator.services import room
+from coordinator.services import memory_estimate
 from engines import registry
 from engines.contract import Launch, Model
 from jobs import errors
@@ -154,13 +154,15 @@ def _gpus(asked: NewService) -> int:
         return 0
 
 
-def _memory(cluster: Cluster, asked: NewService, parameters: BaseModel, model: Model | None) -> room.Judged | None:
+def _memory(
+    cluster: Cluster, asked: NewService, parameters: BaseModel, model: Model | None
+) -> memory_estimate.Judged | None:
     """Return the memory estimate for a replica, or None if the engine does not estimate memory."""
     need = registry.need(asked.engine)
     if need is None or model is None:
         return None
     runners = cluster.queries.fleet_cache.get().runners
-    return room.judged(need(parameters, model, _gpus(asked)), asked.requirements, runners, force=asked.force)
+    return memory_estimate.judged(need(parameters, model, _gpus(asked)), asked.requirements, runners, force=asked.force)
 
 
 def model_of(cluster: Cluster, known_as: str | None, name: str, principal: Principal) -> Model | None:

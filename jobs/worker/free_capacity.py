@@ -8,7 +8,7 @@ from typing import Protocol
 from jobs.hosts.requirements import Offer
 from jobs.store.work.slots import JobFacts
 from jobs.worker.lanes import Lane
-from jobs.worker.pace import Pace
+from jobs.worker.lease_size import Pace
 
 
 class Room(Protocol):

@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from threads_cluster.cli import main as cli
-from threads_cluster.compat import faces
+from threads_cluster.compat import aliases
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,7 +22,7 @@ def there(_words: object) -> bool:
 
 
 def gswarm(text: str) -> str:
-    return " ".join(faces.translate(faces.GSWARM, text.split(), there))
+    return " ".join(aliases.translate(aliases.GSWARM, text.split(), there))
 
 
 @pytest.mark.parametrize(
@@ -78,34 +78,36 @@ def test_words_of_gswarm_become_ours(theirs: str, ours: str) -> None:
     ],
 )
 def test_what_has_no_meaning_here_is_refused_and_names_ours(theirs: str, why: str) -> None:
-    with pytest.raises(faces.NotTranslatable) as refused:
+    with pytest.raises(aliases.NotTranslatable) as refused:
         gswarm(theirs)
     assert why in str(refused.value)
 
 
 def test_a_command_that_this_version_lacks_is_said_to_be_missing() -> None:
-    with pytest.raises(faces.NotTranslatable, match=r"health corresponds to cluster health, which this version lacks"):
-        faces.translate(faces.GRID_CLI, ["health"], lambda _words: False)
+    with pytest.raises(
+        aliases.NotTranslatable, match=r"health corresponds to cluster health, which this version lacks"
+    ):
+        aliases.translate(aliases.GRID_CLI, ["health"], lambda _words: False)
 
 
 def test_a_line_of_shell_runs_on_a_runner_or_over_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["run", "a | b", "--log-level", "DEBUG"]
-    assert faces.translate(faces.GRID_CLI, words, there) == ["run", "--shell", "a | b"]
+    assert aliases.translate(aliases.GRID_CLI, words, there) == ["run", "--shell", "a | b"]
     (tmp_path / "cluster.yaml").write_text("nodes: [gpu1]\n")
     over_ssh = ["run", "--on", "ssh", "--", "/bin/sh", "-c", "a | b"]
-    assert faces.translate(faces.GRID_CLI, words, there) == over_ssh
-    with pytest.raises(faces.NotTranslatable, match=r"cluster\.yaml"):
-        faces.translate(faces.GRID_CLI, words, lambda words: "--on" not in words)
+    assert aliases.translate(aliases.GRID_CLI, words, there) == over_ssh
+    with pytest.raises(aliases.NotTranslatable, match=r"cluster\.yaml"):
+        aliases.translate(aliases.GRID_CLI, words, lambda words: "--on" not in words)
     for wrong in (["run"], ["run", "true", "--log-level", "LOUD"], ["run", "true", "twice"]):
-        with pytest.raises(faces.NotTranslatable):
-            faces.translate(faces.GRID_CLI, wrong, there)
+        with pytest.raises(aliases.NotTranslatable):
+            aliases.translate(aliases.GRID_CLI, wrong, there)
 
 
-@pytest.mark.parametrize("row", [*faces.GSWARM, *faces.GRID_CLI], ids=lambda row: row.foreign)
-def test_our_commands_know_the_flags_that_they_are_given(row: faces.Row) -> None:
+@pytest.mark.parametrize("row", [*aliases.GSWARM, *aliases.GRID_CLI], ids=lambda row: row.foreign)
+def test_our_commands_know_the_flags_that_they_are_given(row: aliases.Row) -> None:
     """A translated command receives only flags that it has, and --json unless it runs a program."""
-    if not faces.has_command(row.native.split()):
+    if not aliases.has_command(row.native.split()):
         return
     command: Any = typer.main.get_command(cli.app)
     for word in row.native.split():
@@ -140,7 +142,7 @@ def test_they_are_installed_beside_cluster() -> None:
     ],
 )
 def test_it_ends_as_cluster_does(words: list[str], code: int, out: str, err: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from threads_cluster.compat.faces import gswarm; gswarm()", *words]
+    command = [sys.executable, "-c", "from threads_cluster.compat.aliases import gswarm; gswarm()", *words]
     environment = {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "CLUSTER_URL": "http://127.0.0.1:1"}
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, out in done.stdout, err in done.stderr) == (code, True, True), done.stderr
