@@ -1,5 +1,6 @@
-"""Run one coordinator: `python -m coordinator`. With `--sockets PATH`, receive its listening sockets over a Unix
-socket.
+"""Run one coordinator with `python -m coordinator`.
+
+With `--sockets PATH`, the process receives its listening sockets over the Unix socket PATH.
 """
 
 from __future__ import annotations
@@ -27,16 +28,19 @@ from jobs.settings import load
 
 log = logging.getLogger("coordinator")
 
-#: Maximum number of open files. An idle connection needs 20 KiB.
+#: Maximum number of open files of the process.
 _MAX_FILES = 16384
-#: mallopt(3) options: return free memory above 4 MiB to the system, and allocate blocks above 1 MiB with mmap.
-#: By default, glibc adapts these thresholds and keeps up to 64 MiB after the first large request body.
+#: mallopt(3) options with values in bytes: the thresholds for returning free memory and for using mmap.
+#: By default, glibc raises both thresholds, and keeps up to 64 MiB of memory after a large request body.
 _M_TRIM_THRESHOLD, _TRIM_BYTES = -1, 4 << 20
 _M_MMAP_THRESHOLD, _MMAP_BYTES = -3, 1 << 20
 
 
 def main(handed_over_at: str = "") -> int:
-    """Serve until a signal arrives, and return the exit code. See `sockets.listen` for `handed_over_at`."""
+    """Run the coordinator until a signal arrives, and return the exit code.
+
+    See `sockets.listen` for `handed_over_at`.
+    """
     settings = load()
     logs.configure(settings.log_level, "coordinator", host=settings.host_name())
     try:
@@ -88,7 +92,7 @@ def main(handed_over_at: str = "") -> int:
         else None,
     )
     server = uvicorn.Server(config)
-    gc.freeze()  # exclude 150,000 long-lived objects from garbage collection, which stops all threads
+    gc.freeze()  # exclude 150,000 long-lived objects from garbage collection, which pauses all threads
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=listeners.api or None)
     return 0 if server.started else 1
@@ -115,7 +119,7 @@ def _raise_file_limit() -> None:
 
 
 def _configure_malloc() -> None:
-    """Configure glibc's malloc to return the memory of large bodies to the system. Other C libraries ignore this."""
+    """Configure glibc's malloc to return the memory of large request bodies to the system."""
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)

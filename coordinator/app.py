@@ -50,9 +50,10 @@ CLIENT_CLOSED_REQUEST = 499
 
 
 def create(settings: Settings, *, metrics: socket.socket | None = None) -> FastAPI:
-    """Create the application of one replica. It connects to Redis only when its lifespan starts.
+    """Create the application of one replica.
 
-    `metrics` is the listening socket for metrics. If it is None, a new socket is opened.
+    The application connects to Redis when its lifespan starts. `metrics` is the listening socket for metrics. If it is
+    None, a new socket is opened.
     """
     replica = composition.compose(settings, metrics)
     state = replica.state
@@ -159,7 +160,7 @@ class RequestMetrics:
         try:
             await self._app(scope, receive, send_and_note)
         finally:
-            # Count in the next iteration of the event loop, because the response is sent at the end of this one.
+            # Count the request in the next iteration of the event loop, after the response has been sent.
             seconds = time.perf_counter() - started
             asyncio.get_running_loop().call_soon(lambda: self._count(scope, status, seconds))
 

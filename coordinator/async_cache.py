@@ -1,4 +1,4 @@
-"""Cache of asynchronously read values for one event loop. Each lookup sets the oldest acceptable read time."""
+"""Cache for values that are read asynchronously in one event loop."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AsyncCache(Generic[Value]):
         return await self._get(key, self.entries.get(key) or _Entry(), not_before)
 
     async def refresh(self, key: str, not_before: float) -> Value:
-        """Return a value read at `not_before` or later, but wait REFRESH_SECONDS after the previous read.
+        """Return a value read at `not_before` or later. Reads of a key are at least REFRESH_SECONDS apart.
 
         Call this if the cached value lacks an expected item.
         """

@@ -32,7 +32,7 @@ from jobs.store.work.jobs import CapReached, NewJob, parse_cap_reached
 from jobs.worker import execution
 from threads_protocol.answers import jobs as answers
 
-#: Maximum number of cached packers. Each uses up to tens of MB of memory.
+#: Maximum number of cached result encoders (packers). Each uses up to tens of MB of memory.
 _MAX_PACKERS = 4
 #: Function that encodes a job's result in a binary format, with the options of a request.
 Packer = Callable[[Mapping[str, str]], bytes]
@@ -51,7 +51,7 @@ class Cluster:
         self.models = Catalog(store.artifacts, self.artifacts)
         self.secrets = Vault(store.secrets, Keys(settings.secrets_keys()))
         self.tracing = Tracing.from_settings(settings)
-        #: Packers by job ID and binary name. Cached because clients often request many windows of one trace in a row.
+        #: Cached result encoders, by job ID and name of the binary format.
         self.packers: dict[tuple[str, str], Packer] = {}
         self._packing = asyncio.Lock()
         #: True once Redis is known to support SUBMIT_DURABLE.
@@ -182,7 +182,10 @@ class Cluster:
         self._check(job_id, verb, self._apply(job_id, verb, principal, hold))
 
     def retry_dead(self, job_id: str, first: int, principal: Principal, *, hold: bool = False) -> None:
-        """Retry one failed range of a job. Raise NotFound if the range does not exist, or the errors of `steer`."""
+        """Retry one failed range of a job. Raise NotFound if the range does not exist.
+
+        Other errors are the same as for `steer`.
+        """
         version = registry.definition(self.queries.jobs.job(job_id)["type"]).model_version
         answer = self.store.jobs.retry_dead(job_id, first, version, principal.actor, hold=hold)
         if answer == ["none"]:

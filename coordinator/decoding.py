@@ -35,7 +35,7 @@ def parse_finite(text: str) -> float:
     return number
 
 
-#: Shared decoder. With `parse_constant`, json.loads would create a new decoder for each call.
+#: Decoder shared by all calls, because json.loads would create a new decoder for each call.
 _DECODER = json.JSONDecoder(parse_constant=parse_finite)
 
 
@@ -45,7 +45,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def decode_names(members: Iterable[bytes]) -> list[str]:
-    """Decode names from UTF-8. Invalid bytes are replaced, because no stored object has such a name."""
+    """Decode names from UTF-8. Invalid bytes are replaced."""
     return [member.decode(errors="replace") for member in members]
 
 

@@ -20,7 +20,7 @@ MAX_URL = 2048
 _CHARACTERS = re.compile(r"[!#-;=?-\[\]_a-z~]*")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?")
 #: IPv6 networks that embed IPv4 addresses: mapped, compatible, translated, NAT64, Teredo, 6to4.
-#: Python versions disagree on `is_global` of mapped addresses.
+#: Python versions disagree on whether IPv4-mapped addresses are global.
 _EMBEDDING_IPV4 = tuple(
     map(
         ipaddress.IPv6Network,
@@ -44,8 +44,8 @@ _SPECIAL = tuple(
     )
 )
 
-#: Addresses of cloud metadata services, which serve credentials. They must be allowed individually.
-#: Services of AWS, Google, Azure, Oracle, Alibaba, Tencent, Scaleway and OpenStack.
+#: Addresses of cloud metadata services, which provide credentials. WEBHOOK_ALLOW must list each one individually.
+#: The services belong to AWS, Google, Azure, Oracle, Alibaba, Tencent, Scaleway and OpenStack.
 _METADATA = frozenset(
     map(
         ipaddress.ip_address,

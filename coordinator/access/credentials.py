@@ -117,7 +117,7 @@ class Credentials:
             raise errors.Unauthorized(_REFUSED)
 
     def invalidate(self) -> None:
-        """Make the next request read from Redis, because this replica has just changed tokens or sessions."""
+        """Make the next request read the tokens from Redis again, after a change of tokens or sessions."""
         self._changed_at = time.monotonic()
 
     # -- token cache ---------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Credentials:
         """Return the stored token or session with this ID, or None if it does not exist or has expired."""
         began = time.monotonic()
         await self._state.get("", max(began - FRESH_SECONDS, self._changed_at))
-        if name not in self._ids:  # the token or session may be newer than the last read
+        if name not in self._ids:  # the token or session may have been created after the last read
             await self._state.refresh("", max(began, self._changed_at))
         if name not in self._ids:
             return None

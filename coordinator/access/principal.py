@@ -1,4 +1,4 @@
-"""The principal of a request: its tenant, its token and its scopes. No I/O."""
+"""Principals: the senders of requests, with their tenants, tokens and scopes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Principal:
         return not scopes or not self.scopes.isdisjoint((*scopes, Scope.ADMIN))
 
     def require(self, *scopes: Scope) -> None:
-        """Raise Forbidden unless the principal has one of these scopes. The message names both sets of scopes."""
+        """Raise Forbidden unless the principal has one of these scopes."""
         if not self.has(*scopes):
             required = " or ".join(scopes)
             owned = ", ".join(sorted(self.scopes)) or "none"

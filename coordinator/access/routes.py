@@ -18,14 +18,14 @@ from jobs.store.tenancy import tokens
 from threads_protocol.answers import access as answers
 
 routes = http.router(tag="access")
-#: Login needs no authentication.
+#: Router for login, which needs no authentication.
 open_routes = http.open_router()
 
 _ANY_SCOPE = [http.require_scope()]
-#: User scopes, one of which a login requires. Worker tokens and invitations have no user scope.
+#: Scopes of users. Login requires a token with at least one of these scopes.
 _USER_SCOPES = (Scope.READ, Scope.SUBMIT, Scope.RUN, Scope.INFER, Scope.OPERATE)
 
-#: Maximum size of a login body in bytes. Logins must not use the memory budget for bodies.
+#: Maximum size of a login's request body in bytes.
 _MAX_LOGIN = 16 << 10
 
 

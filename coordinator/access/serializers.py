@@ -9,7 +9,7 @@ from threads_protocol.answers import access as answers
 
 
 def serialize_token(token: Token) -> answers.Token:
-    """Return the response for a token. The secret is not stored, so it is not included."""
+    """Return the response for a token, without its secret."""
     return {
         "id": token.id,
         "name": token.name,

@@ -1,4 +1,4 @@
-"""Build responses about a tenant's files, for its users and for workers that run its jobs."""
+"""Build responses about files, for users and for workers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Hashes(BaseModel):
 
 
 def list_missing(trees: Trees, tenant: str, hashes: list[str]) -> dict[str, Any]:
-    """Return the missing files and parts, and the upload limits."""
+    """Return the files and parts that a tenant has not uploaded, and the upload limits."""
     missing = trees.transfers.find_missing(tenant, hashes)
     return {
         "missing": missing.missing,
@@ -51,7 +51,7 @@ def put_part(trees: Trees, tenant: str, sha: str, size: int, part: int, data: by
 
 
 def bundle_response(trees: Trees, tenant: str, hashes: list[str]) -> Response:
-    """Return a bundle with as many of the requested files, in order, as fit into it."""
+    """Return a bundle of the requested files, up to the maximum size of a bundle."""
     packed = trees.transfers.get_bundle(tenant, hashes[: bundles.MAX_FILES])
     return Response(packed, media_type="application/octet-stream")
 

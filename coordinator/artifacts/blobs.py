@@ -37,7 +37,10 @@ class Lost(Exception):
 
 
 class Blobs:
-    """Objects in one artifact store. Methods raise StoreFull, Unavailable, or Lost if an object does not exist."""
+    """Reads and writes the objects of one artifact store.
+
+    Methods raise StoreFull, Unavailable, or Lost if an object does not exist.
+    """
 
     def __init__(self, url: str) -> None:
         # Import fsspec on first use, because the import is slow.
@@ -49,13 +52,13 @@ class Blobs:
             self.filesystem, self._root = url_to_fs(url, **local)
         except (ImportError, ValueError) as error:
             raise WrongStore(f"ARTIFACT_URL={url} cannot be used: {error}") from None
-        #: Local folder, whose writes must be flushed to disk, or None if the store is remote.
+        #: Local folder of the store, or None if the store is remote.
         self._folder = Path(self._root) if local else None
         #: Store ID found by the last check.
         self._known = ""
 
     def write(self, tenant: str, objects: Mapping[str, bytes]) -> None:
-        """Write new objects, and wait until they are on disk. If a write fails, remove all of them."""
+        """Write new objects and flush them to disk. If a write fails, remove all new objects."""
         paths = {self._path(tenant, name): data for name, data in objects.items()}
         try:
             with _convert_errors(missing=errors.Unavailable):
@@ -174,7 +177,7 @@ def _convert_errors(missing: type[Exception] = Lost) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise missing(str(error)) from None  # also raised if the folder or bucket does not exist
+        raise missing(str(error)) from None  # storage drivers also raise this error for a missing folder or bucket
     except OSError as error:
         if error.errno in _FULL:
             raise errors.StoreFull(

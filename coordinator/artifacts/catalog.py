@@ -30,7 +30,7 @@ SCHEMES = ("https://", "http://", "hf://", "s3://")
 _MAX_ABOUT = 16 << 10
 #: Name prefixes of data chunks and running batches, which are not models.
 CHUNK, BATCH = "chunk-", "batch-"
-#: Maximum size in bytes of a manifest searched for weights, maximum number of cached models, and of concurrent reads.
+#: Maximum size in bytes of a parsed manifest, number of cached models, and number of concurrent reads.
 _MAX_MANIFEST, _KEPT, _AT_ONCE = 256 << 10, 10_000, 8
 _MAX_SOURCE, _MAX_TYPE = 2048, 32
 _WITH_PASSWORD = re.compile(r"[a-z0-9]+://[^/]*@")
@@ -80,7 +80,10 @@ class Catalog:
         self._lock = threading.Lock()
 
     def page(self, tenant: str, after: str, most: int) -> tuple[list[Model], str]:
-        """Return the models among the next `most` artifact names, and the last name read (empty on the last page)."""
+        """Return one page of a tenant's models, and the name after which the next page starts.
+
+        A page covers the next `most` artifact names. The returned name is empty on the last page.
+        """
         names = sorted(self._store.names(tenant).items())
         asked = [one for one in names if one[0] > after][:most]
         rows = self._store.read(tenant, [artifact for _, artifact in asked])
@@ -124,7 +127,7 @@ class Catalog:
         return known
 
     def _read_ahead(self, tenant: str, rows: Sequence[tuple[str, Artifact]]) -> None:
-        """Read manifests that are not cached. Several are read at once, because reads from a bucket are slow."""
+        """Read manifests that are not cached, several at once."""
         new = {
             row.id: (name, row)
             for name, row in rows
@@ -185,9 +188,7 @@ class Catalog:
     def put_batch(
         self, tenant: str, name: str, model: Artifact, prompts: Artifact, texts: Mapping[str, str], actor: Actor
     ) -> Artifact:
-        """Create a named artifact with the model's files in `model`, the prompts' files in `input`, and some text
-        files.
-        """
+        """Create the artifact of a batch, with a model in `model`, prompts in `input`, and text files."""
         both = (("model", model), ("input", prompts))
         entries = [
             replace(one, path=f"{folder}/{one.path}")

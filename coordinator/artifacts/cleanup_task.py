@@ -9,7 +9,7 @@ from jobs.store.server import connection
 
 #: Interval in seconds between two runs.
 INTERVAL_SECONDS = 10.0
-#: Maximum number of artifacts checked per run, and of batches of objects deleted per run.
+#: Maximum numbers per run: artifacts to check, and batches of objects to delete.
 _ARTIFACTS, _REPEATS = 100, 20
 #: Number of failed deletions after which a run stops.
 _TROUBLES = 10

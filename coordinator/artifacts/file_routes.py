@@ -30,8 +30,9 @@ upload_routes.add(routes, "", "your tenant", Depends(_tenant), dependencies=_SUB
     **binary_response(upload_routes.BUNDLE),
 )
 async def get_bundle(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Download many small files in one request. The bundle contains as many of the files, in order, as fit; at least
-    one.
+    """Download many small files in one request.
+
+    The bundle contains the first of the requested files that fit, and at least one file.
     """
     asked: Hashes = http.parse(Hashes, await bodies.read_json(request))
     return await threads.run(lambda: answers.bundle_response(cluster.artifacts, principal.tenant, asked.hashes))
@@ -39,5 +40,5 @@ async def get_bundle(request: Request, cluster: http.ClusterDep, principal: http
 
 @routes.get("/files/{sha256}", **binary_response("Contents of the file", 206))
 async def get_file(request: Request, sha256: Sha, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Download a file of your tenant, or one byte range of it."""
+    """Download a file of your tenant, or one byte range of the file."""
     return await answers.file_response(request, cluster.artifacts, principal.tenant, sha256)

@@ -65,9 +65,9 @@ def list_artifacts(
     **http.describe_response(answers.Committed),
 )
 async def commit(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep, name: Name = "") -> Response:
-    """Create an artifact from a manifest. Missing files result in a 409, so upload all files first.
+    """Create an artifact from a manifest. Upload all files of the artifact first.
 
-    Equal manifests create the same artifact.
+    If files are missing, the response is a 409. Equal manifests create the same artifact.
     """
     async with bodies.open_bytes(request, manifest.MAX_BYTES) as text:
         how, row = await threads.run(lambda: cluster.artifacts.commit(principal.tenant, text, name, principal.actor))

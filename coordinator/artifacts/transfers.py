@@ -1,4 +1,4 @@
-"""Upload and download files in parts, each of which can be repeated. Files are verified by their SHA-256."""
+"""Upload and download files in parts. Uploads are verified by their SHA-256."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Transfers:
     # -- uploads -------------------------------------------------------------------------------------------------------
 
     def find_missing(self, tenant: str, shas: Sequence[str]) -> MissingUploads:
-        """Return the missing files. Files that exist are kept for at least one day."""
+        """Return the files that a tenant has not uploaded. Existing files are kept for at least one day."""
         missing = self._index.missing(tenant, shas)
         return MissingUploads(missing=missing, parts=self._index.uploads(tenant, missing))
 
@@ -111,7 +111,10 @@ class Transfers:
             raise errors.InvalidRequest(detail, field="body")
 
     def _add(self, tenant: str, rows: Mapping[str, tuple[str, bytes]]) -> list[str]:
-        """Write files and return the SHA-256 of the new ones. `rows` maps a SHA-256 to an object name and its bytes."""
+        """Write files, and return the SHA-256 of each new file.
+
+        `rows` maps a SHA-256 to an object name and its bytes.
+        """
         if not rows:
             return []
         self._write(tenant, dict(rows.values()))
@@ -165,9 +168,7 @@ class Transfers:
         return Download(size=file.size, span=part, pieces=self.read(tenant, sha, file, *(part or (0, file.size))))
 
     def read(self, tenant: str, sha: str, file: StoredFile, start: int, end: int) -> Iterator[bytes]:
-        """Yield the bytes from `start` to `end` (exclusive) of a file. If the store has lost them, record the loss and
-        raise Broken.
-        """
+        """Yield the bytes from `start` to `end` (exclusive) of a file. Raise Broken if the store has lost the bytes."""
         pieces = self._pieces(tenant, file, start, end)
         try:
             first = next(pieces, b"")

@@ -28,7 +28,10 @@ _MISSING = "ARTIFACT_URL for every coordinator, such as file:///data/artifacts (
 
 
 class Trees:
-    """Artifacts in one store. Methods raise MissingSetting if ARTIFACT_URL is not set or not this cluster's store."""
+    """Creates, reads and deletes the artifacts of a cluster.
+
+    Methods raise MissingSetting if ARTIFACT_URL is not set or is not this cluster's store.
+    """
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
@@ -75,8 +78,9 @@ class Trees:
         return row
 
     def _ids(self, tenant: str, digits: str) -> list[str]:
-        """Return the artifact IDs that start with these digits. Artifacts held only by jobs must be requested by full
-        ID.
+        """Return the artifact IDs that start with these digits.
+
+        Artifacts that only jobs hold must be requested by their full ID.
         """
         if len(digits) == _WHOLE:
             return [digits]
@@ -99,7 +103,7 @@ class Trees:
         return how, self.find(tenant, new.id)
 
     def _release_locations(self, tenant: str, before: str) -> None:
-        """Release an unnamed artifact at all its locations on hosts, because these would otherwise hold it forever."""
+        """Release an artifact without a name at all its locations on hosts, which would otherwise hold it forever."""
         [old] = self._store.artifacts.read(tenant, [before])
         if old and not old.names:
             locations.release_all(self._store.artifacts, tenant, old)
@@ -143,11 +147,11 @@ class Trees:
             raise errors.Broken(detail, field="artifact") from None
 
     def entries(self, tenant: str, row: Artifact) -> list[Entry]:
-        """Return the manifest entries of an artifact. Raise the errors of `manifest`."""
+        """Return the manifest entries of an artifact. Raise Broken if the store has lost the manifest."""
         return manifest.entries(self.manifest(tenant, row))
 
     def delete(self, tenant: str, asked: str, actor: Actor, *, beside_jobs: bool = False, name: str = "") -> None:
-        """Delete an artifact with its names and copies. Raise Conflict if something holds it.
+        """Delete an artifact with its names and copies. Raise Conflict if the artifact is in use.
 
         With `beside_jobs`, jobs may hold the artifact: it loses its names and is deleted after the last of these jobs.
         With `name`, only this name is removed if the artifact has others.

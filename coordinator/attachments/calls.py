@@ -13,7 +13,7 @@ from jobs import errors
 from jobs.models import MAX_UNITS
 from jobs.store.attachments import MAX_BYTES
 
-#: Maximum size of a request body in bytes: enough for MAX_BYTES in base64, or for a command with JSON escapes.
+#: Maximum size of a request body in bytes.
 MOST_BODY = 128 << 10
 #: Maximum time in seconds that a call waits.
 MOST_SECONDS = 20.0

@@ -15,7 +15,7 @@ from coordinator.redis_reader import RedisReader
 from jobs import errors
 from jobs.store import Store
 
-#: Seconds after which a waiting call checks its attachment anyway, because Redis can lose a wake-up in a crash.
+#: Interval in seconds at which waiting calls check their attachment, in case Redis loses a wake-up signal.
 POLL_SECONDS = 2.0
 #: Maximum number of waiting calls per replica.
 MOST_WAITING = 2000
@@ -27,7 +27,7 @@ Found = TypeVar("Found")
 
 
 class Wakes:
-    """Calls of one replica that wait for attachments. Call `start` first, and use this only in its event loop."""
+    """Makes calls wait for changes to attachments. Use this only in the event loop passed to `start`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -18,7 +18,7 @@ OTHERS = "others"
 
 
 class Denials:
-    """Thread-safe counts of the requests denied in the current minute. Their number is limited."""
+    """Thread-safe counts of the requests denied in the current minute."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

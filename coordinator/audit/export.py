@@ -14,8 +14,8 @@ from jobs.store.tenancy.audit_log import AuditLog, Log, Position
 
 log = logging.getLogger(__name__)
 
-#: Number of entries kept in Redis with AUDIT_FILE and without it, and number of entries dropped at once without it.
-#: Many entries are dropped at once, because each drop adds one entry to the log.
+#: Number of entries kept in Redis: with AUDIT_FILE, and without it; and number of surplus entries before a trim.
+#: Surplus entries are dropped together, because each drop adds one entry to the log.
 KEPT_EXPORTED, KEPT, SLACK = 10_000, 100_000, 1000
 #: Number of entries per write, and maximum number of writes per export.
 BATCH, BATCHES = 1000, 50
@@ -40,7 +40,7 @@ def export(audit_log: AuditLog, path: Path) -> int:
 
 
 def _append(audit_log: AuditLog, file: AuditFile) -> int | None:
-    """Append at most BATCH entries and return their number, or None if the log was first reset to the file's end."""
+    """Append up to BATCH entries. Return their number, or None if the log in Redis did not continue the file."""
     end = file.end().position
     new = audit_log.read(end.seq, BATCH)
     if _is_discontinuous(new, end) and (void := _first_void(audit_log, file, new, end)):

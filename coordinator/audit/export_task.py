@@ -59,9 +59,7 @@ class AuditExportTask:
             raise errors.Unavailable(f"AUDIT_FILE cannot be written, so Redis keeps the entries: {error}") from error
 
     def _check_exports(self) -> None:
-        """Log a warning once if another coordinator exports the log. Its file will lack the entries that this one
-        drops.
-        """
+        """Log a warning once if another coordinator has exported the audit log to a file."""
         if self._has_checked_exports:
             return
         if exported := self._audit_log.read(0, 1).exported:

@@ -57,7 +57,10 @@ class AuditFile:
         return by_number
 
     def append(self, after: Position | None, entries: Sequence[Entry]) -> None:
-        """Append entries, and wait until they are on disk. `after` is the previous entry if the file lacks it."""
+        """Append entries, and wait until they are on disk.
+
+        `after` is the previous entry if the file lacks that entry.
+        """
         texts = [] if after is None else [b'{"after":%d,"hash":"%b"}' % (after.seq, after.hash.encode())]
         digest, lines = self.end().sha256, []
         for text in (*texts, *(entry.line for entry in entries)):
@@ -67,7 +70,7 @@ class AuditFile:
         try:
             self._write(b"".join(lines))
         except OSError:
-            # Remove the lines, because they may exist only in the page cache and would be read as if they were on disk.
+            # Remove the new lines, because they may not have reached the disk.
             os.ftruncate(self._descriptor, size)
             raise
 

@@ -41,7 +41,7 @@ class AofRewriter:
         return self._is_done
 
     def _advance(self) -> bool:
-        """Take the next step. Return True if Redis has finished the rewrite or does not use an append-only file."""
+        """Request the rewrite or check its progress. Return True if it is finished or Redis uses no such file."""
         state = self._aof.state()
         if state.loading or state.unwritten:
             return False

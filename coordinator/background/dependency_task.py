@@ -13,12 +13,12 @@ log = logging.getLogger(__name__)
 
 #: Seconds to sleep after a run, so that one run handles all parents that fail at the same time.
 _REST_SECONDS = 0.05
-#: Maximum number of calls of the Redis function WAKE per run. Each call handles up to 64 jobs.
+#: Maximum number of Redis calls per run. Each call releases or skips up to 64 jobs.
 _MAX_CALLS = 400
 
 
 def has_failed(events: Sequence[Event]) -> bool:
-    """Return True if a job failed or was cancelled. Jobs that succeed need no run of this task."""
+    """Return True if an event reports a failed or cancelled job."""
     return any(event.ends and event.fields["state"] != "done" for event in events)
 
 

@@ -18,9 +18,9 @@ from jobs.store.work import wakeups
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of calls of the Redis function SWEEP per round.
+#: Maximum number of cleanup calls to Redis per round.
 _MAX_REPEATS = 50
-#: Number of ranges that a mark must gain, beyond 1/8, before it is merged again; and rounds between two checks.
+#: Number of new ranges, in addition to 1/8, after which a mark is merged again; and rounds between two checks.
 _MERGE_AT, _MERGE_EVERY = 64, 10
 #: Number of rounds between two prunings of usage and unused libraries, and between two recounts of stored bytes.
 _PRUNE_EVERY, _RECOUNT_EVERY = 3600, 600
@@ -29,7 +29,10 @@ _WAKE_UPS_EVERY = 60
 
 
 class Leader:
-    """Competes for the leadership, and does the leader's work. As the leader, calls `record` after each round."""
+    """Competes for the leadership, and does the leader's maintenance work.
+
+    The leader calls `record` after each round.
+    """
 
     def __init__(
         self,
@@ -93,9 +96,7 @@ class Leader:
             self._try("metrics were not recorded", self._record)
 
     def _load_functions(self) -> None:
-        """Load the Redis functions once. If loading fails and Redis lacks the functions, the next call raises the
-        error.
-        """
+        """Load the Redis functions, unless this process has already loaded them."""
         if not self._is_loaded:
             with contextlib.suppress(*connection.Unreachable):
                 self._store.libraries.load()
@@ -120,9 +121,7 @@ class Leader:
             log.info("stored bytes were recounted", extra={"tenants": len(tenants)})
 
     def _sweep(self) -> None:
-        """Call the Redis function SWEEP until no work is left, so that all jobs of a dead worker return to their queues
-        at once.
-        """
+        """Return the jobs of dead workers to their queues, and purge expired jobs, until no work is left."""
         calls = [self._store.fleet.sweep(self._age_seconds, self._reserve_seconds)]
         while calls[-1].more and len(calls) <= _MAX_REPEATS:
             calls.append(self._store.fleet.sweep(self._age_seconds, self._reserve_seconds))

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 #: Default interval in seconds between two calls.
 INTERVAL_SECONDS = 1.0
-#: Maximum time in seconds that `stop` waits for `at_end`.
+#: Maximum time in seconds that `stop` waits for the final call.
 STOP_SECONDS = 1.0
 
 
@@ -106,7 +106,7 @@ class PeriodicTask(threading.Thread):
         self._reason = reason
 
     def stop(self) -> None:
-        """Stop after the call in progress. Wait at most STOP_SECONDS for `at_end`."""
+        """Stop the thread after the call in progress. Wait at most STOP_SECONDS for `at_end`."""
         self._stopped = True
         self._woken.set()
         if self._at_end is not None and self.is_alive():

@@ -12,7 +12,7 @@ from threads_protocol.states import TERMINAL
 
 #: Maximum number of recently ended jobs to remember.
 _KEPT = 2000
-#: Seconds until the first read of a job's state from Redis, and between further reads, because events can be lost.
+#: Seconds before the first check of a job's state in Redis, and between further checks.
 DOUBT_SECONDS, AGAIN_SECONDS = 1.0, 5.0
 
 

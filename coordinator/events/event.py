@@ -13,7 +13,7 @@ from jobs.store.events import Entry
 from threads_protocol.states import TERMINAL
 
 Position: TypeAlias = tuple[int, int]
-#: Topics that are filtered by tenant, and prefixes of further topics that are filtered by tenant.
+#: Topics filtered by tenant, and name prefixes of topics filtered by tenant.
 _MANY, _ONE = ("jobs", "workflows"), ("job:", "workflow:")
 #: Position before the first event.
 START: Position = (0, 0)
@@ -57,9 +57,7 @@ class Event:
 
     @property
     def merges(self) -> str:
-        """Return the key under which the latest event replaces earlier ones, or an empty string if this event is never
-        replaced.
-        """
+        """Return the key by which a later event replaces this one, or an empty string if no event replaces this one."""
         if self.row is not None:
             return self.entity
         if self.workflow:

@@ -37,7 +37,10 @@ async def until_outage(frames: AsyncGenerator[bytes, None]) -> AsyncIterator[byt
 async def while_valid(
     frames: AsyncGenerator[bytes, None], is_valid: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield frames while the listener's credentials are valid. Pings guarantee a check at least every PING_SECONDS."""
+    """Yield frames while the listener's token or session is valid.
+
+    Pings guarantee a check at least every PING_SECONDS.
+    """
     loop = asyncio.get_running_loop()
     checked = loop.time()
     async with aclosing(frames):
@@ -84,8 +87,9 @@ def _current_state(cluster: Cluster, job_id: str) -> Event:
 
 
 async def _live(subscription: Subscription, place: Position, done: int) -> AsyncIterator[bytes]:
-    """Yield frames of a job after a position until the job ends. Frames with fewer than `done` committed units are
-    skipped.
+    """Yield a job's events after a position as frames, until the job ends.
+
+    Events with fewer than `done` committed units are skipped.
     """
     while chunk := await subscription.next():
         if not chunk.events:

@@ -17,7 +17,7 @@ from coordinator.events.reader import Reader
 from coordinator.events.subscription import Chunk, Subscription
 from jobs.store.events import NOWHERE, Events
 
-#: Interval in seconds between two pings. With RECHECK_SECONDS, a stream ends within 15 s after its token is revoked.
+#: Interval in seconds between two pings. A stream ends within 15 seconds after its token is revoked.
 PING_SECONDS = 12.0
 #: Seconds without a response from Redis after which streams end. A healthy Redis responds at least once per second.
 OUTAGE_SECONDS = 5.0
@@ -30,7 +30,10 @@ _REST, _LONGEST_REST = 3.0, 1.0
 
 
 class Hub:
-    """Delivers events to the subscribers of their topics. Call `start` first, and use this only in its event loop."""
+    """Delivers events to the subscribers of their topics.
+
+    Call `start` first, and use this only in its event loop.
+    """
 
     def __init__(self, events: Events) -> None:
         self.events = events

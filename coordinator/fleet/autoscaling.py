@@ -15,13 +15,13 @@ from jobs.models import Device
 
 #: Devices for which workers are counted.
 DEVICES = (Device.CPU, Device.GPU)
-#: Seconds in which the number of workers at most doubles, so that a wrong estimate can be corrected in time.
+#: Minimum time in seconds in which the number of workers can double.
 RAISE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Jobs that can use the same number of lanes."""
+    """Group of similar jobs that need workers."""
 
     #: Number of jobs, which can be a fraction if only a sample of the jobs was read.
     jobs: float = 1.0
@@ -36,7 +36,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bounds on the workers of one device, and the time in which they should finish the work."""
+    """Minimum and maximum number of workers of one device, and the target time for their work."""
 
     least: int
     most: int
@@ -120,7 +120,7 @@ def _round_up(workers: float) -> int:
 
 
 def next_scale(before: Scale, now: float, need: int, limits: Limits, calm_seconds: float) -> Scale:
-    """Return the next scale.
+    """Return the next desired number of workers, from the previous one and the current need.
 
     The number of workers rises at once, but at most doubles in RAISE_SECONDS. It falls if fewer workers have been
     enough for `calm_seconds` without interruption, to the maximum needed in that time. New limits apply at once. `now`

@@ -1,4 +1,4 @@
-"""Routes for PyCluster clients: start of the cluster, and its status.
+"""Routes for PyCluster clients that start a cluster or read its status.
 
 PyCluster's head node starts workers itself. This coordinator only checks that enough workers are live.
 """

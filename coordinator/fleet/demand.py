@@ -1,4 +1,4 @@
-"""Calculate the work for which workers are needed, from the data of `jobs.store.work.demand`. No I/O.
+"""Calculate the queued and running work that needs workers. No I/O.
 
 Work that no worker can compute now does not count: paused jobs, jobs that a cap holds back or defers to another day,
 GPU work of a tenant that has used its daily GPU seconds, and work that requires labels which new workers would lack.
@@ -22,13 +22,13 @@ from threads_protocol.states import JobState
 
 _HELD = {JobState.RUNNING.value, JobState.FINISHING.value, JobState.QUEUED.value}
 _WAITING = {JobState.QUEUED.value}
-#: Work in seconds of a job that has no range left to lease. It needs exactly one worker.
+#: Assumed seconds of work of a job that has no range left to lease.
 _HARDLY_ANY = 0.001
-#: Valid range of a measured speed relative to the estimate. Other values would lead to infinities or zeros.
+#: Valid range of a measured speed relative to the estimate.
 _SPEEDS = (1e-9, 1e9)
 
 Row = tuple[Sequence[bytes | None], float]
-#: Speed of a lane relative to the kind's estimate, by `kind|mode|device`. The key `device` has the default.
+#: Relative speeds of lanes, by `kind|mode|device`. The key `device` has the default for a device.
 Paces = Mapping[str, float]
 
 
@@ -72,7 +72,7 @@ def _devices(queue: str) -> tuple[Device, ...]:
 
 
 def _work(job_id: str, row: Row, *, paces: Paces, capped: Set[str], barred: Set[str], states: Set[str]) -> Work | None:
-    """Return a job as work, or None if no worker can compute it now."""
+    """Return the work of a job, or None if no worker can compute the job now."""
     values, jobs = row
     texts = (value.decode() if value else "" for value in values)
     job = dict(zip(FIELDS, texts, strict=True))
@@ -90,7 +90,7 @@ def _work(job_id: str, row: Row, *, paces: Paces, capped: Set[str], barred: Set[
 
 
 def _most_lanes(job: Mapping[str, str]) -> float:
-    """Return the maximum number of lanes that can compute a job at once, which is limited by the job's grain."""
+    """Return the maximum number of lanes that can compute a job at once."""
     if job["small"] == "1":
         return 1
     pieces = max(1, math.ceil((int(job["total"]) - int(job["done"] or 0)) / int(job["grain"])))

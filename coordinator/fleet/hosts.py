@@ -10,7 +10,7 @@ from typing import Any
 from coordinator.fleet.serializers import as_mapping
 from threads_protocol.answers import fleet as answers
 
-#: Weights of a host's score: a load of 1 per core counts as much as a third of a GPU in use.
+#: Weights of the CPU load and of the GPU use in a host's score.
 CPU_WEIGHT, GPU_WEIGHT = 1.0, 3.0
 
 

@@ -24,7 +24,7 @@ class FleetQueries:
         self._settings = settings
         self._jobs = jobs
         self._table = table
-        #: Parsed reports of workers, by the stored data from which they were parsed.
+        #: Parsed reports of workers, by the stored report.
         self._stated: dict[StoredWorker, serializers.WorkerReport] = {}
 
     def workers(self) -> list[answers.Worker]:
@@ -41,7 +41,10 @@ class FleetQueries:
         return [worker for worker in workers if worker["seen_seconds_ago"] < LOST_SECONDS]
 
     def queues(self) -> list[answers.Queue]:
-        """Return the depth and oldest wait of every queue, including jobs whose kind or version no worker supports."""
+        """Return the number of jobs and the longest wait of every queue.
+
+        Jobs whose kind or version no worker supports are included.
+        """
         heads = self._store.fleet_reads.queue_heads()
         created = self._store.job_reads.submission_times(list({head.first for head in heads if head.first}))
         ringing = self._store.fleet_reads.count_wakeups()

@@ -14,7 +14,7 @@ from jobs.settings import Settings
 from jobs.store import Store, unreadable_entries
 from threads_protocol.answers import fleet as answers
 
-#: Seconds after which a stored number expires, so that a number that no leader renews is not used.
+#: Seconds after which a stored number of workers expires, unless the leader renews it.
 _KEPT_SECONDS = 60
 
 
@@ -57,7 +57,7 @@ class Scaler:
 
 
 def scales(store: Store) -> Mapping[Device, Scale]:
-    """Return the last scale of each device. The result is empty if no leader calculates it or it cannot be read."""
+    """Return the last desired number of workers by device, or an empty mapping if no valid one is stored."""
     stored = store.demand.scales()
     read = unreadable_entries.readable("figure", [("desired", stored)] if stored else [], _scales)
     return read[0] if read else {}

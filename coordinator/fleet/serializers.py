@@ -50,7 +50,7 @@ def serialize_worker(report: WorkerReport, alive: bool, now: float) -> answers.W
 
 
 def parse_report(name: str, row: Mapping[str, str]) -> WorkerReport:
-    """Parse the hash of a worker. Raise LookupError or ValueError if the hash is invalid."""
+    """Parse a worker's Redis hash. Raise LookupError or ValueError if the hash is invalid."""
     seen = int(row["seen"]) / 1000
     shown: answers.Worker = {
         "id": name,

@@ -16,7 +16,7 @@ from jobs import VERSION, errors
 from threads_protocol.answers import hosts as answers
 
 routes = http.router(tag="cluster")
-#: Routes without authentication. A joining machine does not trust the cluster's certificate yet.
+#: Router for routes without authentication. A joining machine does not trust the cluster's certificate yet.
 open_routes = http.open_router()
 
 _PEM = "application/x-pem-file"

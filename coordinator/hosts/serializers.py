@@ -10,7 +10,7 @@ from threads_protocol.answers import hosts as host_answers
 
 
 def serialize_host(name: str, workers: Sequence[fleet_answers.Worker]) -> host_answers.Host:
-    """Return the response for a host. It must have at least one worker."""
+    """Return the response for a host, from the records of its workers."""
     latest_first = sorted(workers, key=lambda row: (not row["live"], row["seen_seconds_ago"], row["id"]))
     live = [row for row in latest_first if row["live"]]
     latest = latest_first[0]
@@ -92,13 +92,13 @@ def _cards(latest_first: Iterable[fleet_answers.Worker]) -> list[fleet_answers.C
 
 
 def _common_labels(live: Iterable[fleet_answers.Worker]) -> list[str]:
-    """Return the labels from the operator that all workers of the host have."""
+    """Return the operator's labels that all workers of a host have in common."""
     several = [set(row.get("labels", ())) for row in live]
     return sorted(set.intersection(*several)) if several else []
 
 
 def _versions(live: Iterable[fleet_answers.Worker]) -> dict[str, list[str]]:
-    """Return the sorted versions of each component of the host's workers. There are several during an update."""
+    """Return the sorted versions of each component, as reported by the host's workers."""
     found: dict[str, set[str]] = {}
     for row in live:
         for part, version in row.get("versions", {}).items():

@@ -71,7 +71,7 @@ class JobRequest:
 
 
 class OnBehalf:
-    """Submits jobs for their owners."""
+    """Submits jobs on behalf of the owners of workflows, schedules and services."""
 
     def __init__(self, store: Jobs, settings: Settings, fleet: FleetCache, trees: Trees, vault: Vault) -> None:
         self._store = store

@@ -13,7 +13,9 @@ _RANGES = 1000
 
 
 def read_range(store: Store, kind: str, name: str) -> answers.Mark:
-    """Return the gapless range of a mark from its origin, and its further ranges. Raises NotFound for unknown names."""
+    """Return a mark: its gapless range from the origin, and its other ranges. Raise NotFound if the mark does not
+    exist.
+    """
     if kind not in registry.names():
         raise errors.NotFound(f"kind {kind} does not exist; see GET /api/job-types", field="kind")
     known = registry.definition(kind).mark_kinds

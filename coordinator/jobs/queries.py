@@ -39,7 +39,7 @@ def _broken(job_id: str) -> errors.Broken:
 
 
 def _is_listed(kind: str) -> bool:
-    """Return True for kinds in general job lists. Replicas are listed with their services instead."""
+    """Return True if general job lists include jobs of this kind."""
     return kind not in registry.names() or not registry.definition(kind).is_for_leader
 
 
@@ -59,7 +59,7 @@ class JobQueries:
         raise _broken(job_id) if self._store.job_reads.exists(job_id) else errors.missing("job", job_id, "job_id")
 
     def require_visible(self, job_id: str, tenant: str) -> None:
-        """Raise NotFound if the job belongs to another tenant. Raise nothing if the job does not exist."""
+        """Raise NotFound if the job exists and belongs to another tenant."""
         [owner] = self._owners.of([job_id])
         if owner not in (tenant, None) or (owner is None and self._store.job_reads.exists(job_id)):
             raise errors.missing("job", job_id, "job_id")
@@ -118,7 +118,10 @@ class JobQueries:
     def page(
         self, state: str | None, kind: str | None, cursor: int | None, limit: int, tenant: str | None = None
     ) -> answers.Jobs:
-        """Return up to `limit` jobs of one tenant or of all, newest first. The cursor is the number of the last job."""
+        """Return up to `limit` jobs, newest first, of one tenant or of all tenants.
+
+        The cursor is the number of the last job.
+        """
         page: list[answers.Job] = []
         for _ in range(_PAGES):
             numbered, names = self._newest(state, cursor, max(limit, _PAGE), tenant)
@@ -134,7 +137,10 @@ class JobQueries:
         return {"jobs": page, "cursor": str(cursor)}
 
     def ended(self, limit: int, tenant: str | None = None) -> list[answers.Job]:
-        """Return ended jobs, latest first, from the newest jobs of each final state (100, or `limit` if larger)."""
+        """Return up to `limit` ended jobs, the latest end first.
+
+        Only the newest jobs of each final state are searched: 100, or `limit` if larger.
+        """
         most = max(limit, _PAGE)
         found = [row for state in sorted(TERMINAL) for row in self.page(state, None, None, most, tenant)["jobs"]]
         return sorted(found, key=lambda row: row["ended"] or "", reverse=True)[:limit]
@@ -142,9 +148,10 @@ class JobQueries:
     def _newest(
         self, state: str | None, cursor: int | None, most: int, tenant: str | None
     ) -> tuple[list[tuple[bytes, int]], list[str]]:
-        """Return numbered jobs, newest first, and the names of up to `most` jobs of one tenant (None: of all tenants).
+        """Return one page of numbered jobs, newest first, and the IDs of the tenant's jobs among them.
 
-        Only the owner is read of other tenants' jobs, so that many such jobs cannot hide the tenant's own jobs.
+        At most `most` IDs are returned. If `tenant` is None, they are the IDs of all tenants' jobs. Only the owner is
+        read of other tenants' jobs, so that many such jobs cannot hide the tenant's own jobs.
         """
         if tenant is None:
             numbered = self._store.job_reads.newest(state, cursor, most)
@@ -205,14 +212,14 @@ class JobQueries:
         return head, state, result
 
     def results(self, ids: Sequence[str], tenant: str | None = None) -> bytes:
-        """Return the state of each job, and the result of done jobs, as one JSON response; see `results.many`.
+        """Return the states of jobs, and the results of done jobs, as one JSON response.
 
-        Jobs of other tenants count as missing.
+        Jobs of other tenants count as missing. See `results.many`.
         """
         return results.many(self._store, ids, self.hidden(ids, tenant))
 
     def units(self, job_id: str) -> Units:
-        """Return the units of a program, possibly from a recent cache. Treat the result as read-only.
+        """Return the units of a program, possibly from a cache. The caller must not modify them.
 
         Raises NotFound if the job does not exist or runs no programs, and Broken for corrupt data.
         """
@@ -225,7 +232,10 @@ class JobQueries:
         return found
 
     def units_page(self, job_id: str, first: int, most: int, state: str | None) -> answers.Units:
-        """Return up to `most` units of a program from `first` on, in one state or in all. Raises NotFound or Broken."""
+        """Return up to `most` units of a program, starting with unit `first`.
+
+        If `state` is not None, only units in this state are returned. Raises NotFound or Broken.
+        """
         found = self.units(job_id)
         now = self._store.clock.now()
         try:
@@ -234,7 +244,9 @@ class JobQueries:
             raise _broken(job_id) from None
 
     def mark(self, kind: str, name: str) -> answers.Mark:
-        """Return the gapless range of a mark from its origin, and its further ranges. Raises NotFound."""
+        """Return a mark: its gapless range from the origin, and its other ranges. Raise NotFound if the mark does not
+        exist.
+        """
         return marks.read_range(self._store, kind, name)
 
     def units_per_second(self) -> dict[str, float]:

@@ -43,5 +43,8 @@ def cancel_task(job_id: http.JobId, cluster: http.ClusterDep, principal: http.Pr
 def history(
     cluster: http.ClusterDep, principal: http.PrincipalDep, limit: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> Response:
-    """List ended jobs, latest first, from the newest submissions of each final state (100, or `limit` if larger)."""
+    """List ended jobs, the latest end first.
+
+    Only the newest submissions of each final state are searched: 100, or `limit` if larger.
+    """
     return json_response({"tasks": list(map(_task, cluster.queries.jobs.ended(limit, principal.only_tenant)))})

@@ -1,4 +1,4 @@
-"""Resolve the references of a program's submission: permission to run programs, artifacts and secrets."""
+"""Check the permission, artifacts and secrets that a submitted program needs."""
 
 from __future__ import annotations
 

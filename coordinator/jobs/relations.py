@@ -30,7 +30,10 @@ def _ids(value: Any) -> list[str]:
 
 
 def build_relations(job_id: str, row: Mapping[str, str], stored: JobRelations) -> answers.Relations:
-    """Return the dependencies and dependents of a job from its FIELDS and the stored relations."""
+    """Return the dependencies and dependents of a job.
+
+    `row` contains the FIELDS of the job's hash.
+    """
     before: list[answers.Parent] = [
         {"job_id": parent, "state": stored.states.get(parent), "needed": need, "met": parent not in stored.needs}
         for parent, need in parents(row).items()

@@ -67,7 +67,10 @@ routes = http.router(tag="jobs")
 
 
 class Ids(BaseModel):
-    """Jobs whose results are requested. The response has the same order."""
+    """IDs of the jobs whose results are requested.
+
+    The response has the same order.
+    """
 
     model_config = ConfigDict(extra="forbid")
     job_ids: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]] = Field(
@@ -141,7 +144,7 @@ async def get_binary(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
 ) -> Response:
-    """Return data about a job as packed columns. The status is 202, with Location, until their source is ready."""
+    """Return data about a job as packed columns. The status is 202, with Location, until the data is ready."""
     choice = dict(request.query_params)
     kind, what = await run_in_threadpool(cluster.binary, job_id, binary)
     own = {name: choice.pop(name) for name in what.choices if name in choice}

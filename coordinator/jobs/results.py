@@ -14,7 +14,10 @@ RESULTS_BYTES = 16 << 20
 
 
 class StoredResult(NamedTuple):
-    """Stored result of a job (empty if there is none), or only its length if it is too long to send."""
+    """Stored result of a job, or the length of a result that is too long to send.
+
+    `text` is empty if there is no result.
+    """
 
     text: bytes
     length: int = 0

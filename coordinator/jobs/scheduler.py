@@ -245,14 +245,14 @@ def explain_unserved(queue: str, fleet: Fleet) -> str:
 
 
 def _explain_no_capacity(queue: str, kind: str, needed: Requirements, fleet: Fleet, place: QueuePosition) -> str | None:
-    """Explain why no runner has capacity for a program: none fits, one is reserved, or all work for other tenants."""
+    """Explain why no runner has capacity for a program, or return None if a runner may have capacity."""
     if why := _explain_unfit(queue, needed, fleet) or _explain_services(kind, needed, fleet, place):
         return why
     return _explain_reservation(place) if place.kept else _explain_other_tenant(needed, fleet, place)
 
 
 def _explain_not_queued(state: str, place: QueuePosition) -> str | None:
-    """Explain why a job is not in a queue, or return None if it can be in one."""
+    """Explain why a job is not in a queue, or return None if it can be in a queue."""
     if state == "paused":
         return "paused; resume the job to continue"
     if state == "blocked":
@@ -271,7 +271,7 @@ def _explain_blocked(place: QueuePosition) -> str:
 
 
 def _explain_unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
-    """Return the requirement that no live runner meets, or the suitable runner that accepts no work; otherwise None."""
+    """Explain why no live runner is suitable for a job, or return None if a suitable one accepts work."""
     if (why := _explain_resting(needed, fleet)) is not None:
         return why
     if not fleet.workers.get(Device.RUNNER) and fleet.knows(queue):
@@ -290,7 +290,7 @@ def _explain_unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None
 
 
 def _explain_resting(needed: Requirements, fleet: Fleet) -> str | None:
-    """Explain why the first fitting runner accepts no work, or return None if another one works or none fits."""
+    """Explain why the suitable runners accept no work, or return None if one accepts work or none is suitable."""
     if any(not requirements.shortfalls(needed, offer) for offer in fleet.runners.values()):
         return None
     for name, (offer, why) in sorted(fleet.resting.items()):
@@ -307,7 +307,7 @@ def _find_fitting(needed: Requirements, fleet: Fleet) -> list[tuple[str, Offer]]
 
 
 def _explain_services(kind: str, needed: Requirements, fleet: Fleet, place: QueuePosition) -> str | None:
-    """Explain which services a job waits for, or return None if a runner has capacity in addition to its services."""
+    """Explain which services leave no capacity for a job, or return None if a runner has capacity."""
     reasons = [_explain_conflict(kind, needed, name, offer, place) for name, offer in _find_fitting(needed, fleet)]
     if not reasons or "" in reasons:
         return None
@@ -315,7 +315,7 @@ def _explain_services(kind: str, needed: Requirements, fleet: Fleet, place: Queu
 
 
 def _explain_conflict(kind: str, needed: Requirements, name: str, offer: Offer, place: QueuePosition) -> str:
-    """Explain why a job cannot run on a runner in addition to its replicas; return an empty string if it can."""
+    """Explain why a job does not fit on a runner next to its replicas, or return an empty string if it fits."""
     if place.tenant and offer.get("tenant", "") not in ("", place.tenant):
         return f"{name} runs a service of another tenant, and {_ONE_TENANT}"
     if kind in registry.endless_kinds() and not offer.get("replicas", 1):
@@ -334,7 +334,7 @@ def _explain_other_tenant(needed: Requirements, fleet: Fleet, place: QueuePositi
 
 
 def _explain_reservation(place: QueuePosition) -> str:
-    """Name the runner that is reserved for a job, and what the job waits for there."""
+    """Describe which runner is reserved for a job, and how many leases must end first."""
     if not place.kept_leases:
         return f"{place.kept} is reserved for the job, which is next there"
     ends = "1 lease must end" if place.kept_leases == 1 else f"{place.kept_leases} leases must end"
@@ -386,7 +386,10 @@ def _explain_versions(kind: str, version: int, able: Sequence[Mapping[str, int]]
 
 
 def _describe_position(before: int, where: str, whose: str = "") -> str:
-    """Describe a job's position. `whose` limits it to some jobs, such as those of the tenant."""
+    """Describe a job's position in a queue.
+
+    `whose` limits the description to some jobs, such as those of the tenant.
+    """
     if not before:
         return f"the job is {f'the next{whose}' if whose else 'next'} in {where}"
     jobs, are = ("job", "is") if before == 1 else ("jobs", "are")

@@ -73,7 +73,7 @@ def serialize_job(
             needed=needed,
             left=total - int(row["cursor"]),
         ),
-        "error": None if state == JobState.DONE.value else row.get("error"),  # of an earlier attempt
+        "error": None if state == JobState.DONE.value else row.get("error"),  # from an earlier attempt of the job
         "usage": _usage(row),
     }
     _add_limits(answer, row)
@@ -81,7 +81,7 @@ def serialize_job(
 
 
 def serialize_dead(job: answers.Job, ranges: Sequence[DeadRange], count: int) -> answers.Dead:
-    """Return the response about a job with these dead ranges, out of `count` in total."""
+    """Return the response about a job's dead ranges, which are some of `count` in total."""
     row: answers.Dead = {
         "job_id": job["job_id"],
         "type": job["type"],
@@ -134,7 +134,10 @@ RATED = ("kind", "state", "rate", "mark_at", "started", "done")
 
 
 def read_rate(stored: Mapping[str, bytes | None], now: float) -> tuple[str, float]:
-    """Return a job's kind and units per second (0 if unknown) from its RATED fields. Raises LookupError, ValueError."""
+    """Return a job's kind, and its rate in units per second (0 if unknown).
+
+    `stored` contains the RATED fields. Raises LookupError or ValueError.
+    """
     row = {name: value.decode() for name, value in stored.items() if value is not None}
     running = row.get("state") == JobState.RUNNING.value
     return row["kind"], (_rate(row, now * 1000) or 0.0) if running else 0.0

@@ -1,4 +1,4 @@
-"""Submissions: validate, plan and route a request body, and build the job to write."""
+"""Validate, plan and route submitted jobs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_RUNNING, MAX_TIMEOUT = 1_000_000, 366 * 86400.0
 MAX_PARENTS = 1000
 #: Maximum size in bytes of a job specification, which is sent with every lease.
 _MAX_SPEC = 64 * 1024
-#: Maximum number of validation errors that are described, and of list items that are validated if there are more.
+#: Maximum number of validation errors to describe, and of list items to validate if there are more errors.
 _MAX_ERRORS = 100
 #: Maximum Retry-After in seconds that is derived from a job's current rate, which may change.
 _LONGEST_GUESS = 3600
@@ -167,7 +167,7 @@ def _truncate(value: Any) -> Any:
 
 
 def is_quick(body: Any) -> bool:
-    """Return True for a submission that needs no I/O to plan: not a program, and without notification."""
+    """Return True if a submission can be planned without I/O: it is not a program and requests no webhook."""
     kind = body.get("type") if isinstance(body, dict) else None
     return (
         isinstance(kind, str) and kind in registry.names() and not registry.program_kind(kind) and "notify" not in body
@@ -175,7 +175,7 @@ def is_quick(body: Any) -> bool:
 
 
 def parse_submission(body: Any) -> Submission:
-    """Parse a submission. Raises InvalidRequest with the field."""
+    """Parse the body of a submission. Raises InvalidRequest if a field is invalid."""
     return validate(Submission, body)
 
 
@@ -280,7 +280,10 @@ def accept(
     settings: Settings,
     references: References | None = None,
 ) -> AcceptedJob:
-    """Plan and route a submission. Raises InvalidRequest with the field. Programs require `references`."""
+    """Plan and route a submission. Raises InvalidRequest if a field is invalid.
+
+    Programs require `references`.
+    """
     priority = Priority(_choice(asked.priority, ["high", "normal", "low"], "priority"))
     device = _device(asked)
     after, after_any = _parents(asked)

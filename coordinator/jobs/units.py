@@ -66,7 +66,7 @@ class Units:
         return {"total": self.total, "runs": runs}
 
     def numbers(self, first: int, most: int, state: str | None) -> list[int]:
-        """Return up to `most` units from `first` on, in one state or in all."""
+        """Return up to `most` unit numbers from `first` on, in one state or in all states."""
         if state is None:
             return list(range(first, min(first + most, self.total)))
         return list(islice(self._of_state(STATES.index(state), first), most))
@@ -115,7 +115,10 @@ class Units:
         return row
 
     def _describe_running(self, unit: int, failed: int, now: float) -> dict[str, Any]:
-        """Return the worker of a running unit. Of units that were leased together, only the first has a known start."""
+        """Return the worker of a running unit, with the running time if known.
+
+        Of units that were leased together, only the first has a known start.
+        """
         lease = self._leases.get(unit)
         if lease is None:
             owner = next((each for each in self._leases.values() if each.lo <= unit < each.hi), None)

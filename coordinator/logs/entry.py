@@ -35,8 +35,9 @@ class Entry:
         return b"".join(map(self._frame, self.lines.chunks))
 
     def beyond(self, seen: int) -> bytes:
-        """Return the frames of the bytes from offset `seen` on. Earlier bytes are skipped: a runner can send bytes
-        twice.
+        """Return frames with the bytes from offset `seen` on.
+
+        Earlier bytes are skipped, because a runner can send bytes twice.
         """
         rest = []
         for chunk in self.lines.chunks:

@@ -113,7 +113,10 @@ class _Channel:
 
 
 class Live:
-    """Followed units of one replica. Call `start` first, and use this only in the event loop."""
+    """Tracks the followed units of one replica, and delivers their log lines.
+
+    Call `start` first, and use this only in the event loop.
+    """
 
     def __init__(self, store: Store, hub: Hub, texts: Texts) -> None:
         self.store = store

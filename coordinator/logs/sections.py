@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 #: Maximum size in bytes of the list of stderr ranges. With a longer list, the streams of a log cannot be separated.
 MAX_LIST = 4 << 20
-#: Maximum number of digits of a number in the list. No log is that large.
+#: Maximum number of digits of a number in the list.
 _MOST_DIGITS = 15
 #: Maximum gap in bytes between two ranges that are read together, and maximum bytes read for one response.
 _GAP, MOST_READ = 64 << 10, 16 << 20
@@ -35,7 +35,7 @@ class Sections:
         return len(self._starts)
 
     def within(self, start: int, limit: int) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of the log that contain at most `limit` bytes of the stream from the offset `start` on."""
+        """Yield the log's ranges for up to `limit` bytes of the stream, starting at offset `start`."""
         number = max(0, bisect_right(self._before, start) - 1)
         while limit > 0 and number < len(self):
             lo = self._starts[number] + max(0, start - self._before[number])
@@ -81,7 +81,10 @@ def _rows(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 def group_ranges(ranges: Iterator[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Yield groups of ranges that are read together. Except for the first range, they have at most MOST_READ bytes."""
+    """Yield groups of nearby ranges that are read together.
+
+    Except for the first range, they have at most MOST_READ bytes.
+    """
     group: list[tuple[int, int]] = []
     read = 0
     for lo, hi in ranges:

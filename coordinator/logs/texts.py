@@ -16,7 +16,7 @@ from jobs import errors
 from jobs.store.artifacts import Artifacts
 
 Stream = Literal["all", "stdout", "stderr"]
-#: Prefix of the path of a log, which is followed by the unit number, and suffix of a list of stderr ranges.
+#: Prefix of a log's path, before the unit number; and suffix of the path of a list of stderr ranges.
 FOLDER, LISTS = "logs/", ".streams"
 #: Maximum number of cached log files (about 300 bytes each) and of cached ranges (24 bytes each).
 _REMEMBERED, _DIVIDED = 100_000, 1_000_000

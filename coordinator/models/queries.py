@@ -11,7 +11,10 @@ from threads_protocol.answers import models as answers
 
 
 def page(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[answers.Model], str]:
-    """Return a page of a tenant's models after a name, and the page's last name (empty on the last page)."""
+    """Return one page of a tenant's models, and the name after which the next page starts.
+
+    The page starts after the name `after`. The returned name is empty on the last page.
+    """
     found, last = cluster.models.page(tenant, after, most)
     services = cluster.store.services.of_tenant(tenant) if found else []
     loaded = model_services.places(cluster, tenant) if services else []
@@ -27,7 +30,10 @@ def find_model(cluster: Cluster, tenant: str, name: str) -> answers.Model:
 
 
 def chunks(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[answers.Chunk], str]:
-    """Return a page of a tenant's chunks after an ID, and the page's last ID, or an empty string on the last page."""
+    """Return one page of a tenant's chunks, and the ID after which the next page starts.
+
+    The page starts after the ID `after`. The returned ID is empty on the last page.
+    """
     store = cluster.store.artifacts
     named = [each for each in sorted(store.names(tenant).items()) if each[0].startswith(CHUNK) and each[0] > after]
     page = named[:most]

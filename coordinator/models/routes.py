@@ -49,7 +49,7 @@ async def list_data(
 async def create_data(
     request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
-    """Read a source into a chunk on a runner.
+    """Create a chunk of data from a source, which a runner reads.
 
     The response names a workflow that can be followed, cancelled and retried.
     """
@@ -152,7 +152,7 @@ async def delete_model(
         str, Query(max_length=100, description="Delete only the copy at this location, such as HOST:disk.")
     ] = "",
 ) -> Response:
-    """Delete a model, or with `device` only its copy there.
+    """Delete a model, or only its copy at the location `device`.
 
     Returns 409 while a service uses a model without another name.
     """
@@ -198,7 +198,10 @@ def _find_holder(row: artifacts.Artifact, device: str) -> str:
 async def download_model(
     request: Request, model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
-    """Start a workflow that downloads a model on a runner, and that can be followed, cancelled and retried."""
+    """Start a workflow that downloads a model on a runner.
+
+    The workflow can be followed, cancelled and retried.
+    """
     asked = await bodies.parse_body(request, Download, "source")
     if asked.source is None and not cluster.models.find(principal.tenant, model).source:
         detail = f"source: {model} has no registered source; set source, or register the model with POST /api/v1/models"

@@ -1,1 +1,1 @@
-"""Profiles: recordings of the telemetry of hosts and devices, which become one artifact."""
+"""Profiles: telemetry recordings of hosts and devices, stored as artifacts."""

@@ -18,7 +18,7 @@ from threads_protocol.manifest import Entry
 
 log = logging.getLogger(__name__)
 
-#: Milliseconds after a profile stops in which workers report their recordings.
+#: Time in milliseconds for workers to report their recordings after a profile stops.
 SETTLE_MS = 4000
 _ENDED = ("done", "failed", "cancelled", "skipped", None)
 
@@ -30,7 +30,7 @@ class Collection:
         self._store, self._trees = store, trees
 
     def run_once(self) -> float | None:
-        """Check all active profiles. Return 0 if parts were stored, because more may have arrived meanwhile."""
+        """Check all active profiles. Return 0 (seconds until the next check) if parts were stored, otherwise None."""
         orders = self._store.profiles.orders()
         if not orders:
             return None
@@ -67,7 +67,7 @@ class Collection:
         return stored
 
     def _attempt(self, profile: Profile, work: Callable[[Profile], bool]) -> bool:
-        """Process a profile. An error is recorded in the profile and retried in the next round."""
+        """Process a profile. If an error occurs, record the error in the profile; the next round tries again."""
         try:
             done = work(profile)
             if done and profile.trouble:
@@ -80,7 +80,9 @@ class Collection:
             return False
 
     def _part(self, profile: Profile, name: str, number: int) -> bool:
-        """Store one part, and return True if Redis no longer contains it."""
+        """Move one part of a recording from Redis to the artifact store. Return False if Redis does not contain the
+        part.
+        """
         calls = self._store.profiles
         recording = next((one for one in calls.recordings(profile.profile_id) if one.name == name), None)
         data = calls.part(profile.profile_id, name, number)

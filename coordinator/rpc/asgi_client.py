@@ -19,7 +19,7 @@ class Request:
     """A request to the application, with the fields of an HTTP request."""
 
     method: str
-    #: Unquoted path.
+    #: Path after percent-decoding.
     path: str
     query: bytes = b""
     headers: Sequence[tuple[bytes, bytes]] = ()

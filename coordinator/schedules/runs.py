@@ -135,7 +135,7 @@ class Runs:
         except errors.ClusterError:
             self._store.note_by_hand(schedule.schedule_id, run, "")
             raise
-        # If the response was lost, the run may have been submitted. Its claim expires.
+        # After other errors, such as a lost response, the claim stays until it expires, because the run may exist.
         self._store.note_by_hand(schedule.schedule_id, run, made)
         return made
 
@@ -185,7 +185,7 @@ class Runs:
             self._store.note(schedule.schedule_id, firing, "submitted", answer, "submitted")
 
     def _claim(self, schedule: Schedule, now: int) -> int:
-        """Move a schedule to its next time. Return the run to submit, or 0 if there is none or if it is claimed."""
+        """Move a schedule to its next time. Return the time of the run to submit, or 0 for none."""
         count, last, following = times(schedule).passed(schedule.next, now)
         wanted = schedule.catch_up == "last" or now - last <= ON_TIME
         firing, missed = (last, count - 1) if wanted else (0, count)

@@ -51,7 +51,10 @@ class Times:
                 yield at
 
     def passed(self, first: int, now: int) -> tuple[int, int, int | None]:
-        """Return the number of times from `first`, a valid time, to `now`; the last of them; and the next time."""
+        """Count the run times from `first` to `now`. Return the count, the last of these times, and the next run time.
+
+        `first` must be a run time.
+        """
         if self.every:
             count = max(0, (now - first) // self.every)
             return count + 1, first + count * self.every, first + (count + 1) * self.every

@@ -30,7 +30,7 @@ class UnusableKey(Exception):
 
 
 class Keys:
-    """Keys of one coordinator. The constructor raises UnusableKey if a key is too short."""
+    """Keys that encrypt and decrypt secrets. The constructor raises UnusableKey if a key is too short."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         if any(len(text) < SHORTEST for text in texts):

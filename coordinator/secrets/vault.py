@@ -22,7 +22,10 @@ class Rotation:
 
 
 class Vault:
-    """Secrets in one store. No route may return the result of `values`, which is only for running programs."""
+    """Encrypts, stores and decrypts the secrets of tenants.
+
+    No route may return the result of `values`, which is only for running programs.
+    """
 
     def __init__(self, store: Secrets, keys: Keys) -> None:
         self._store = store
@@ -63,7 +66,10 @@ class Vault:
         return self._store.all(tenant)
 
     def values(self, tenant: str, names: Sequence[str]) -> dict[str, str]:
-        """Return the values of a tenant's secrets. Raise NotFound if one is missing, or the errors of `Keys.open`."""
+        """Return the values of a tenant's secrets. Raise NotFound if a secret does not exist.
+
+        Raise the errors of `Keys.open` for values that cannot be decrypted.
+        """
         stored = self._store.sealed(tenant, names)
         if absent := [name for name in names if name not in stored]:
             raise missing(tenant, absent)

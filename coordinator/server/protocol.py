@@ -13,7 +13,7 @@ from typing import Any
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-#: Maximum size in bytes of the first line and headers of a request. One read (256 KB) can exceed it temporarily.
+#: Maximum size in bytes of the first line and the headers of a request.
 MAX_HEAD = 64 << 10
 
 _TOO_LARGE = b"the first line and the headers have over 64 KiB; send the data in a body\n"
@@ -43,7 +43,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._stage = Stage.NOTHING
-        #: Bytes of the head that the parser has reported, and bytes passed to the parser while the head is incomplete.
+        #: Bytes of the head that the parser has reported; and bytes passed to the parser before the head is complete.
         self._head = self._fed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._send_timer: asyncio.TimerHandle | None = None

@@ -29,7 +29,10 @@ class Judged(TypedDict):
 
 
 def judged(need: Need, needed: Mapping[str, Any], runners: Mapping[str, Offer], *, force: bool) -> Judged:
-    """Return the estimate. Raises InvalidRequest if the weights exceed the memory of each runner, unless forced."""
+    """Return the memory estimate of a replica.
+
+    Raises InvalidRequest if the weights exceed the memory of each runner, unless `force` is set.
+    """
     there = [(available(need, needed, offer), name) for name, offer in runners.items() if _fits(needed, offer)]
     most, name = max(there, default=(None, ""))
     words = f"{need.words}; {_compared(need, most, name)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-#: Seconds after which a worker without heartbeats counts as missing. Its last heartbeat is valid for five more seconds.
+#: Seconds after which a worker without heartbeats counts as missing.
 MISSED_SECONDS = 6.0
 #: Maximum interval in seconds between two checks. After a longer interval, workers can have returned unnoticed.
 _BLIND_SECONDS = 5.0

@@ -13,7 +13,10 @@ from threads_protocol.answers import services as answers
 
 
 def service_list(store: Store, jobs: JobQueries, tenant: str, unreached: Mapping[str, str]) -> list[answers.Service]:
-    """Return a tenant's services by name. `unreached` is passed to `serializers.serialize_service`."""
+    """Return a tenant's services by name.
+
+    `unreached` is passed to `serializers.serialize_service`.
+    """
     found = store.services.of_tenant(tenant)
     replicas = store.services.replicas([one.service_id for one in found])
     waits = _waits(jobs, [each for several in replicas.values() for each in several])

@@ -116,7 +116,7 @@ class Reconciler:
         self._store.jobs.delete(step.replica.job_id, Actor(service.tenant, service.token))
 
     def _note_death(self, service: Service, replica: Replica, now: int, why: str) -> None:
-        """Record a failure, which delays the next start, and delete the job of the failure before it."""
+        """Record a failure, which delays the next start, and delete the job of the previous failure."""
         failures = service.failures + 1
         retry_at = now + planning.wait_ms(failures)
         log.warning("replica failed: %s", why, extra={"service": service.service_id, "job_id": replica.job_id})

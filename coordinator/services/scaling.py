@@ -11,7 +11,7 @@ from jobs.store.services import Service
 
 #: Milliseconds for which fewer replicas must suffice before one is stopped.
 DOWN_MS = 60_000
-#: Minimum interval in milliseconds between two records that all replicas are needed.
+#: Minimum interval in milliseconds between two updates of the time at which all replicas were last needed.
 NOTE_MS = 5_000
 
 

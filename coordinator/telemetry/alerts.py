@@ -146,7 +146,10 @@ Alert = telemetry_answers.Alert
 
 
 class AlertTracker:
-    """Turns findings into alerts that fire and are resolved. Known alerts can come from another leader."""
+    """Turns the values of alert rules into alerts that fire and are resolved.
+
+    Known alerts can come from another leader.
+    """
 
     def __init__(self, rules: Mapping[str, Rule]) -> None:
         self._rules = rules
@@ -192,7 +195,7 @@ class AlertTracker:
 
 
 def _expired_alerts(alerts: Mapping[str, Alert], now: str) -> list[str]:
-    """Return the IDs of resolved alerts that are too old or too many. Timestamps of equal length compare as text."""
+    """Return the IDs of resolved alerts that are too old or too many."""
     resolved = sorted((alert["until"] or "", name) for name, alert in alerts.items() if alert["state"] == "resolved")
     limit = _subtract_seconds(now, KEPT_SECONDS)
     surplus = len(resolved) - MOST_KEPT

@@ -138,7 +138,7 @@ class ClusterCollector(Collector):
         yield _fill_family(metrics.ARTIFACT_FILES, count)
 
     def _profiles(self) -> Iterator[Metric]:
-        """Yield metrics of the active profiles, of which there are few."""
+        """Yield metrics of the active profiles."""
         profiles = self._queries.store.profiles
         orders = profiles.orders()
         states = [order.state for order in orders]

@@ -1,4 +1,4 @@
-"""Route for PyCluster clients: current GPU measurements, and those of the last minute."""
+"""Route for PyCluster clients that returns GPU measurements of now and of the last minute."""
 
 from __future__ import annotations
 

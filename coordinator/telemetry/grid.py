@@ -18,7 +18,7 @@ from threads_protocol.states import JobState
 
 
 def rows(queries: Queries) -> list[answers.Metric]:
-    """Return all metrics in metrics.GRID with their samples, which include the counts of all coordinators."""
+    """Return the metrics under the names of grid-cli, with samples that include the counts of all coordinators."""
     figures = queries.store.telemetry.figures
     live = [worker for worker in queries.fleet.workers() if worker["live"]]
     scores = {name: score for name, of_it in hosts.by_host(live).items() if (score := hosts.score(of_it)) is not None}
@@ -49,8 +49,9 @@ def _count_completed(ended: Mapping[str, float]) -> list[answers.Sample]:
 
 
 def _durations(stored: Mapping[str, float]) -> list[answers.Sample]:
-    """Return the duration histogram of all kinds. The keys of `stored` are `kind|bound`, `kind|inf` and `kind|sum`
-    (ms).
+    """Return the duration histogram of all kinds.
+
+    The keys of `stored` are `kind|bound`, `kind|inf` and `kind|sum` (in milliseconds).
     """
     totals: dict[str, float] = defaultdict(float)
     for field, value in stored.items():

@@ -27,18 +27,18 @@ Sample = Mapping[str, float]
 
 
 def append(store: Store, moment: int, sample: Sample) -> None:
-    """Append a sample, and fold the samples if a block is full. `moment` is in seconds since 1970."""
+    """Append a sample with its Unix time in seconds. Compress the samples into a block if there are enough."""
     if store.telemetry.append_sample(json.dumps([moment, sample], separators=(",", ":"))) >= BLOCK:
         fold(store)
 
 
 def fold(store: Store) -> bool:
-    """Fold the oldest samples into a block. Return False if there are too few or another coordinator folded them."""
+    """Compress the oldest samples into a block. Return False if there are too few, or none are left."""
     return store.telemetry.fold_samples(BLOCK, MOST_BLOCKS, lambda rows: pack(_samples(rows)))
 
 
 def pack(samples: Sequence[tuple[int, Sample]]) -> bytes:
-    """Compress samples, stored as columns."""
+    """Return samples as compressed columns."""
     names = dict.fromkeys(name for _, sample in samples for name in sample)
     columns = {name: [sample.get(name) for _, sample in samples] for name in names}
     text = json.dumps({"t": [moment for moment, _ in samples], "s": columns}, separators=(",", ":"))
@@ -83,7 +83,7 @@ def unpack(stored: bytes) -> Block:
 
 
 def _unfolded_block(rows: Iterable[bytes]) -> Block:
-    """Return the samples that are not folded yet as a block."""
+    """Return the newest samples, which are not compressed yet, as a block."""
     samples = _samples(rows)
     names = dict.fromkeys(name for _, sample in samples for name in sample)
     columns = {name: [sample.get(name) for _, sample in samples] for name in names}
@@ -104,8 +104,9 @@ class Pattern:
     parts: tuple[str, ...]
 
     def matches(self, name: str) -> bool:
-        """Return True if the name matches. The first occurrence of each part is sufficient, so no backtracking is
-        needed.
+        """Return True if the name matches the pattern.
+
+        The first occurrence of each part is sufficient, so no backtracking is needed.
         """
         first, *middle = self.parts
         if not middle:

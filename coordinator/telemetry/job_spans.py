@@ -54,7 +54,7 @@ class TraceSpan:
     attributes: Attributes = field(default_factory=dict)
     #: Error message, or empty if the operation succeeded.
     error: str = ""
-    #: True if the span is the handling of a request.
+    #: True if the span covers the handling of a request.
     answers: bool = False
 
 
@@ -89,7 +89,10 @@ def parse_ended(job_id: str, stored: Mapping[str, bytes | None]) -> EndedJob | N
 
 
 def spans(job: EndedJob, lanes: Iterable[Span] = (), finishing: int | None = None) -> Iterator[TraceSpan]:
-    """Yield the spans of a job from its `lanes`. `finishing` is the time in ms when its last unit was committed."""
+    """Yield the spans of a job.
+
+    `lanes` are the stored spans of its lanes. `finishing` is the time in milliseconds when its last unit was committed.
+    """
     row = job.row
     created, over = int(row["created"]), int(row["ended"])
     own = tracing.job_span_id(job.job_id)

@@ -20,7 +20,7 @@ from jobs.settings import Settings
 #: Timeout in seconds for sending a batch, including retries.
 _SECONDS = 5.0
 _SCOPE = InstrumentationScope("threads-cluster", VERSION)
-#: Logger that reports every failed batch, which would fill the log. The sender reports lost spans once.
+#: Logger of the SDK. It would report every failed batch, but the sender reports lost spans once.
 _LOUD = "opentelemetry.exporter"
 
 

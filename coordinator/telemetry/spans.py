@@ -170,7 +170,7 @@ def _leases(job: str, facts: Sequence[Any], held: Sequence[bytes], now: int) -> 
     kind, small, queue = facts
     spans = []
     for text in held if kind else ():
-        # Billed milliseconds can precede the lane, whose name contains no colon.
+        # The text can contain billed milliseconds before the lane's name, which contains no colon.
         *_, granted, place = text.decode().split(":", 6)
         lane = place.rpartition(":")[2]
         device = queue.decode().partition(".")[0]

@@ -89,7 +89,10 @@ async def post(
     connect_seconds: float = CONNECT_SECONDS,
     total_seconds: float = TOTAL_SECONDS,
 ) -> Outcome:
-    """Send a request to a normalized URL (see `destinations.normalize_url`) and return the result. Never raises."""
+    """Send a webhook to a normalized URL, and return the result. Never raises.
+
+    See `destinations.normalize_url`.
+    """
     began = time.monotonic()
     request = _Request(urlsplit(url), headers, body, guard, resolve, connect_seconds)
     try:
@@ -194,7 +197,10 @@ class _Request:
             await self._exchange(pool)
 
     def _check(self, addresses: Sequence[str]) -> None:
-        """Raise ForbiddenAddress. The address is only logged, because users must not learn what a name resolves to."""
+        """Raise ForbiddenAddress if an address is forbidden. The error does not reveal the address of a host name.
+
+        The log contains the address. Users must not learn to which address a name resolves.
+        """
         try:
             self._guard.check(addresses)
         except ForbiddenAddress as refused:

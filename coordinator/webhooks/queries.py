@@ -11,7 +11,10 @@ from threads_protocol.answers import webhooks as answers
 
 
 def delivery_list(store: Webhooks, tenant: str, state: State | None, limit: int) -> dict[str, Any]:
-    """Return a tenant's deliveries in one state or in all, latest first, and the number of deliveries by state."""
+    """Return a tenant's latest deliveries, and the number of deliveries by state.
+
+    If `state` is not None, only deliveries in this state are returned.
+    """
     found = [find_delivery for each in (state,) if each for find_delivery in store.listed(tenant, each, limit)]
     if state is None:
         found = [find_delivery for each in STATES for find_delivery in store.listed(tenant, each, limit)]
@@ -31,6 +34,6 @@ def find_delivery(store: Webhooks, tenant: str, delivery_id: str) -> answers.Del
 
 
 def missing(delivery_id: str) -> errors.NotFound:
-    """Return the NotFound error for a delivery."""
+    """Return the NotFound error for a delivery that does not exist."""
     detail = f"webhook delivery {delivery_id} does not exist; list deliveries with GET /api/webhooks"
     return errors.NotFound(detail, field="delivery_id")

@@ -44,5 +44,8 @@ def headers(keys: Keys, tenant: str, delivery: str, seconds: int, body: bytes, g
 
 
 def _derive_keys(keys: Keys, tenant: str, generation: int) -> list[bytes]:
-    """Return a tenant's keys. Each generation, which counts earlier tenants of the same name, has different keys."""
+    """Return the signing keys of a tenant.
+
+    Each generation, which counts earlier tenants of the same name, has different keys.
+    """
     return keys.derive(_PURPOSE, f"{tenant}/{generation}" if generation else tenant)

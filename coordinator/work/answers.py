@@ -71,8 +71,9 @@ class Answers:
     # -- leases --------------------------------------------------------------------------------------------------------
 
     def next(self, asked: Any, popped: Wakeup) -> Work:
-        """Return the response of the Redis function NEXT with the descriptions of its jobs. Repeat the call if a job
-        was deleted.
+        """Find work for the worker, and return it with the descriptions of the jobs.
+
+        Calls the Redis function NEXT, and repeats the call if a job was deleted.
         """
         device = Device(asked.device)
         offer = offered(asked.offer.model_dump(), self._labels) if asked.offer else None

@@ -1,4 +1,4 @@
-"""Check of the lease in a worker's call. Its holder can read the job's files and secrets, and write its output."""
+"""Check the lease in a worker's call. A lease gives access to the job's files, secrets and output."""
 
 from __future__ import annotations
 

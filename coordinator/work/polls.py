@@ -21,7 +21,7 @@ from jobs.store import Store
 from jobs.store.server.connection import Unreachable
 from jobs.store.work import wakeups
 
-#: Seconds that a read of wake-ups blocks in Redis. A newly requested queue is read after at most this time.
+#: Seconds that a read of wake-ups blocks in Redis.
 BLOCK_SECONDS = 0.5
 #: Seconds after which a waiting request looks for work without a wake-up, like an idle worker with access to Redis.
 POLL_SECONDS = 2.0
@@ -102,7 +102,7 @@ class Polls:
             self._listener.heed([queue for queue in queues.ALL if queue in wanted])
 
     async def _has_work(self) -> bool:
-        """Return False as long as the Redis function NEXT would find no work."""
+        """Return True if work may be pending in Redis."""
         async with self._looking:
             if time.monotonic() - self._looked_at > _FRESH_SECONDS:
                 self._anything = await run_in_threadpool(self._store.slots.anything)
@@ -140,4 +140,4 @@ class _Listener(RedisReader):
             taken = False
         if not taken:
             wakeups.requeue_wakeup(self._store, wakeup)
-            time.sleep(0.01)  # the request has gone; give the event loop time to remove its queue
+            time.sleep(0.01)  # give the event loop time to remove the queue of the request that has ended

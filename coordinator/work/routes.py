@@ -106,11 +106,11 @@ async def next_work(request: Request, worker: WorkerDep, principal: http.Princip
 
 
 async def _wait_for_wakeup(request: Request, polls: Polls, asked: Any, seconds: float, principal: Principal) -> Wakeup:
-    """Wait for a wake-up for the worker, or NO_WAKEUP.
+    """Wait for a wake-up signal for the worker. Return NO_WAKEUP after `seconds`, or if pending work has no signal.
 
     Raises ClientDisconnect if the worker has disconnected, and Unauthorized if its token is no longer valid.
     """
-    # These queues also get wake-ups for programs, and a runner without a free slot would pop them endlessly.
+    # A runner without a free slot listens to no queue, because it would pop wake-ups for programs endlessly.
     listened = () if accepts_only_replicas(asked) else queues.for_worker(Device(asked.device))
     wakeup = await polls.wait(listened, seconds)
     try:

@@ -77,7 +77,7 @@ class EndedJobs:
             raise ReadInterrupted
 
     def _read_batch(self, workflow: str, some: Sequence[Source], most: int) -> list[JobOutput]:
-        """Return the jobs. Raises Unfilled if their total size exceeds `most` bytes."""
+        """Return a batch of jobs. Raises Unfilled if the total size of the jobs exceeds `most` bytes."""
         known = {one: kept for one in some if (kept := self._find(workflow, one))}
         missing = [one for one in some if one not in known]
         heads = self._heads(missing, most - sum(job.bytes for job in known.values()))
@@ -88,7 +88,7 @@ class EndedJobs:
         return [known[one] for one in some]
 
     def _heads(self, sources: Sequence[Source], most: int) -> list[OutputSizes]:
-        """Return the sizes of the jobs. Raises Unfilled if they exceed a limit."""
+        """Return the sizes of jobs. Raises Unfilled if the jobs exceed a limit."""
         heads: list[OutputSizes] = []
         size = 0
         for one, head in zip(sources, self._store.done_heads([one.job for one in sources]), strict=True):

@@ -60,7 +60,7 @@ MAX_ITEMS, _MAX_RESULT = 2 << 20, 64 << 10
 _MAX_ERROR, _SHORT_ERROR, MANY = 1000, 100, 1000
 
 
-#: States of jobs that a user can retry, which reopens the workflow; and maximum number of jobs that are compared.
+#: Job states in which a retry of the job reopens its workflow; and maximum number of jobs compared.
 _RETRIABLE, _COMPARED = ("failed", "cancelled"), 1000
 
 

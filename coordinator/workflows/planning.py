@@ -206,7 +206,7 @@ class _Planner:
                 return State.CANCELLED
             if "failed" not in states and "cancelled" in states:
                 return State.CANCELLED
-            # A skipped action without a failed one depended on a job that was deleted and submitted again.
+            # If an action is skipped and none has failed, its dependency was deleted and submitted again.
             return State.FAILED if states & {"failed", "skipped"} else State.DONE
         if self._known.state == State.CANCELLING:
             return State.CANCELLING

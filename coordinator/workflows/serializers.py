@@ -43,7 +43,10 @@ def serialize_workflow(stored: StoredWorkflow) -> answers.Workflow:
 def serialize_action(
     action: Action, plan: Plan, known: Known, fields: Mapping[str, Sequence[bytes | None]]
 ) -> answers.Action:
-    """Return an action. `fields` contains the JOB_FIELDS of each action's job, by action ID."""
+    """Return the response about an action.
+
+    `fields` contains the JOB_FIELDS of each action's job, by action ID.
+    """
     job, record = known.jobs.get(action.id), known.records.get(action.id)
     _, started, ended, done, total, error = fields.get(action.id, (None,) * len(JOB_FIELDS))
     said = planning.find_error(action.id, plan, known) or (error or b"").decode(errors="replace")
@@ -81,7 +84,7 @@ def serialize_items(action: Action, known: Known) -> list[answers.Item]:
 
 
 def serialize_complaint(complaint: Complaint) -> answers.Complaint:
-    """Return an error of a workflow text."""
+    """Serialize an error of a workflow text."""
     return cast(answers.Complaint, document.complaint_fields(complaint))
 
 

@@ -32,10 +32,11 @@ def submit(
     key: str = "",
     trace: TraceContext | None = None,
 ) -> str:
-    """Store a workflow and return its ID, or the ID of the earlier workflow with the same key (OWNER:KEY) and text.
+    """Store a workflow and return its ID.
 
-    `notify` overrides the URL in the text. `trace` is the parent span of the workflow's jobs, or None. Raises
-    InvalidWorkflow, Forbidden, Conflict, UnknownTenant and OverLimit.
+    If a workflow with the same key (OWNER:KEY) and text exists, return the ID of that workflow. `notify` overrides the
+    URL in the text. `trace` is the parent span of the workflow's jobs, or None. Raises InvalidWorkflow, Forbidden,
+    Conflict, UnknownTenant and OverLimit.
     """
     whole = validate_submission(text, principal, settings, notify)
     new = NewWorkflow(

@@ -18,7 +18,7 @@ from jobs.models import Device
 from jobs.store import Store, unreadable_entries
 from jobs.store.fleet_reads import Load
 
-#: Maximum age in seconds of the cached fleet. Reading the fleet takes longer than the rest of a submission.
+#: Maximum age of the cached fleet in seconds.
 FLEET_SECONDS = 0.25
 
 
@@ -32,7 +32,7 @@ class FleetCache:
 
     def get(self) -> scheduler.Fleet:
         """Return the fleet, at most FLEET_SECONDS old."""
-        now = time.monotonic()  # measure the age from before the read
+        now = time.monotonic()  # measure the age from the start of the read
         if (fleet := self.fresh()) is not None:
             return fleet
         fleet = read_fleet(self._store, self._table)
@@ -65,7 +65,7 @@ def _has_labels(fields: Mapping[bytes, bytes], wanted: Set[str]) -> bool:
 
 
 def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> scheduler.Fleet:
-    """Return the fleet of these workers, given as (name, Redis hash) pairs."""
+    """Build the fleet from workers, each a pair of name and Redis hash."""
     served = [(name, fields) for name, fields in alive if b"device" in fields]
     known = [(name, fields) for name, fields in served if fields.get(b"drain") != b"1"]
     drained = [(name, fields[b"device"]) for name, fields in served if fields.get(b"drain") == b"1"]

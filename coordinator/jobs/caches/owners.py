@@ -22,7 +22,10 @@ class Owners:
         self._lock = threading.Lock()
 
     def of(self, ids: Sequence[str]) -> list[str | None]:
-        """Return the tenant of each job, or None if the job does not exist. Deleted jobs can still have a tenant."""
+        """Return the tenant of each job, or None if the job does not exist.
+
+        The cache can still contain the tenant of a deleted job.
+        """
         known = {job_id: self._known.get(job_id) for job_id in ids}
         unknown = [job_id for job_id, tenant in known.items() if tenant is None]
         if unknown:

@@ -17,7 +17,7 @@ KEPT_MS = 5000
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class StoredWorker:
-    """A worker's hash. Each read creates a new object."""
+    """Redis hash of a worker, as read at one time."""
 
     name: str
     fields: Mapping[bytes, bytes]
@@ -35,15 +35,16 @@ class _Reading:
 
 
 class WorkerTable:
-    """Caches the workers for one coordinator. Thread-safe; each concurrent thread reads the changed workers itself."""
+    """Thread-safe cache of the workers for one coordinator."""
 
     def __init__(self) -> None:
         self._seen = _Reading()
 
     def read(self, store: Store) -> tuple[list[tuple[StoredWorker, bool]], float]:
-        """Return the workers of the last LOST_SECONDS by name, each with whether it is alive, and the current time.
+        """Return the known workers by name, each with True if it is alive; and the current time.
 
-        The time is in seconds since 1970, by Redis' clock.
+        Workers are known for LOST_SECONDS after their last heartbeat. The time is in seconds since 1970, by Redis'
+        clock.
         """
         seen, now = self._seen, store.clock.now()
         heard = store.fleet_reads.heartbeats(now, now - LOST_SECONDS, math.floor(seen.at_ms))

@@ -55,9 +55,10 @@ def _first_messages(messages: Any) -> Iterator[Any]:
 
 
 def chosen(prefix: bytes, loads: Sequence[tuple[str, int]]) -> str | None:
-    """Return the replica for a prefix, or None if it is overloaded. `loads` lists each replica with its requests.
+    """Return the preferred replica for a prompt prefix, or None if that replica is overloaded.
 
-    Uses rendezvous hashing: when a replica is removed, prefixes of other replicas do not move.
+    `loads` lists each replica with its number of requests. Uses rendezvous hashing: when a replica is removed, prefixes
+    of other replicas do not move.
     """
     name, load = max(loads, key=lambda one: _weight(prefix, one[0]))
     total = sum(each for _, each in loads) + 1

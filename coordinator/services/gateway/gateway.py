@@ -173,7 +173,10 @@ class Gateway:
     def pass_on(
         self, replica: Replica, method: str, target: bytes, headers: Mapping[str, str], seconds: float, **body: Any
     ) -> Answering:
-        """Send a request to a replica with a timeout for silence. Raises InvalidRequest if the target is not a path."""
+        """Send a request to a replica. Raises InvalidRequest if the target is not a path.
+
+        `seconds` is the maximum time without data from the replica.
+        """
         assert replica.report
         at = httpx.URL(f"http://{self.routes.name(replica)}:{replica.report.port}")
         try:

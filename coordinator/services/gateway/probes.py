@@ -24,7 +24,10 @@ class Probes:
         self._looking: dict[Place, asyncio.Task[None]] = {}
 
     async def failures(self, places: Collection[Place]) -> dict[Place, str]:
-        """Return errors by address for failed probes. A slow probe returns its previous outcome."""
+        """Return the errors of failed probes, by address.
+
+        If a probe is slow, the outcome of the previous probe is used.
+        """
         now = time.monotonic()
         self._known = {place: seen for place, seen in self._known.items() if seen[0] > now - 60 or place in places}
         self._looking = {place: task for place, task in self._looking.items() if not task.done()}

@@ -230,7 +230,7 @@ class Routes:
         return f"[{replica.report.address}]" if ":" in replica.report.address else replica.report.address
 
     def eject(self, replica: Replica) -> None:
-        """Send an unreachable replica no requests for a while, if there is another replica."""
+        """Send no requests to an unreachable replica for EJECTED_SECONDS, if there is another replica."""
         now = time.monotonic()
         self._ejected = {place: until for place, until in self._ejected.items() if until > now}
         self._ejected[_locate(replica)] = now + EJECTED_SECONDS

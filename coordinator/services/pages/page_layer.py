@@ -204,8 +204,7 @@ class PageLayer:
                 path="/",
                 secure=browsers.is_tls(request),
                 httponly=True,
-                # The cookie is not strict, because users follow the link from the cluster's pages, which are another
-                # site.
+                # Strict cookies fail here, because the link is on the cluster's pages, which are another site.
                 samesite="lax",
             )
         return answer

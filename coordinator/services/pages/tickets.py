@@ -1,4 +1,4 @@
-"""Tickets: signed access of one browser to the page of one service, in a link or a cookie.
+"""Tickets, which give one browser access to the page of one service. A ticket is sent in a link or in a cookie.
 
 The key of the leading replica signs a ticket, so the ticket becomes invalid with that replica. A ticket names the token
 and the login of its user, and becomes invalid with either. A ticket gives access to only one page, so it can be sent
@@ -62,7 +62,7 @@ async def holder(text: str, place: Place, use: Use, credentials: Credentials) ->
 
 
 def _bootstraps(token: str, credentials: Credentials) -> Iterable[str]:
-    """Return the digests of all cluster tokens for a bootstrap ticket, else one empty string."""
+    """Return the digests of all cluster tokens if the ticket's token is a cluster token, else one empty string."""
     return credentials.cluster_token_digests() if token == BOOTSTRAP else ("",)
 
 

@@ -46,7 +46,10 @@ def read_fetch_program() -> str:
 
 
 def steps_of(action: Action) -> list[Action]:
-    """Return the steps of an action in order; the last step has the action's ID. Most actions are their only step."""
+    """Return the steps of an action in order. The last step has the action's ID.
+
+    Most actions are their only step.
+    """
     make = EXPANSIONS.get(action.type)
     return list(make(_Steps(action))) if make else [action]
 

@@ -52,7 +52,10 @@ def find_references(value: Any, path: Path = ()) -> Iterator[tuple[Path, Referen
 
 
 def within_texts(value: Any) -> Iterator[tuple[Path, str, str]]:
-    """Yield (path, action ID, match) for each longer text that contains a reference, which is not replaced there."""
+    """Yield (path, action ID, match) for each text that contains a reference among other characters.
+
+    Such references are not replaced.
+    """
     for where, text in _texts(value, ()):
         if "${" in text and not text.startswith(_ESCAPE) and not reference(text) and (match := _WITHIN.search(text)):
             yield where, match[1], match[0]
