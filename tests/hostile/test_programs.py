@@ -212,7 +212,8 @@ def test_units_of_a_runner_that_was_killed_are_counted_once_and_soon_run_again(c
     cluster.kill("runner-0")
     killed = time.time()
     cluster.start_runner(slots=SLOTS, RUNNER_UIDS="-".join(map(str, UIDS)))
-    assert ended(cluster, job)["state"] == "done"
+    found = ended(cluster, job)
+    assert found["state"] == "done", (found, cluster.get(f"/api/jobs/{job}/units"))
     assert starts(marks)[SLOTS] - killed < 5
     units = cluster.get(f"/api/jobs/{job}/units")
     assert units["counts"]["done"] == 4
