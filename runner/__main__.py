@@ -45,7 +45,7 @@ log = logging.getLogger("runner")
 LOOPBACK = "127.0.0.1"
 #: Kinds whose jobs are programs.
 KINDS = registry.kinds_for_device(Device.RUNNER)
-#: Time in seconds that programs and last calls get when the runner stops. A job's grace period is at most 60.
+#: Time in seconds that running programs get to exit when the runner stops, including the runner's last API calls.
 SHUTDOWN_SECONDS = 75.0
 #: Share of the offered memory that a program can use if its job requests no memory.
 _MEMORY_SHARE = 0.9

@@ -12,21 +12,21 @@ from jobs.kinds import program_texts as texts
 from jobs.models import Spec
 from jobs.settings import search_path
 
-#: Name of the file in the program's folder into which the program can write its value.
+#: Name of the file in the working directory into which a program can write its value.
 RESULT = ".cluster-result"
-#: Maximum size in bytes of a value that is stored in the result. A larger value becomes a file.
+#: Maximum size in bytes of a program's value in the job's result. Larger values are stored as files.
 VALUE_BYTES = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """Specification of a command job without the arguments of its program."""
+    """Specification of a command job, except for the arguments of its program."""
 
-    #: The original specification.
+    #: The complete specification as submitted.
     spec: Spec
     total: int
     has_items: bool = False
-    #: True if the items are the lines of a file.
+    #: True if the job's items are the lines of a file, one item per line.
     items_in_file: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
@@ -34,20 +34,20 @@ class Command:
     outputs: tuple[str, ...] = ()
     timeout_seconds: float = 0.0
     stop_signal_seconds: float = 0.0
-    #: Maximum number of units per lease, or 0 for as many as take a few seconds.
+    #: Maximum number of units per lease. 0 means as many units as take a few seconds.
     batch: int = 0
     memory_bytes: int = 0
     workspace: str = ""
-    #: Path of a file with Python requirements among the job's files, or an empty string.
+    #: Path of the requirements file for Python among the job's files, or an empty string.
     python: str = ""
-    #: Name of a Python module, or empty. If the runner's own Python has the module, no environment is installed.
+    #: Name of a Python module, or empty. The runner installs no environment if its own Python has this module.
     module: str = ""
     grace_seconds: float = 10.0
     value_bytes: int = VALUE_BYTES
 
 
 def parse(spec: Spec) -> Command:
-    """Parse a specification. Absent and null fields get their default values."""
+    """Parse the specification of a command job. Absent and null fields get their default values."""
     known: dict[str, Any] = {name: value for name, value in spec.items() if value is not None}
     plain = {name: known[name] for name in _PLAIN if name in known}
     requirements = known.get("requirements", {})
@@ -65,7 +65,7 @@ def parse(spec: Spec) -> Command:
     )
 
 
-#: Fields that a Command has under the same name as in the specification.
+#: Fields that have the same name in a Command and in the specification.
 _PLAIN = (
     "total",
     "env",
@@ -80,7 +80,7 @@ _PLAIN = (
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramContext:
-    """Environment of the programs of one lease, in addition to the job's specification."""
+    """Settings that the programs of one lease share, in addition to the job's specification."""
 
     job: str
     #: Path of the working directory.
@@ -129,6 +129,9 @@ def environment(
 
 
 def _item_text(item: str) -> str:
-    """Return a text item unchanged. Return other values, and texts with NUL or lone surrogates, as JSON."""
+    """Return an item that is a valid text unchanged. Return any other item as JSON.
+
+    Texts with NUL characters or lone surrogates are not valid in an environment variable.
+    """
     value = json.loads(item)
     return value if isinstance(value, str) and not texts.problem(value) else item

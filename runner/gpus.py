@@ -1,4 +1,4 @@
-"""GPUs of this host as reported by NVIDIA's driver. Without the driver or pynvml, a host has no GPUs."""
+"""GPUs of this host, as reported by NVIDIA's driver. A host without the driver or pynvml has no GPUs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from jobs.worker.telemetry import gpu_faults
 
-#: Memory in MiB that other processes can use on an offered GPU if the driver does not list the processes.
+#: Maximum memory in MiB that unknown processes can use on a GPU before the runner stops offering the GPU.
 MOST_FOREIGN_MIB = 4096
 
 
@@ -19,16 +19,16 @@ class Gpu:
     index: int
     name: str
     memory_mib: int
-    #: Compute capability, for example 9.0.
+    #: CUDA compute capability, for example 9.0.
     compute_capability: str
 
     def row(self) -> dict[str, str | int]:
-        """Return the fields that are compared with a job's requirements."""
+        """Return the GPU's fields that requirements of jobs can refer to."""
         return {"memory_mib": self.memory_mib, "compute_capability": self.compute_capability}
 
 
 def detect(enabled: str = "auto", visible: str = "") -> list[Gpu]:
-    """Return the GPUs that programs can use, sorted by UUID. The parameters are the settings of GPU workers."""
+    """Return the GPUs that programs can use, sorted by UUID. The arguments are the same settings as for GPU workers."""
     if enabled == "false":
         return []
     try:
@@ -44,7 +44,7 @@ def detect(enabled: str = "auto", visible: str = "") -> list[Gpu]:
 
 
 def foreign(gpu: Gpu) -> str:
-    """Return why a GPU without a worker of this cluster must not be used, or an empty string.
+    """Return the reason why a GPU must not be used by this cluster, or an empty string.
 
     Reasons are uncorrectable memory errors and running compute processes. If processes are not visible, as in a
     container, another reason is high memory use: a desktop uses only some memory.
@@ -69,7 +69,7 @@ def foreign(gpu: Gpu) -> str:
 
 
 def _processes(nvml: Any, handle: Any) -> list[str]:
-    """Return the PIDs of compute processes on a GPU, as far as the driver reports them."""
+    """Return the PIDs of the compute processes that the driver reports for a GPU."""
     try:
         return [str(one.pid) for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
     except nvml.NVMLError:
@@ -89,7 +89,9 @@ def _gpu(nvml: Any, index: int) -> Gpu:
 
 
 def _filter_visible(gpus: Sequence[Gpu], visible: str) -> list[Gpu]:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES lists by index or UUID prefix, or all GPUs if it is empty."""
+    """Return the GPUs whose index or UUID prefix is in CUDA_VISIBLE_DEVICES. If the setting is empty, return
+    all GPUs.
+    """
     names = [name.strip() for name in visible.split(",") if name.strip()]
     if not names:
         return list(gpus)

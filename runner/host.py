@@ -1,4 +1,4 @@
-"""State that all slots of a runner share."""
+"""State of a runner that all of its slots share."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Host:
     worker: str
     name: str
     store: LeaseStore
-    #: Function that opens a job's files under a lease. Transfers stop when the third argument returns True.
+    #: Function that opens a job's files under a lease. File transfers stop when the third argument returns True.
     files: Callable[[str, str, Callable[[], bool]], Files]
     places: Places
     inputs: Inputs
     environments: Environments
     ledger: Ledger
     cordon: Cordon
-    #: Address at which replicas of services listen and, without tunnels, coordinators reach them.
+    #: Network address of replicas. Without tunnels, coordinators connect to this address.
     address: str = "127.0.0.1"
     tunnels: Tunnels | None = None
     live: Live = field(default_factory=Live)
@@ -48,24 +48,24 @@ class Host:
     stopping: Callable[[], bool] = lambda: False
     #: Memory limit in bytes of a program whose job requests no memory.
     memory_bytes: int = 0
-    #: Job and unit that are running, keyed by slot.
+    #: Job ID and unit of each running program, keyed by slot.
     running: dict[str, tuple[str, int]] = field(default_factory=dict)
-    #: Slots whose GPUs were claimed by another worker.
+    #: Slots whose GPUs have been claimed by another worker.
     lost: frozenset[str] = frozenset()
     _said: set[str] = field(default_factory=set)
 
     def asked(self, heard: Heard) -> None:
-        """Apply the users' requests from a heartbeat's reply: followed jobs, and shells to open."""
+        """Apply user requests from the reply to a heartbeat: follow the output of jobs, and open shells."""
         self.live.follow(heard.follow)
         self.shells.asked(heard.attach)
 
     def free_disk(self) -> None:
-        """Delete cached files and environments until programs can start, because a full disk blocks every program."""
+        """Delete cached files and environments until the disk has enough free space for programs."""
         for cache in (self.inputs.cache, self.environments):
             cache.evict_until(lambda: not self.cordon.is_disk_full())
 
     def say_once(self, text: str) -> None:
-        """Log an error only once, because the error would repeat for each unit."""
+        """Log an error only once, because it would be repeated for each unit."""
         if text not in self._said:
             self._said.add(text)
             log.error("%s", text)
@@ -74,7 +74,7 @@ class Host:
         """Return the runner's fields of the worker record, and renew its claims to GPUs.
 
         `busy` is the number of busy lanes, including lanes of replicas. Replicas do not use slots, so a runner that
-        runs only replicas is idle. A runner that takes no work is drained only after its replicas have stopped.
+        runs only replicas is idle. A draining runner counts as drained only after its replicas have stopped.
         """
         why, programs = self.cordon.why(), max(0, busy - self.ledger.replicas())
         self.lost = frozenset(self.ledger.renew())

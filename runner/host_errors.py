@@ -1,4 +1,4 @@
-"""Faults of this host, as opposed to errors of programs. Some of them stop the runner from taking work."""
+"""Detection of host faults, as opposed to program errors. A faulty host stops its runner from taking work."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 from runner.files.cache import free_bytes
 
-#: Minimum free disk space in bytes for programs.
+#: Minimum free disk space in bytes that a runner needs to take programs.
 LEAST_FREE = 200 << 20
-#: Numbers of consecutive failed starts, and of their jobs, after which the host is considered faulty.
+#: Minimum number of consecutive failed starts, and of different jobs among them, that make a host faulty.
 MOST_FAILURES, MOST_JOBS = 5, 3
-#: Number of consecutive host faults after which a unit counts as failed, because its program may cause the faults.
+#: Number of consecutive host faults after which a unit counts as failed, because its program can be the cause.
 MOST_FAULTS = 3
 #: Maximum number of jobs for which host faults are remembered.
 _MOST_REMEMBERED = 1000
@@ -50,9 +50,9 @@ class Cordon:
     def __init__(self, folder: Path, least_free: int = LEAST_FREE) -> None:
         self._folder, self._least_free = folder, least_free
         self._lock = threading.Lock()
-        #: Number of failed starts since the last successful one, by job.
+        #: Number of failed starts per job since the last successful start.
         self._failed: Counter[str] = Counter()
-        #: Last unit of each job that this host failed, and the number of consecutive failures.
+        #: Last unit that failed because of this host, and its number of consecutive host faults, for each job.
         self._units: dict[str, tuple[int, int]] = {}
         self._faulty = ""
 
@@ -72,7 +72,7 @@ class Cordon:
         return ""
 
     def is_disk_full(self) -> bool:
-        """Return True if less space is free for programs than this runner needs to start one."""
+        """Return True if the free disk space is below the minimum for starting a program."""
         with contextlib.suppress(OSError):  # The folder was removed
             return free_bytes(self._folder) < self._least_free
         return False
@@ -82,7 +82,7 @@ class Cordon:
         self._failed.clear()
 
     def record_failed_start(self, job: str, why: str, can_start: Callable[[], bool]) -> bool:
-        """Record that a program could not be started. Return True if the host is considered the cause.
+        """Record that a program could not be started. Return True if the host is probably the cause.
 
         `can_start` starts a program that exists on every host. If that works, the commands of the jobs are wrong.
         """
@@ -100,7 +100,7 @@ class Cordon:
             return True
 
     def record_failure(self, job: str, unit: int) -> int:
-        """Record a host fault of a unit. Return how many times in a row the host failed this unit."""
+        """Record that a unit failed because of this host. Return its number of consecutive host faults."""
         with self._lock:
             last, times = self._units.pop(job, (unit, 0))
             times = times + 1 if last == unit else 1

@@ -1,4 +1,5 @@
-"""Entry point of a runner in a container, `python -m runner.in_container`, which hides the token from programs.
+"""Entry point of a runner in a container (`python -m runner.in_container`). Programs in the container cannot read the
+runner's token.
 
 runner/token_keeper.py explains how the runner gets its token, and why the runner must be the first process.
 """
@@ -20,12 +21,12 @@ from runner.programs import processes
 
 log = logging.getLogger(__name__)
 
-#: PID of a container's first process. It cannot be killed from inside, and its exit stops the container.
+#: PID of the first process in a container. Processes in the container cannot kill it, and its exit ends them all.
 _FIRST = 1
 
 
 def token_exposure() -> str:
-    """Return the reason why programs could read the token, or an empty string if they cannot."""
+    """Return the reason why programs could read the runner's token, or an empty string if they cannot."""
     if os.getpid() != _FIRST:
         return (
             "the runner is not the first process of its container, so programs could kill it and get its token:"
@@ -45,7 +46,7 @@ def _end(*_: object) -> NoReturn:
 
 def main() -> int:
     processes.hide()
-    # The kernel delivers only handled signals to the first process. The runner later installs its own handlers.
+    # The kernel delivers only signals with a handler to a container's first process. The runner later sets its own.
     signal.signal(signal.SIGTERM, _end)
     settings = load()
     logs.configure(settings.log_level, "runner", host=settings.host_name())

@@ -1,4 +1,4 @@
-"""Lanes of a runner: one per slot, which runs programs sequentially, and lanes for replicas of services."""
+"""Lanes of a runner. Each slot has one lane for programs, and each replica of a service has its own lane."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from runner.run import Run
 
 log = logging.getLogger(__name__)
 
-#: Poll interval in seconds of a runner that takes no work and waits for its host to recover.
+#: Interval in seconds at which a faulty host is checked for recovery.
 POLL_SECONDS = 1.0
 
 
 class RunnerLane(ABC):
-    """Lane of a runner; implements `jobs.worker.lanes.Lane`."""
+    """Base class of a runner's lanes, which implement `jobs.worker.lanes.Lane`."""
 
-    #: Runner lanes compute no small jobs, so the index is always 0.
+    #: Index of the lane among lanes for small jobs. It is always 0, because runners compute no small jobs.
     at = 0
 
     def __init__(self, host: Host, name: str) -> None:
@@ -41,7 +41,7 @@ class RunnerLane(ABC):
         return not self._host.cordon.why()
 
     def repair(self) -> None:
-        """Wait, so that the host can recover."""
+        """Wait before the next attempt, so that the host can recover."""
         time.sleep(POLL_SECONDS)
 
     @abstractmethod
@@ -50,7 +50,7 @@ class RunnerLane(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Kill the running programs and stop the guard."""
+        """Kill the lane's programs and stop its guard process."""
 
     def compute_small(
         self, facts: Sequence[JobFacts], dropped: Callable[[], bool] = lambda: False
@@ -62,14 +62,14 @@ class RunnerLane(ABC):
 
 
 class GuardLane(RunnerLane):
-    """Lane that runs programs in a slot, under the slot's guard."""
+    """Lane for the programs of one slot, which the slot's guard process supervises."""
 
     def __init__(self, host: Host, place: Workplace) -> None:
         super().__init__(host, place.slot.name)
         self._place = place
 
     def repair(self) -> None:
-        """Free disk space if the disk is full, then wait. The next program replaces a dead guard."""
+        """Free disk space if the disk is full, and wait before the next attempt."""
         if self._host.cordon.is_disk_full():
             self._place.discard()
             self._host.free_disk()
@@ -83,9 +83,7 @@ class GuardLane(RunnerLane):
 
 
 class ReplicaLane(RunnerLane):
-    """Lane that runs a replica of a service. Its guard and its folder, which contains a copy of the model, are
-    temporary.
-    """
+    """Lane for one replica of a service. Its guard process and its folder are deleted with the replica."""
 
     def __init__(self, host: Host, name: str, make_place: Callable[[], Workplace]) -> None:
         super().__init__(host, name)

@@ -1,4 +1,4 @@
-"""Accounting of a runner's resources: reservations of lanes, and free resources."""
+"""Bookkeeping of a runner's resources: lane reservations and free resources."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from runner.gpus import Gpu
 
 log = logging.getLogger(__name__)
 
-#: Target duration of a lease in seconds. Two calls per lease then cost one-second programs 1 % of their time.
+#: Target duration of a lease in seconds. At this duration, the calls cost programs of one second 1 % of their time.
 LEASE_SECONDS = 2.1
-#: Seconds for which a GPU is not offered after a claim by another worker, and after use outside the cluster.
+#: Seconds for which a GPU is not offered after another worker claimed it, and after use outside the cluster.
 TAKEN_SECONDS, FOREIGN_SECONDS = 2.0, 10.0
-#: Prefix of the names of replica lanes, which use no slot.
+#: Prefix of the names of replica lanes. These lanes use no slot.
 REPLICA_LANE = "replica-"
 
 
@@ -43,29 +43,29 @@ class Resources:
     """Total resources of a runner."""
 
     slots: int
-    #: Maximum number of concurrent replicas of services.
+    #: Maximum number of replicas that run at the same time.
     replicas: int = 0
     cpus: float
     memory_mib: int
     gpus: tuple[Gpu, ...] = ()
     host: str = ""
     labels: tuple[str, ...] = ()
-    #: True if programs of different tenants can run concurrently, because each slot has its own Unix user.
+    #: True if each slot has its own Unix user, so that programs of different tenants can run at the same time.
     isolated: bool = False
 
     @property
     def cpus_of_a_slot(self) -> float:
-        """CPUs that are reserved for a job without a CPU requirement."""
+        """Return the number of CPUs that are reserved for a job without a CPU requirement."""
         return self.cpus / self.slots
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Reservation of one lane."""
+    """Resources reserved for one lane."""
 
     job: str
     tenant: str
-    #: True for a replica of a service, which runs until a user stops it.
+    #: True for a replica of a service, because replicas run until a user stops them.
     is_endless: bool
     cpus: float
     memory_mib: int
@@ -74,7 +74,7 @@ class Entry:
 
 
 class Ledger:
-    """Capacity of a runner; implements `jobs.worker.free_capacity.Room`. Thread-safe.
+    """Free and reserved resources of a runner, as an implementation of `jobs.worker.free_capacity.Room`. Thread-safe.
 
     A job's requirements are in its specification. A replica of a service uses no slot, and no CPUs unless its job
     requests some. `freed` is called after resources became free. `foreign` returns how a GPU is used outside the
@@ -94,15 +94,15 @@ class Ledger:
         self._freed, self._foreign = freed, foreign
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
-        #: GPUs that are not offered temporarily, with the monotonic time at which they are offered again.
+        #: Monotonic time at which each temporarily excluded GPU is offered again.
         self._others: dict[str, float] = {}
-        #: Description of a GPU's use outside the cluster, keyed by its UUID.
+        #: Description of each GPU's use outside the cluster, keyed by the GPU's UUID.
         self._lies: dict[str, str] = {}
 
     # -- offers of resources -------------------------------------------------------------------------------------------
 
     def total(self) -> Offer:
-        """Return the offer of an idle runner, with the names of its GPUs."""
+        """Return the resources that an idle runner offers, including the names of its GPUs."""
         gpus = [gpu for gpu in self.resources.gpus if gpu.uuid not in self._lies]
         row = self._offer(self.resources.cpus, self.resources.memory_mib, gpus)
         return {**row, "gpus": [{"name": gpu.name, **gpu.row()} for gpu in gpus]}
@@ -112,7 +112,7 @@ class Ledger:
             return {**self._offer(*self._compute_free(), self._list_free_gpus()), "tenant": self._tenant()}
 
     def beside_replicas(self) -> Offer:
-        """Return the resources that replicas leave for programs, and the only tenant whose programs can run.
+        """Return the resources that programs could use if no other program were running.
 
         `replicas` is the number of replicas that can be added. `works_for` is the only tenant whose jobs can start now.
         """
@@ -139,7 +139,7 @@ class Ledger:
         return self._compute_remaining(self._entries.values())
 
     def _compute_remaining(self, taken: Collection[Entry]) -> tuple[float, int]:
-        """Return the CPUs and the memory in MiB that remain after these reservations."""
+        """Return the free CPUs and the free memory in MiB after subtracting reservations."""
         cpus = self.resources.cpus - sum(entry.cpus for entry in taken)
         return max(0.0, cpus), max(0, self.resources.memory_mib - sum(entry.memory_mib for entry in taken))
 
@@ -149,14 +149,16 @@ class Ledger:
         return [gpu for gpu in self.resources.gpus if gpu.uuid not in taken and self._others.get(gpu.uuid, 0) <= now]
 
     def _tenant(self, entries: Collection[Entry] | None = None) -> str:
-        """Return the only tenant whose programs can run next to these reservations, or an empty string for any."""
+        """Return the only tenant that can share the runner with these reservations, or an empty string for any
+        tenant.
+        """
         some = self._entries.values() if entries is None else entries
         return "" if self.resources.isolated else next((one.tenant for one in some), "")
 
     # -- lanes ------------------------------------------------------------------------------------------------------
 
     def startable(self, kinds: Mapping[str, int], idle: Sequence[Lane]) -> Mapping[str, int]:
-        """Return the kinds whose jobs can start in an idle lane.
+        """Return the kinds whose jobs can start in one of the idle lanes.
 
         The runner requests no programs while fewer CPUs are free than a job without a CPU requirement gets.
         """
@@ -175,21 +177,21 @@ class Ledger:
         return self.resources.slots
 
     def running(self) -> dict[str, Entry]:
-        """Return all reservations, keyed by lane."""
+        """Return the reservations of all lanes, keyed by lane name."""
         with self._lock:
             return dict(self._entries)
 
     # -- reservations --------------------------------------------------------------------------------------------------
 
     def first_rate(self, facts: JobFacts) -> float:
-        """Return the kind's estimated rate. Durations of other jobs' programs do not predict this job's durations."""
+        """Return the rate that the kind estimates. Earlier jobs do not predict the durations of a job's programs."""
         return facts.nominal_rate
 
     def want(self, facts: JobFacts, pace: Pace) -> int:
         return min(pace.want(LEASE_SECONDS), int(facts.spec.get("batch") or MAX_UNITS))
 
     def take(self, lane: Lane, facts: JobFacts) -> bool:
-        """Reserve the resources that a job requires. GPUs are reserved all or none, in the order of their UUIDs."""
+        """Reserve the resources that a job requires. Reserve either all required GPUs or none."""
         needs = facts.spec.get("requirements") or {}
         with self._lock:
             if lane.name in self._entries:
@@ -211,7 +213,7 @@ class Ledger:
             return True
 
     def _fitting(self, needs: Requirements, cpus: float, tenant: str) -> list[Gpu] | None:
-        """Return the GPUs that the job would get, or None if its requirements do not fit."""
+        """Return the GPUs that a job would get, or None if its requirements do not fit."""
         free = self._list_free_gpus()
         offer = self._offer(*self._compute_free(), free)
         if self._tenant() not in ("", tenant):
@@ -221,7 +223,7 @@ class Ledger:
         return [gpu for gpu in free if _is_enough(gpu, needs)][: requirements.gpus_needed(needs)]
 
     def _claim(self, gpus: Sequence[Gpu], priority: str) -> bool:
-        """Claim all of the GPUs or none. GPUs that are in use elsewhere are not offered for a while."""
+        """Claim all of the GPUs or none. If a GPU is in use elsewhere, do not offer it for a while."""
         if not gpus:
             return True
         try:
@@ -269,16 +271,16 @@ class Ledger:
         self._freed()
 
     def replicas(self) -> int:
-        """Return the number of running replicas of services."""
+        """Return the number of running service replicas."""
         return sum(entry.is_endless for entry in self.running().values())
 
     def gpus(self, lane: str) -> tuple[Gpu, ...]:
-        """Return the GPUs that are reserved for a lane."""
+        """Return the GPUs that a lane has reserved."""
         entry = self._entries.get(lane)
         return entry.gpus if entry else ()
 
     def renew(self) -> list[str]:
-        """Renew all claims, and return the lanes whose GPUs were claimed by another worker.
+        """Renew the claims to all GPUs, and return the lanes whose GPUs another worker has claimed.
 
         Call this method about once per second: it also offers GPUs again that were excluded temporarily. If the store
         is unreachable, the remaining lanes are not checked.
@@ -302,7 +304,7 @@ class Ledger:
             over = [uuid for uuid, until in self._others.items() if until <= now]
             for uuid in over:
                 del self._others[uuid]
-        if over:  # The waiting request for work contains the old offer
+        if over:  # The waiting request for work contains an outdated offer
             self._freed()
 
 

@@ -1,4 +1,4 @@
-"""Live output of running programs, sent to followers of a job. Sending never delays a program."""
+"""Live output of running programs for users who follow a job. Sending output never delays a program."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from runner.programs.recorder import Recorder
 
 log = logging.getLogger(__name__)
 
-#: Interval in seconds between two calls per unit, and maximum bytes per call. A coordinator accepts 64 KiB/s per job.
+#: Interval in seconds between calls for a unit, and maximum bytes per call. Coordinators accept 64 KiB/s per job.
 EVERY_SECONDS, MOST_BYTES = 0.25, 15 << 10
-#: Maximum number of chunks per call.
+#: Maximum number of output chunks per call.
 MOST_CHUNKS = 1000
-#: Backlog in bytes beyond which a follower skips to recent output.
+#: Number of unsent bytes above which older output is skipped.
 BEHIND_BYTES = 1 << 20
 
 
 @dataclass
 class Line:
-    """Live output of one running unit."""
+    """Live output of one running unit, and the progress of sending it."""
 
     job: str
     unit: int
@@ -31,12 +31,12 @@ class Line:
     recorder: Recorder
     files: Files
     sent: int = 0
-    #: True if no client follows this unit. A later heartbeat reply can name its job again.
+    #: True if no client follows this unit's output. The next heartbeat reply that names the job resets it.
     muted: bool = False
 
 
 class Live:
-    """Sends live output in its own thread, which starts with the first follower. Thread-safe."""
+    """Sends live output in a thread that starts with the first follower. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
@@ -53,7 +53,7 @@ class Live:
             self._lines.pop(id(line), None)
 
     def follow(self, jobs: Iterable[str]) -> None:
-        """Update the set of followed jobs."""
+        """Replace the set of jobs whose output users follow."""
         with self._lock:
             self._followed = frozenset(jobs)
             for line in self._lines.values():
@@ -75,7 +75,9 @@ class Live:
 
     @staticmethod
     def send(line: Line) -> None:
-        """Send new output of a unit, up to the maximum size of a call."""
+        """Send the new output of a unit in one call. Output beyond the maximum size of a call waits for the
+        next call.
+        """
         if line.recorder.total_bytes - line.sent > BEHIND_BYTES and line.sent:
             line.sent = line.recorder.total_bytes - MOST_BYTES
         start, chunks = line.recorder.since(line.sent, MOST_BYTES)

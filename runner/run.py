@@ -1,4 +1,4 @@
-"""Execution of one lease in a slot: runs its units sequentially and commits their results."""
+"""Execution of one lease in a slot. The units run one after another, and their results are committed."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ from runner.programs.slot import GuardDied
 
 log = logging.getLogger(__name__)
 
-#: Duration in seconds after which a lease commits its finished units and releases the units that have not started.
+#: Seconds after which a lease commits its finished units and releases units that have not started.
 LONG_SECONDS = 2.0
-#: Maximum size of the values in one partial, in bytes.
+#: Maximum total size in bytes of the values in one partial result.
 MOST_VALUES = 256 << 10
-#: Maximum grace period in seconds of a program whose job was cancelled.
+#: Maximum grace period in seconds for the programs of a cancelled job.
 LONGEST_CANCEL = 25.0
-#: Time in seconds between the suspension of an unreachable runner's program and the expiry of its lease.
+#: Seconds between the suspension of a program, if no coordinator is reachable, and the expiry of its lease.
 MARGIN_SECONDS = 3.0
 TTL_SECONDS = PROGRAM_TTL_MS / 1000
-#: Delay in seconds between two attempts of a call.
+#: Delay in seconds between two attempts of an API call.
 RETRY_SECONDS = 0.5
-#: Command that works on every host, and its timeout in seconds.
+#: Command that every host can run, and its timeout in seconds.
 PROBE, _PROBE_SECONDS = (*program.SHELL, ":"), 5.0
-#: Errors of the job, not of the host, that prevent the start of a unit.
+#: Errors that prevent the start of a unit and are caused by the job, not by the host.
 _JOBS_FAULTS = (CoordinatorRejects, errors.ClusterError, InstallationFailed, MissingItem, ValueError, RecursionError)
 
 Answer = TypeVar("Answer")
@@ -63,18 +63,18 @@ class LeaseLost(Exception):
 
 
 class Run:
-    """Execution of one lease. `go` runs its units in the lane's thread."""
+    """Execution of one lease. `go` runs the units in the lane's thread."""
 
     def __init__(self, host: Host, place: Workplace, task: Task) -> None:
         self.host, self.place, self._task = host, place, task
         self._job, self._token = task.facts.job_id, task.grant.token
         self._command = commands.parse(task.facts.spec)
         self._around = commands.ProgramContext(job=self._job, folder="")
-        #: Current unit, and first unit that is not committed.
+        #: Current unit, and the first unit whose result is not committed.
         self._unit = self._first = task.grant.lo
         self._errors = task.grant.errors
         self._began = self._unit_began = time.monotonic()
-        #: Duration, attempt and value of each finished unit that is not committed.
+        #: Duration in milliseconds of each finished unit that is not committed.
         self._ms: list[int] = []
         self._attempts: list[int] = []
         self._values: list[Any] = []
@@ -82,9 +82,9 @@ class Run:
         self._helped_at = 0.0
         #: True while the program is suspended.
         self._suspended = False
-        #: Workspace in use, as (tenant, name).
+        #: Workspace in use as a pair of tenant and name, or None.
         self._workspace: tuple[str, str] | None = None
-        #: Folder of the Python environment in use.
+        #: Folder of the Python environment in use, or None.
         self._environment_taken: Path | None = None
 
     @cached_property
@@ -92,7 +92,7 @@ class Run:
         return self.host.files(self._job, self._token, self._must_stop)
 
     def go(self) -> tuple[Computed, bytes]:
-        """Run the units, and return the partial that remains to be committed. Raises LeaseEnded and LaneDied."""
+        """Run the units of the lease, and return the partial result to commit. Raises LeaseEnded and LaneDied."""
         try:
             return self._go()
         except (LeaseLost, Stale) as given:
@@ -119,8 +119,8 @@ class Run:
             raise LaneDied(str(died)) from died
 
     def _after_fault(self, fault: Exception) -> tuple[Computed, bytes]:
-        """Return the current unit without counting the attempt, or report it as failed if this host failed it
-        repeatedly.
+        """Return the current unit to the queue after a host fault. If this host fails it repeatedly, report it as
+        failed.
         """
         log.error(
             "a unit failed because of this host, so the attempt does not count: %s", fault, extra={"job_id": self._job}
@@ -135,7 +135,7 @@ class Run:
         return self._collect_finished()
 
     def _clean_up(self) -> None:
-        """Delete a program's files now, because no later unit deletes them while the disk is full."""
+        """Delete the files of a program now, because a full disk prevents later units from deleting them."""
         try:
             if self.place.dirty:
                 self.place.discard()
@@ -163,12 +163,12 @@ class Run:
             self._task.upto = self._unit
 
     def _should_end(self) -> bool:
-        """Return True if the finished units must be committed now, or if no further unit may start."""
+        """Return True if the finished units must be committed now, or if no further unit can start."""
         long = time.monotonic() - self._began > LONG_SECONDS or self._value_bytes > MOST_VALUES
         return bool(self._task.stop) or self.host.stopping() or (long and self._unit > self._first)
 
     def _prepare(self) -> Failure | None:
-        """Prepare the workplace. Return the reason why no unit can start, or None. Host faults raise HostFault."""
+        """Prepare the working directory. Return the reason why no unit can start, or None. Raises HostFault."""
         command = self._command
         try:
             self._prepare_folder()
@@ -195,9 +195,7 @@ class Run:
         return None
 
     def _take_workspace(self) -> str:
-        """Reserve the job's workspace and return its path. Programs of another Unix user cannot use it at the same
-        time.
-        """
+        """Reserve the job's workspace and return its path. Programs of another Unix user cannot use it meanwhile."""
         key, uid = (self._task.facts.tenant, self._command.workspace), self.place.uid
         if self._workspace is None:
             if not self.host.workspaces.take(key, uid, self._must_stop):
@@ -263,7 +261,7 @@ class Run:
             self.host.live.remove(line)
 
     def _run_program(self, order: Order, sink: Callable[[int, bytes], None]) -> ProgramEnd:
-        """Run a program to its end, once the lease is known to be valid. Raises LeaseLost and GuardDied."""
+        """Run a program until it exits, after checking that the lease is valid. Raises LeaseLost and GuardDied."""
         while self._remaining_seconds() <= 0:
             if self._must_stop():
                 raise LeaseLost("no coordinator is reachable")
@@ -289,7 +287,7 @@ class Run:
         return program.arguments(self._command.spec, unit, None if item is None else json.loads(item))
 
     def _item(self, unit: int) -> str | None:
-        """Return a unit's item as JSON, or None if the job has no items."""
+        """Return the item of a unit as JSON, or None if the job has no items."""
         if not self._command.has_items:
             return None
         if self._command.items_in_file:
@@ -317,7 +315,7 @@ class Run:
         return failed
 
     def _make_space(self, error: OSError, ended: ProgramEnd, recorder: Recorder) -> Failure:
-        """Delete the output of a program that could not be stored, and return its failure if it had filled the disk.
+        """Delete program output that could not be stored. Return the failure of the program if it had filled the disk.
 
         Raises HostFault if the error has another cause, or if other files fill the disk. Files in a workspace remain,
         so a full workspace must count as a failed attempt. Otherwise, the job would fill the disks of all runners one
@@ -336,21 +334,21 @@ class Run:
         return self.host.cordon.record_failed_start(self._job, ended.error, self._can_start)
 
     def _can_start(self) -> bool:
-        """Return True if this host can start a command that works on every host."""
+        """Return True if this host can start a command that exists on every host."""
         folder, uid = self._around.folder, self.place.uid
         probe = Order(argv=list(PROBE), folder=folder, timeout_seconds=_PROBE_SECONDS, uid=uid)
         ended = self._run_program(probe, lambda *_: None)
         return not ended.error and not ended.code
 
     def _read_value(self, ended: ProgramEnd) -> tuple[Failure | None, Any]:
-        """Return the program's value, or the failure if the value is invalid. Raises OSError."""
+        """Return the program's value, or a failure if the value is invalid. Raises OSError."""
         try:
             return None, self._value()
         except (BadValue, ValueError, RecursionError) as error:
             return Failure(error=f"CLUSTER_RESULT: {error}", exit=0, seconds=round(ended.seconds, 3)), None
 
     def _value(self) -> Any:
-        """Return the program's value; a large one is stored as a file. Raises BadValue and ValueError."""
+        """Return the program's value. Store a large value as a file. Raises BadValue and ValueError."""
         text = self.place.folder.value()
         if text is None:
             return None
@@ -362,14 +360,12 @@ class Run:
         return {"artifact": True}
 
     def _keep_stopped_output(self, recorder: Recorder) -> None:
-        """Store the output of a program that was stopped because its job was cancelled. A stopping runner has no time
-        for it.
-        """
+        """Store the output of a program whose job was cancelled. A runner that is stopping has no time for this."""
         if self._task.stop != 2:
             return
         try:
             self.place.forget()
-            self.place.discard()  # Delete files first, because storing the output needs disk space
+            self.place.discard()  # Deleting files first frees disk space for the output
             self.place.keep(self._unit, recorder, ())
             if self.place.preserved_path is not None:
                 self.files.keep(self.place.preserved_path, [self._unit])
@@ -404,18 +400,20 @@ class Run:
         self._suspended = suspended
 
     def _remaining_seconds(self) -> float:
-        """Return the seconds until the lease's program must be suspended unless a coordinator answers."""
+        """Return the seconds until the program is suspended, unless a coordinator answers before."""
         return self._until() - time.monotonic()
 
     def _until(self) -> float:
-        """Return the monotonic time at which the program must be suspended."""
+        """Return the monotonic time at which the program is suspended."""
         return self._task.kept_at + TTL_SECONDS - MARGIN_SECONDS
 
     def _must_stop(self) -> bool:
         return self._task.stop == 2 or self.host.stopping()
 
     def _let_others_go_on(self) -> None:
-        """Commit the finished units and release the units after the running one. Does nothing while calls fail."""
+        """Commit the finished units, and release the units after the current one. Does nothing if API calls are
+        failing.
+        """
         now = time.monotonic()
         if now - self._task.kept_at > 2 * LONG_SECONDS or now - self._helped_at < LONG_SECONDS:
             return
@@ -435,7 +433,7 @@ class Run:
     # -- results of the units ------------------------------------------------------------------------------------------
 
     def _collect_finished(self) -> tuple[Computed, bytes]:
-        """Upload the files of the finished units, and return the partial that remains to be committed."""
+        """Upload the files of the finished units, and return the partial result to commit."""
         partial = self._partial()
         if self._ms:
             self._upload(list(range(self._first, self._unit)))
@@ -446,7 +444,7 @@ class Run:
         return program.finished_partial(self._first, self.host.worker, self._ms, self._attempts, self._values)
 
     def _upload(self, units: list[int]) -> None:
-        """Upload the files of some units as one artifact of the job.
+        """Upload the output files of several units as one artifact of the job.
 
         If the coordinator rejects them, for example because it stores no artifacts, the first unit fails. If the files
         are only logs, they are lost instead.
@@ -473,8 +471,8 @@ class Run:
         self._ms, self._attempts, self._values = [], [], []
 
     def _commit_and_go_on(self) -> int:
-        """Commit the finished units and continue the lease with the current unit. Return the number of waiting
-        partials.
+        """Commit the finished units and continue with the current unit. Return the number of partials waiting to be
+        merged.
         """
         committed = self.host.store.leases.commit(
             self._job,
@@ -496,7 +494,7 @@ class Run:
         return committed.parts
 
     def _fail(self, failed: Failure) -> None:
-        """Commit the finished units, and report the current unit as failed. Raises LeaseEnded."""
+        """Commit the finished units, and report that the current unit failed. Raises LeaseEnded."""
         attempt, parts, spec = self._attempt(self._unit), 0, self._command.spec
         self._upload(list(range(self._first, self._unit + 1)))
         if self._ms:
@@ -519,7 +517,7 @@ class Run:
         raise LeaseEnded(parts)
 
     def _keep_on(self) -> None:
-        """Commit the finished units before the lease is returned, without retries."""
+        """Commit the finished units once, without retries, before the lease ends."""
         try:
             if self._ms:
                 self._upload(list(range(self._first, self._unit)))
@@ -528,7 +526,7 @@ class Run:
             log.warning("cannot commit finished units, so they will run again: %s", error, extra={"job_id": self._job})
 
     def _persist(self, call: Callable[[], Answer]) -> Answer:
-        """Repeat a call until the coordinator answers. Raises LeaseLost if the lease must be given up."""
+        """Repeat an API call until a coordinator answers. Raises LeaseLost if the lease ends first."""
         while True:
             try:
                 return call()

@@ -1,7 +1,8 @@
-"""Keeper of a runner's token: `python -m runner.token_keeper`, in a separate container next to the runner's container.
+"""Token keeper of a runner: a process in a separate container that sends the token only to the runner.
 
-Programs run as the runner's Unix user, so they could read every file that the runner can read. The token is therefore a
-file of the keeper's container. The keeper sends it over a socket in a folder that the runner mounts read-only.
+Its command is `python -m runner.token_keeper`. Programs run as the runner's Unix user, so they could read every file
+that the runner can read. The token is therefore a file of the keeper's container. The keeper sends it over a socket in
+a folder that the runner mounts read-only.
 
 The keeper sends the token only while no runner is alive. The runner's process holds a lock on a file in the folder
 until it exits. It is the first process of its container, so the kernel kills every program when it exits. A client must
@@ -28,15 +29,15 @@ from jobs.settings import load
 
 log = logging.getLogger(__name__)
 
-#: Folder that both containers mount.
+#: Folder that the containers of the runner and of the token keeper both mount.
 FOLDER = Path("/run/runner-token")
-#: Time in seconds for which the lock must be free. Programs are killed within milliseconds of the first process' exit.
+#: Seconds for which the lock must be free. The kernel kills programs within milliseconds after the first process exits.
 CALM_SECONDS = 1.0
-#: Timeout of a request by a runner, and delay before the next one, in seconds.
+#: Timeout of a runner's request for its token, and delay before the next request, in seconds.
 _ANSWER_SECONDS, _AGAIN_SECONDS = 10.0, 1.0
-#: Delay in seconds after a refused request.
+#: Delay in seconds after a refused request for the token.
 _REFUSED_SECONDS = 0.01
-#: Maximum number of clients in the socket's queue.
+#: Maximum number of clients that wait in the socket's queue.
 _BACKLOG = 16
 
 #: File descriptors that stay open until this process exits.
@@ -55,7 +56,7 @@ def lock_of(folder: Path) -> Path:
 
 
 def serve(folder: Path, token: str, calm_seconds: float = CALM_SECONDS) -> None:
-    """Send the token to clients while no runner is alive. Runs forever."""
+    """Send the token to clients while no runner is alive. Never returns."""
     socket_of(folder).unlink(missing_ok=True)
     lock = os.open(lock_of(folder), os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o644)
     with socket.socket(socket.AF_UNIX) as door:
@@ -72,12 +73,12 @@ def serve(folder: Path, token: str, calm_seconds: float = CALM_SECONDS) -> None:
                     "refused a request for the token: a runner is alive, or the client did not wait; further refusals"
                     " are not logged"
                 )
-            # The delay limits the load that a program can cause by repeated requests.
+            # The delay limits the load of repeated requests by a program.
             time.sleep(0 if given else _REFUSED_SECONDS)
 
 
 def _answer(principal: socket.socket, lock: int, token: str, calm_seconds: float) -> bool:
-    """Send the token if no runner is alive. Return True if the token was sent."""
+    """Send the token if no runner is alive. Return True if it was sent."""
     if not (_is_free(lock) and _stays(principal, calm_seconds) and _is_free(lock)):
         return False
     with contextlib.suppress(OSError):
@@ -97,7 +98,7 @@ def _is_free(lock: int) -> bool:
 
 
 def _stays(principal: socket.socket, seconds: float) -> bool:
-    """Wait, and return True if the client is still connected and has sent nothing."""
+    """Wait, and return True if the client stays connected and sends nothing."""
     ready, _, _ = select.select([principal], [], [], seconds)
     return not ready
 
@@ -106,7 +107,9 @@ def _stays(principal: socket.socket, seconds: float) -> bool:
 
 
 def fetch(folder: Path = FOLDER) -> str:
-    """Return the token and hold the lock until this process exits. Repeats the request until the keeper answers."""
+    """Return the runner's token, and hold the lock until this process exits. Retries until the keeper sends the
+    token.
+    """
     said = ""
     while True:
         try:
@@ -146,7 +149,7 @@ def _end(*_: object) -> NoReturn:
 
 
 def main() -> int:
-    # The kernel delivers only handled signals to the first process. Without a handler, stopping would need a kill.
+    # The kernel delivers only signals with a handler to a container's first process.
     signal.signal(signal.SIGTERM, _end)
     settings = load()
     logs.configure(settings.log_level, "runner-token", host=settings.host_name())

@@ -21,7 +21,7 @@ class DamagedFile(Exception):
 
 
 class FileCache:
-    """Cache in `folder` with a total size of at most `capacity` bytes. Thread-safe.
+    """Cache of files in `folder`, limited to `capacity` bytes. Thread-safe.
 
     The `fetch` functions receive the missing hashes and a function that stores the content of each file.
     """
@@ -29,14 +29,14 @@ class FileCache:
     def __init__(self, folder: Path, capacity: int) -> None:
         self._folder, self._capacity = folder, capacity
         self._lock = threading.Lock()
-        #: Only one thread fetches at a time, because another job often needs the same files.
+        #: Lock that lets only one thread fetch files at a time, because jobs often share files.
         self._fetching = threading.Lock()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        #: Size in bytes of each file, in the order of last use.
+        #: Size in bytes of each cached file, least recently used first.
         self._sizes = self._load_existing()
 
     def _load_existing(self) -> dict[str, int]:
-        """Return the files of an earlier process, and delete incomplete ones."""
+        """Return the sizes of the files that an earlier process cached, and delete incomplete files."""
         found = [(path, path.stat()) for path in self._folder.iterdir()]
         for path, _ in found:
             if path.suffix:
@@ -45,7 +45,7 @@ class FileCache:
         return {path.name: of.st_size for path, of in whole}
 
     def missing(self, shas: Sequence[str]) -> list[str]:
-        """Return the hashes that are not cached, and mark the others as used."""
+        """Return the hashes of files that are not cached, and mark the cached ones as used."""
         with self._lock:
             for sha in shas:
                 if sha in self._sizes:
@@ -55,7 +55,7 @@ class FileCache:
     def have(
         self, shas: Sequence[str], fetch: Callable[[list[str], Callable[[str, Iterator[bytes]], None]], None]
     ) -> None:
-        """Ensure that all of these files are cached. Raises OSError and the errors of `fetch`."""
+        """Fetch all files that are not cached yet. Raises OSError and the errors of `fetch`."""
         with self._fetching:
             wanted = self.missing(shas)
             if wanted:
@@ -96,7 +96,7 @@ class FileCache:
                 (self._folder / sha).unlink(missing_ok=True)
 
     def evict_until(self, is_enough: Callable[[], bool]) -> None:
-        """Delete files in the order of last use until `is_enough` returns True. Later jobs fetch the files again."""
+        """Delete cached files until `is_enough` returns True, starting with the least recently used file."""
         with self._lock:
             while self._sizes and not is_enough():
                 sha = next(iter(self._sizes))
@@ -104,11 +104,12 @@ class FileCache:
                 (self._folder / sha).unlink(missing_ok=True)
 
     def path(self, sha: str) -> Path:
-        """Return the path of a cached file."""
+        """Return the path of a cached file by its hash."""
         return self._folder / sha
 
     def copy(self, sha: str, to: Path) -> None:
-        """Copy a cached file. Raises FileNotFoundError if it is not cached, and DamagedFile if it was changed.
+        """Copy a cached file. Raises FileNotFoundError if the file is not cached, and DamagedFile if its content
+        changed.
 
         Each program gets a copy, because a hard link would let a program change the files of others.
         """
@@ -134,6 +135,6 @@ class FileCache:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the free space in bytes that this user can write to."""
+    """Return the disk space in bytes that this user can still write to."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize

@@ -13,12 +13,12 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class Places:
-    """Folders below `top`. Other users can enter the folders but not list them."""
+    """Paths of a runner's folders below `top`. Other users can enter these folders but not list them."""
 
     top: Path
 
     def make(self) -> None:
-        """Create the folders. Raises OSError."""
+        """Create the runner's folders. Raises OSError."""
         for folder in (self.top, self.work, self.cache, self.workspaces, self.environments):
             folder.mkdir(parents=True, exist_ok=True)
         for folder in (self.top, self.work, self.workspaces, self.environments):
@@ -42,7 +42,7 @@ class Places:
         return self.top / "environments"
 
     def workspace(self, tenant: str, name: str, uid: int | None) -> Path:
-        """Create a tenant's workspace if needed, change its owner to the slot's user, and return its path."""
+        """Create a tenant's workspace if needed, and return its path. The slot's user becomes its owner."""
         folder = self.workspaces / _encode_name(tenant)
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         workspace = folder / _encode_name(name)
@@ -53,13 +53,14 @@ class Places:
 
 
 def _encode_name(name: str) -> str:
-    """Return a name that is safe as a folder: the text itself, or a digest if it has other characters."""
+    """Return a folder name for a tenant or workspace: the name itself if it is safe, otherwise a digest."""
     return name if _PLAIN.fullmatch(name) else f"_{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 def give(top: Path, uid: int) -> None:
-    """Change the owner of a tree without following links. The top changes last, so that an interrupted call is
-    repeated.
+    """Change the owner of a folder and its contents without following links.
+
+    The top folder changes last, so that an interrupted call is repeated.
     """
     for _, names, files, descriptor in os.fwalk(top, follow_symlinks=False):
         for name in [*names, *files]:

@@ -1,4 +1,4 @@
-"""Python environments of jobs. Each list of packages gets one environment, which a program in a slot installs once."""
+"""Cache of Python environments for jobs. Jobs of a tenant with equal package lists share an environment."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from runner.programs.guard_messages import Order, ProgramEnd
 
 log = logging.getLogger(__name__)
 
-#: Timeout in seconds of one step of an installation.
+#: Timeout in seconds for one step of an installation.
 BUILD_SECONDS = 1800.0
-#: Maximum size of a list of packages in bytes.
+#: Maximum size in bytes of a package list.
 LONGEST_LIST = 1 << 20
 
-#: Poll interval in seconds for the stop flag while another installation is running.
+#: Interval in seconds at which a lease checks its stop flag while it waits for another installation.
 _POLL_SECONDS = 0.2
 
-#: Function that runs a program in a slot, and returns None if the program was stopped.
+#: Function that runs a program in a slot. It returns None if the program was stopped.
 Runs = Callable[[Order], ProgramEnd | None]
 
 
 class InstallationFailed(Exception):
-    """The environment of a job could not be installed; the message contains the reason."""
+    """The Python environment of a job could not be installed. The message contains the reason."""
 
 
 class BuildStopped(Exception):
-    """The installation was stopped."""
+    """The installation of a Python environment was stopped."""
 
 
 class Environments:
-    """Environments in `folder` with a total size of at most `capacity` bytes, except for environments in use.
+    """Cache of Python environments in `folder`, limited to `capacity` bytes without the environments in use.
     Thread-safe.
 
     One environment is installed at a time. Afterwards, environments are deleted in the order of last use.
@@ -63,10 +63,11 @@ class Environments:
         run: Runs,
         stopped: Callable[[], bool],
     ) -> Path:
-        """Return the folder of an environment with these packages, reserved until `give_back`.
+        """Reserve a Python environment with the required packages, and return its folder. Installs the environment if
+        needed.
 
-        Raises InstallationFailed, BuildStopped and OSError. Tenants never share an environment, because a program can
-        change it if slots have no Unix users of their own.
+        `give_back` ends the reservation. Raises InstallationFailed, BuildStopped and OSError. Tenants never share an
+        environment, because a program can change it if slots have no Unix users of their own.
         """
         text = _text(requirements)
         place = self._folder / self._key(text, tenant)
@@ -87,12 +88,12 @@ class Environments:
         return place
 
     def give_back(self, place: Path) -> None:
-        """Release the reservation of an environment."""
+        """Release the reservation of a Python environment."""
         with self._taking:
             self._users[place] -= 1
 
     def take_place(self, place: Path) -> bool:
-        """Reserve an environment if it is ready, and mark it as used."""
+        """Reserve a Python environment if it is complete, and mark it as used. Return False if it is not complete."""
         with self._taking:
             if not _ready(place).exists():
                 return False
@@ -106,7 +107,10 @@ class Environments:
     # -- eviction ------------------------------------------------------------------------------------------------------
 
     def _shrink(self, keep: Path) -> None:
-        """Delete incomplete environments, and complete ones beyond the capacity. No installation may be running."""
+        """Delete incomplete environments, and complete ones until the total size is within the capacity.
+
+        No installation may be running.
+        """
         ready = self._by_use()
         for path in self._folder.iterdir():
             if not path.suffix and not _ready(path).exists():
@@ -122,7 +126,7 @@ class Environments:
                 total -= size
 
     def evict_until(self, is_enough: Callable[[], bool]) -> None:
-        """Delete unused environments in the order of last use until `is_enough` returns True."""
+        """Delete unused environments until `is_enough` returns True, starting with the least recently used one."""
         for place in (path.with_suffix("") for path in self._by_use()):
             if is_enough():
                 return
@@ -130,11 +134,11 @@ class Environments:
                 _remove(place)
 
     def _by_use(self) -> list[Path]:
-        """Return the marker files of complete environments, in the order of last use."""
+        """Return the marker files of complete environments, least recently used first."""
         return sorted(self._folder.glob("*.ready"), key=lambda path: path.stat().st_mtime)
 
     def _try_remove(self, place: Path) -> bool:
-        """Mark an environment as incomplete, so that no job reserves it. Return False if it is in use."""
+        """Delete a Python environment unless it is in use. Return False if it is in use."""
         with self._taking:
             if self._users[place] > 0:
                 return False
@@ -174,7 +178,7 @@ class Environments:
 
 
 def _text(requirements: Path) -> bytes:
-    """Return the content of a list of packages. Raises InstallationFailed."""
+    """Return the content of a package list. Raises InstallationFailed."""
     try:
         with requirements.open("rb") as opened:
             text = opened.read(LONGEST_LIST + 1)
@@ -186,8 +190,9 @@ def _text(requirements: Path) -> bytes:
 
 
 def _ready(place: Path) -> Path:
-    """Return the marker file of a complete environment. It contains the size in bytes; its mtime is the time of last
-    use.
+    """Return the path of the marker file that each complete environment has.
+
+    The file contains the size in bytes. Its modification time is the time of last use.
     """
     return place.with_suffix(".ready")
 
@@ -195,14 +200,14 @@ def _ready(place: Path) -> Path:
 def _remove(place: Path) -> None:
     try:
         clear(place)
-    except OSError as error:  # Deletion is retried after the next installation
+    except OSError as error:  # The next installation tries again to delete the folder
         log.warning("cannot delete %s: %s", place, error)
 
 
 def _size_of_ready(ready: Path) -> int:
     try:
         return int(ready.read_text())
-    except ValueError:  # The runner died while writing the file
+    except ValueError:  # The runner died while it wrote the size
         return total_size(ready.with_suffix(""))
 
 
@@ -216,5 +221,5 @@ def total_size(folder: Path) -> int:
 
 
 def has_module(module: object) -> bool:
-    """Return True if the runner's own Python has a module."""
+    """Return True if the runner's own Python has a module with this name."""
     return isinstance(module, str) and bool(module) and importlib.util.find_spec(module) is not None

@@ -1,4 +1,4 @@
-"""Working directory of a slot's programs, which contains only the job's files when a unit starts."""
+"""Working directory of the programs in a slot. At the start of a unit, it contains only the job's files."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from pathlib import Path
 from runner.commands import RESULT
 from runner.files import globs
 
-#: Maximum size of a value in bytes.
+#: Maximum size in bytes of a program's value.
 LARGEST_VALUE = 1 << 20
-#: Maximum depth of folders that this module walks. Another program deletes deeper ones.
+#: Maximum depth of nested folders that `walk` reads.
 _DEPTH = 200
-#: Maximum length in bytes of a path in the folder. The system's limit is 4095 for the whole path.
+#: Maximum length in bytes of a path in the working directory. Linux allows 4095 for the complete path.
 _LONGEST = 3000
 
 
 class TooDeep(Exception):
-    """A program left folders that are nested too deeply to walk."""
+    """A program created folders that are nested too deeply to read."""
 
 
 class BadValue(Exception):
-    """The value that a program wrote is invalid; the message contains the reason."""
+    """The value that a program wrote is invalid. The message contains the reason."""
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """Metadata that shows whether a path is unchanged. Programs cannot set the ctime."""
+    """File metadata that reveals changes to a path. Programs cannot set a file's ctime."""
 
     inode: int
     size: int
@@ -45,7 +45,7 @@ def _mark(found: os.stat_result) -> _Mark:
 
 
 class Folder:
-    """Working directory at `path`. The function `place` creates one of the job's paths in it."""
+    """Working directory of a slot's programs at `path`. The function `place` creates one of the job's paths in it."""
 
     def __init__(self, path: Path, uid: int | None = None) -> None:
         self.path = path
@@ -53,12 +53,13 @@ class Folder:
         self._paths: list[str] = []
         self._place: Callable[[str], None] = lambda path: None
         self._inode = 0
-        #: Metadata of the job's paths at the time of their creation.
+        #: Metadata of the job's paths, recorded when the paths were created.
         self._marks: dict[str, _Mark] = {}
 
     def fill(self, paths: Sequence[str], place: Callable[[str], None]) -> None:
-        """Create the folder with a job's paths, in which folders must precede their contents. Raises TooDeep and
-        OSError.
+        """Create the working directory and the job's paths in it. Raises TooDeep and OSError.
+
+        Folders must precede their contents in `paths`.
         """
         self._paths, self._place = list(paths), place
         self._fill()
@@ -82,9 +83,7 @@ class Folder:
             os.chown(self.path / path, self._uid, self._uid, follow_symlinks=False)
 
     def restore(self) -> None:
-        """Delete the files of a unit, and restore the job's files that it changed or deleted. Raises TooDeep and
-        OSError.
-        """
+        """Delete the files that a unit created, and restore the job's files. Raises TooDeep and OSError."""
         if not self._is_there():
             self._fill()
             return
@@ -101,7 +100,7 @@ class Folder:
                 self._put(path)
 
     def _is_there(self) -> bool:
-        """Return True if the path is still the folder that was created; a program can replace it."""
+        """Return True if the working directory still exists and no program has replaced it."""
         try:
             found = self.path.lstat()
         except FileNotFoundError:
@@ -112,10 +111,10 @@ class Folder:
         return path in self._marks
 
     def _is_whole(self, path: str, entry: os.DirEntry[str]) -> bool:
-        """Return True if one of the job's paths is unchanged. The contents of a folder are not compared."""
+        """Return True if a path of the job is unchanged. For folders, the contents are not compared."""
         try:
             found, mark = _mark(entry.stat(follow_symlinks=False)), self._marks[path]
-        except FileNotFoundError:  # The parent folder was deleted
+        except FileNotFoundError:  # The parent folder no longer exists
             return False
         if stat.S_ISDIR(mark.mode):
             return (found.inode, found.mode) == (mark.inode, mark.mode)
@@ -124,7 +123,9 @@ class Folder:
     # -- outputs of a unit ---------------------------------------------------------------------------------------------
 
     def value(self) -> bytes | None:
-        """Return the content of the program's value file, or None if there is none. Raises BadValue."""
+        """Return the content of the file with the program's value, or None if the program wrote none. Raises
+        BadValue.
+        """
         try:
             descriptor = os.open(self.path / RESULT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -142,11 +143,11 @@ class Folder:
             os.close(descriptor)
 
     def take_outputs(self, wanted: Sequence[str], into: Path) -> None:
-        """Move new and changed files that match a glob into a folder. Links are neither moved nor followed.
+        """Move a unit's new and changed files that match one of the globs into another folder. Ignores links.
 
         Files that are nested too deeply are skipped.
         """
-        if not self._is_there():  # A program can replace the folder by a link
+        if not self._is_there():  # A program can replace its working directory by a link
             return
         patterns = [globs.pattern(glob) for glob in wanted]
         for path, entry in list(walk(self.path, into=_is_near)):
@@ -161,7 +162,7 @@ class Folder:
         return self._marks.get(path) == _mark(found)
 
     def _is_program_s(self, found: os.stat_result) -> bool:
-        """Return True for a regular file that belongs to the program's Unix user, if the slot has one."""
+        """Return True for a regular file. If the slot has its own Unix user, the file must also belong to this user."""
         return stat.S_ISREG(found.st_mode) and (self._uid is None or found.st_uid == self._uid)
 
 
@@ -189,7 +190,7 @@ def _is_near(path: str) -> bool:
 
 
 def _make_listable(folder: Path) -> Path:
-    """Make a folder listable for its owner, and return it. A program can have changed the mode."""
+    """Let the owner list a folder, and return its path. Programs can remove this permission."""
     if not os.access(folder, os.R_OK | os.X_OK, follow_symlinks=False):
         folder.chmod(0o700)
     return folder
@@ -204,6 +205,6 @@ def clear(path: Path) -> None:
     if not is_folder:
         path.unlink()
         return
-    for _ in walk(path):  # Walking makes every folder listable
+    for _ in walk(path):  # Lets the owner list every folder
         pass
     shutil.rmtree(path)

@@ -1,7 +1,7 @@
-"""Globs for output files: * and ? match within one name, ** also across slashes, and a folder matches all files in it.
+"""Globs for output files. `*` and `?` match within one name, and `**` also matches slashes.
 
-The matching time is bounded by the lengths of the path and the glob. A pattern of `re` can take exponential time, and
-blocks all other threads meanwhile.
+A glob that matches a folder matches all files in it. The matching time is bounded by the lengths of the path and the
+glob. A pattern of `re` can take exponential time, and blocks all other threads meanwhile.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from functools import lru_cache
 from itertools import groupby
 
 _PIECES = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^]/]*\]|.", re.DOTALL)
-#: Pieces that match any number of characters: all, within one name, and the optional prefix `**/`.
+#: Pieces of a glob for any characters, for any characters except slashes, and for the optional prefix `**/`.
 _ANY, _NAME, _SKIP = "**", "*", "skip"
 
 
 @lru_cache(maxsize=256)
 def pattern(glob: str) -> Glob:
-    """Return the compiled glob, from a cache."""
+    """Return the compiled glob. Recent globs come from a cache."""
     return Glob(glob)
 
 
 class Glob:
-    """Compiled glob. It is a state machine whose state has one bit for each piece that can match next."""
+    """Compiled glob: a state machine with one bit for each piece of the glob that can match next."""
 
     def __init__(self, glob: str) -> None:
         self._pieces = list(_pieces(glob.removeprefix("./").rstrip("/")))
         self._end = 1 << len(self._pieces)
         self._any, self._name, self._skip = (self._find_pieces(sort) for sort in (_ANY, _NAME, _SKIP))
-        #: Cache of the pieces that match a character.
+        #: Cache of the pieces that match a character, keyed by the character.
         self._fitting: dict[str, int] = {}
 
     def fullmatch(self, path: str) -> bool:
@@ -48,7 +48,7 @@ class Glob:
         return sum(1 << at for at, piece in enumerate(self._pieces) if piece == sort)
 
     def _expand_stars(self, state: int) -> int:
-        """Return the state after skipping pieces that match zero characters."""
+        """Add the states that follow when wildcards match zero characters."""
         before = -1
         while state != before:
             before, skipped = state, state & self._skip
@@ -63,7 +63,7 @@ class Glob:
 
 
 def _pieces(glob: str) -> Iterator[str]:
-    """Yield the pieces of a glob. Repeated pieces that match any number of characters are merged."""
+    """Yield the pieces of a glob. Repeated `*` and repeated `**` are merged."""
     for piece, several in groupby(match[0] for match in _PIECES.finditer(glob)):
         if piece == "**/":
             yield from (_SKIP, _ANY, "/")
@@ -75,7 +75,7 @@ def _pieces(glob: str) -> Iterator[str]:
 
 
 def _fits(piece: str, character: str) -> bool:
-    """Return True if the piece matches this single character."""
+    """Return True if a piece of a glob matches one character."""
     if piece in (_ANY, _NAME, _SKIP):
         return False
     if piece == "?":
@@ -84,7 +84,7 @@ def _fits(piece: str, character: str) -> bool:
 
 
 def _is_in(inside: str, character: str) -> bool:
-    """Return True if the character is in the bracket expression and is not a slash."""
+    """Return True if a bracket expression contains the character. Slashes never match."""
     is_not = inside.startswith("!")
     at, found = int(is_not), False
     while at < len(inside):

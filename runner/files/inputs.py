@@ -1,4 +1,4 @@
-"""Inputs of jobs on a runner: the manifests of their files, and their items. Each is read once per job."""
+"""Cached inputs of jobs on a runner: lists of their files, and their items."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from runner.files.cache import FileCache
 from threads_protocol import manifest
 from threads_protocol.manifest import Entry
 
-#: Maximum number of jobs whose inputs are cached in memory.
+#: Maximum number of jobs whose inputs stay in memory.
 MOST_JOBS = 8
-#: Maximum number of items per job, and maximum size of an item in bytes: it must fit into one environment variable.
+#: Maximum number of items per job, and maximum size of an item in bytes. An environment variable limits the size.
 MOST_ITEMS, LONGEST_ITEM = 100_000, 128 << 10
 PIECE = 1 << 20
 _LINE_END = re.compile(rb"\n")
@@ -26,7 +26,9 @@ Input = TypeVar("Input")
 
 
 class Files(Protocol):
-    """Files and secrets of one job under one of its leases; implemented by `jobs.worker.api.api_files.JobFiles`."""
+    """Access to the files and secrets of one job under a lease, as implemented by
+    `jobs.worker.api.api_files.JobFiles`.
+    """
 
     def manifest(self, which: str = "files") -> bytes: ...
 
@@ -44,11 +46,11 @@ class Files(Protocol):
 
 
 class MissingItem(Exception):
-    """A unit has no valid item; the message contains the reason."""
+    """A unit has no valid item. The message contains the reason."""
 
 
 class Items:
-    """Items in a file with one line of JSON per unit. The file can be deleted while it is in use."""
+    """Items of a job, read from a file with one line of JSON per unit. The file can be deleted while it is open."""
 
     def __init__(self, path: Path) -> None:
         self._stream = path.open("rb")
@@ -63,7 +65,7 @@ class Items:
             self.offsets.append(at)
 
     def line(self, unit: int) -> str:
-        """Return a unit's item as JSON. Raises MissingItem."""
+        """Return the item of a unit as JSON. Raises MissingItem."""
         if unit >= len(self.offsets) - 1:
             raise MissingItem(f"the file of items has {len(self.offsets) - 1} lines, so unit {unit} has no item")
         start, end = self.offsets[unit : unit + 2]
@@ -76,7 +78,7 @@ class Items:
 
 
 class Inputs:
-    """Inputs of recent jobs. Thread-safe."""
+    """Cache of the inputs of recent jobs. Thread-safe."""
 
     def __init__(self, cache: FileCache) -> None:
         self.cache = cache
@@ -85,9 +87,7 @@ class Inputs:
         self._items: dict[str, Items] = {}
 
     def entries(self, job: str, files: Files) -> list[Entry]:
-        """Return the manifest entries of a job's files, and ensure that the files are cached. Raises the errors of
-        `files`.
-        """
+        """Return the manifest entries of a job's files, and fetch missing files. Raises the errors of `files`."""
         with self._lock:
             found = self._entries.get(job)
         if found is None:
@@ -98,7 +98,9 @@ class Inputs:
         return found
 
     def items(self, job: str, files: Files) -> Items:
-        """Return a job's items from the only file of its artifact. Raises MissingItem and the errors of `files`."""
+        """Return the items of a job, from the only file of its artifact. Raises MissingItem and the errors of
+        `files`.
+        """
         with self._lock:
             if job in self._items:
                 return self._items[job]

@@ -1,4 +1,4 @@
-"""Workplace of a slot: the working directory of its programs, and the output files that wait for upload."""
+"""Folders of a slot: the working directory of its programs, and output files that wait for upload."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from runner.programs.recorder import Recorder
 from runner.programs.slot import Slot
 from threads_protocol.manifest import Entry
 
-#: Maximum number of attempts to fetch a job's files, because other jobs can evict them from the cache meanwhile.
+#: Maximum number of attempts to fetch a job's files. Other jobs can evict files from the cache between fetches.
 _ATTEMPTS = 3
 
 
 class Workplace:
-    """Folders of one slot. Only one thread at a time uses them."""
+    """Folders of one slot. Not thread-safe."""
 
     def __init__(self, places: Places, slot: Slot, inputs: Inputs, uid: int | None = None) -> None:
         self.slot, self.uid = slot, uid
@@ -31,7 +31,7 @@ class Workplace:
         top.mkdir(mode=0o711, parents=True, exist_ok=True)
         self.folder = Folder(top / "home", uid)
         self._kept = top / "kept"
-        #: Job whose files are in the working directory, or an empty string.
+        #: ID of the job whose files are in the working directory, or an empty string.
         self._job = ""
         #: True if the working directory can contain files of an earlier unit.
         self.dirty = False
@@ -64,7 +64,7 @@ class Workplace:
         return lambda path: materialize(self._inputs.cache, entries.get(path), self.folder.path / path)
 
     def _change_deep_folder(self, act: Callable[[], None]) -> None:
-        """Change the working directory. If it is nested too deeply, a program deletes it first."""
+        """Change the working directory. If its folders are nested too deeply, an external program deletes it first."""
         try:
             act()
         except (TooDeep, RecursionError):
@@ -78,7 +78,7 @@ class Workplace:
     # -- cleanup after a unit ------------------------------------------------------------------------------------------
 
     def keep(self, unit: int, recorder: Recorder | None, outputs: Sequence[str], value: bytes | None = None) -> None:
-        """Store a unit's log, its output files that match the globs, and a value that is too large for the result."""
+        """Store a unit's log, its matching output files, and its value if the value is too large for the result."""
         if recorder is not None:
             recorder.write(self._kept / "logs", unit)
         if outputs:
@@ -88,48 +88,51 @@ class Workplace:
             (self._kept / "values" / f"{unit}.json").write_bytes(value)
 
     def restore(self) -> None:
-        """Restore the working directory after a unit. After an OSError, the next `prepare` fills the folder again."""
+        """Restore the working directory after a unit has finished.
+
+        After an OSError, the next `prepare` fills the folder again.
+        """
         job, self._job = self._job, ""
         try:
             self._change_deep_folder(self.folder.restore)
         except (DamagedFile, FileNotFoundError):
-            return  # The next `prepare` fills the folder
+            return  # The next `prepare` fills the folder again
         self._job, self.dirty = job, False
 
     def discard(self) -> None:
-        """Delete the working directory to free disk space. `prepare` creates it again. Raises OSError."""
+        """Delete the working directory to free disk space. Raises OSError."""
         self._job, self.dirty = "", True
         self._change_deep_folder(lambda: clear(self.folder.path))
 
     @property
     def preserved_path(self) -> Path | None:
-        """Return the folder of stored output files, or None if there are none."""
+        """Return the folder of output files that wait for upload, or None if there are none."""
         return self._kept if self._kept.exists() else None
 
     @property
     def has_only_logs(self) -> bool:
-        """Return True if only logs are stored."""
+        """Return True if the output files that wait for upload are only logs."""
         return {path.name for path in self._kept.iterdir()} <= {"logs"}
 
     def forget(self) -> None:
-        """Delete the stored output files, because they were uploaded or are no longer needed."""
+        """Delete the output files that wait for upload."""
         if self._kept.exists():
             clear(self._kept)
 
     def forget_unit(self, unit: int) -> None:
-        """Delete the stored output files of one unit."""
+        """Delete one unit's output files that wait for upload."""
         for part in (f"logs/{unit}", f"logs/{unit}.streams", f"outputs/{unit}", f"values/{unit}.json"):
             clear(self._kept / part)
 
 
 def _with_folders(paths: dict[str, Entry]) -> list[str]:
-    """Return the paths and all of their parent folders, with folders before their contents."""
+    """Return the paths and all their parent folders. Folders precede their contents."""
     folders = {str(parent) for path in paths for parent in Path(path).parents if str(parent) != "."}
     return sorted(folders | set(paths), key=lambda path: path.split("/"))
 
 
 def materialize(cache: FileCache, entry: Entry | None, at: Path) -> None:
-    """Create one path of a job's files. Without an entry, the path is a folder."""
+    """Create one path of a job's files. If `entry` is None, create a folder."""
     if entry is None or entry.kind == "d":
         at.mkdir(mode=0o755)
     elif entry.kind == "l":

@@ -5,22 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-#: Poll interval in seconds for the stop flag of a waiting lease.
+#: Interval in seconds at which a waiting lease checks its stop flag.
 _POLL_SECONDS = 0.2
 
-#: Tenant and name of a workspace.
+#: Key of a workspace: tenant and name.
 Key = tuple[str, str]
 
 
 class Workspaces:
-    """Workspaces in use, with their current users. Thread-safe."""
+    """Workspaces in use, and the Unix users that work in them. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._users: dict[Key, list[int | None]] = {}
 
     def take(self, key: Key, user: int | None, stopped: Callable[[], bool]) -> bool:
-        """Wait until no other user works in a workspace, and reserve it. Return False once `stopped` returns True."""
+        """Reserve a workspace when no other Unix user works in it. Return False if `stopped` returns True first."""
         with self._changed:
             while any(each != user for each in self._users.get(key, ())):
                 if stopped():

@@ -1,1 +1,1 @@
-"""Processes of programs: the guard that starts and stops them, their output, and shells next to them."""
+"""Processes of programs: guard processes that start and stop them, their output, and interactive shells."""

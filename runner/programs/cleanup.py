@@ -1,4 +1,4 @@
-"""Cleanup after an earlier runner: programs that outlived their guard, and guards that were stopped by a signal."""
+"""Cleanup of processes and files that an earlier runner left behind."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from runner.programs.slot import GUARD
 
 log = logging.getLogger(__name__)
 
-#: Number of rounds of SIGKILL, and interval in seconds. Each round kills processes that started during the one before.
+#: Number of rounds of SIGKILL, and interval in seconds. Each round kills processes that started since the last round.
 _PASSES, _AGAIN_SECONDS = 100, 0.02
 
 
 class InUse(Exception):
-    """Another runner is using these folders."""
+    """Another runner is using the same folders."""
 
 
 def lock(places: Places) -> BinaryIO:
-    """Lock the folders until this process exits or the file is closed. Raises InUse and OSError.
+    """Lock the runner's folders until this process exits or the file is closed. Raises InUse and OSError.
 
     Programs that run as the runner's own user can hold the lock of an earlier runner. They are killed.
     """
@@ -58,12 +58,12 @@ def _has_open(pid: int, path: Path) -> bool:
 
 
 def _variable(places: Places) -> bytes:
-    """Return the prefix of an environment variable that every program in these folders has."""
+    """Return the start of an environment variable that identifies programs in these folders."""
     return f"CLUSTER_RESULT={places.work}/".encode()
 
 
 def end(places: Places) -> int:
-    """Kill all programs of these folders, identified by their environment, and return the number of processes.
+    """Kill all programs that run in the runner's folders, and return the number of killed processes.
 
     Their units are retried as soon as a runner with the same worker name sends a heartbeat.
     """
@@ -82,7 +82,7 @@ def end(places: Places) -> int:
 
 
 def remove(places: Places) -> None:
-    """Delete files of an earlier runner's programs. Their units are started again here or elsewhere."""
+    """Delete the working directories that an earlier runner left behind."""
     for folder in places.work.iterdir():
         try:
             clear(folder)
@@ -91,7 +91,7 @@ def remove(places: Places) -> None:
 
 
 def end_guards() -> int:
-    """Kill all guards of this user whose runner has exited, with their programs. Return the number of guards.
+    """Kill this user's guard processes whose runner has exited, and their programs. Return the number of guards.
 
     Such a guard exits by itself unless a signal has stopped it.
     """
@@ -110,19 +110,22 @@ def end_guards() -> int:
 
 
 def _is_left_guard(pid: int) -> bool:
-    """Return True if a process is a guard of this user whose parent is no longer its runner."""
+    """Return True if a process is a guard of this user whose runner is no longer its parent."""
     words = processes.command(pid)
     if len(words) < 4 or words[-4:-2] != ["-m", GUARD]:
         return False
     status = processes.status(pid)
-    # In a nested container, PIDs differ from the guard's argument.
+    # In a nested container, the runner's PID differs from the PID in the guard's arguments.
     has_module = len(status.get("NSpid", [""])) == 1
     is_ours = status.get("Uid", ["", ""])[1] == str(os.geteuid())
     return has_module and is_ours and status.get("PPid") != [words[-1]]
 
 
 def _end_guard(pid: int) -> None:
-    """Kill all descendants of a guard. If none is left, kill the guard itself. Until then, no descendant can escape."""
+    """Kill all descendants of a guard process, or the guard itself if no descendant is left.
+
+    Until then, no descendant can escape.
+    """
     living = [one for one in processes.descendants(pid) if set(processes.states(one)) - set("ZX")]
     for each in living or [pid]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -137,7 +140,7 @@ def _processes() -> Iterator[int]:
 
 
 def _programs(variable: bytes) -> Iterator[int]:
-    """Yield the processes with an environment variable that starts with this prefix. Zombies have no variables."""
+    """Yield the PIDs of processes with an environment variable that starts with this text."""
     return (pid for pid in _processes() if _has(pid, variable))
 
 

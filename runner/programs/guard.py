@@ -1,4 +1,4 @@
-"""Guard process of a slot. It runs one program at a time, and reports its end after all of its descendants have exited.
+"""Guard process of a slot. It runs one program at a time, and waits until all descendants of the program have exited.
 
 Its command is `python -m runner.programs.guard FD RUNNER`. FD is the guard's end of `guard_messages.channel`. RUNNER
 is the PID of the runner, by which the next runner finds a surviving guard.
@@ -31,46 +31,46 @@ from runner.programs import guard_messages, processes
 from runner.programs.guard_messages import Order, ProgramEnd
 from runner.programs.suspension import Suspension
 
-#: Time in seconds between SIGTERM and SIGKILL for descendants that outlive their program.
+#: Time in seconds between SIGTERM and SIGKILL for processes that outlive their program.
 LEFTOVER_SECONDS = 1.0
-#: Interval in seconds between two rounds of SIGKILL. Each round kills processes that started during the one before.
+#: Interval in seconds between rounds of SIGKILL. Each round kills processes that started since the last round.
 KILL_AGAIN_SECONDS = 0.02
-#: Interval in seconds between two checks of a program's limits.
+#: Interval in seconds at which a program's memory and number of processes are checked.
 POLL_SECONDS = 0.25
-#: Timeout in seconds for suspending a program, after which it is killed, and interval between later checks.
+#: Seconds after which a program that cannot be suspended is killed, and interval between checks of a suspension.
 SUSPEND_SECONDS, SUSPENDED_POLL_SECONDS = 1.0, 1.0
-#: Seconds after a program's start during which a process that still executes setpriv is not suspended.
+#: Seconds after the start during which a program is not suspended if its process still executes setpriv.
 START_SECONDS = 0.5
-#: Maximum duration of a suspension in seconds. The program is then killed, because it may hold locks of others.
+#: Maximum duration of a suspension in seconds. A longer one kills the program, because it can hold locks.
 LONGEST_SUSPENSION = 600.0
-#: Maximum number of descriptors of an order: stdin, stdout, stderr, and the order itself if it is long.
+#: Maximum number of file descriptors in an order: stdin, stdout, stderr, and a file for a long order.
 DESCRIPTORS = 4
 #: Maximum length of a command in an error message, in characters.
 MOST_CHARACTERS = 200
-#: Exit codes of a shell for a command that does not exist, and for one that cannot be executed.
+#: Exit codes that shells use for a command that does not exist, and for a command that cannot be executed.
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-#: Path of setpriv from util-linux, which makes the kernel kill a program when its parent is killed. None if missing.
+#: Path of setpriv, which makes the kernel kill a program when its parent dies. None if setpriv is not installed.
 _SETPRIV = shutil.which("setpriv", path=os.defpath)
 
 
 class Watch:
-    """Supervision of one program from its start until all of its processes have exited."""
+    """Supervisor of one program until all of its processes have exited."""
 
     def __init__(self, order: Order, pid: int) -> None:
         self._order = order
         self._pid = pid
         self._started = time.monotonic()
-        #: Monotonic times at which all processes get SIGTERM (a shell gets SIGHUP) and SIGKILL.
+        #: Monotonic times of SIGTERM (SIGHUP for a shell) and of SIGKILL to all processes.
         self._term_at, self._kill_at = math.inf, math.inf
         if order.timeout_seconds:
             self._kill_at = self._started + order.timeout_seconds
             self._term_at = self._kill_at - order.stop_signal_seconds
         self._until = order.until or math.inf
         self._suspension = Suspension(os.getpid())
-        #: Start of the current suspension, or None; and time of its next check.
+        #: Start of the current suspension, or None.
         self._suspended_at: float | None = None
         self._hold_at = math.inf
-        #: True after the program was asked to exit, or has exited. Signals are then sent even during a suspension.
+        #: True if the program was asked to exit or has exited. A suspension then does not delay signals.
         self._ending = False
         limited = order.memory_bytes or order.processes
         self._look_at = self._started + POLL_SECONDS if limited else math.inf
@@ -81,7 +81,7 @@ class Watch:
         self._max_rss_bytes = 0
 
     def stop(self, reason: str, grace_seconds: float) -> None:
-        """Stop all processes within the grace period. Only the first reason is recorded."""
+        """Stop all processes of the program within the grace period. Only the first reason is recorded."""
         now = time.monotonic()
         self._ending = True
         self._reason = self._reason or ("" if self._status is not None else reason)
@@ -89,11 +89,11 @@ class Watch:
         self._kill_at = min(self._kill_at, now + grace_seconds)
 
     def keep(self, until: float) -> None:
-        """Change the monotonic time from which the program is suspended; 0 means never."""
+        """Change the monotonic time at which the program is suspended. 0 means never."""
         self._until = until or math.inf
 
     def reap(self) -> bool:
-        """Collect exited processes. Return True if no process remains.
+        """Collect the exit codes of exited processes. Return True if no process remains.
 
         Descendants whose parent exits become children of the guard, so this method finds all of them.
         """
@@ -115,7 +115,7 @@ class Watch:
         self.stop("", LEFTOVER_SECONDS)
 
     def act(self) -> None:
-        """Do everything that is due: check limits, suspend or resume the program, and send signals."""
+        """Check the program's limits, suspend or resume the program, and send signals that are due."""
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + POLL_SECONDS
@@ -133,7 +133,7 @@ class Watch:
         if now < self._hold_at:
             return
         if now - self._started < START_SECONDS and _is_setpriv(self._pid):
-            # setpriv has not set the death signal yet. If it were stopped now, the program would outlive the guard.
+            # setpriv has not set the death signal yet. A program that is suspended now would outlive the guard.
             self._hold_at = now + KILL_AGAIN_SECONDS
             return
         since, held = now - self._suspended_at, self._suspension.hold()
@@ -142,7 +142,7 @@ class Watch:
             self.stop("stopped", 0.0)
 
     def _resume(self, seconds: float) -> None:
-        """Resume the program. The duration of the suspension does not count for its timeout."""
+        """Resume the program. The time of its suspension does not count toward its timeout."""
         self._suspended_at = None
         if not self._ending:
             self._term_at, self._kill_at = self._term_at + seconds, self._kill_at + seconds
@@ -159,8 +159,9 @@ class Watch:
             self._term_at = math.inf
 
     def _ask_to_end(self) -> None:
-        """Send SIGTERM to all processes. A shell ignores SIGTERM, so it gets SIGHUP, and its stopped children get
-        SIGCONT.
+        """Send SIGTERM to all processes, or SIGHUP to all processes of a shell.
+
+        Shells ignore SIGTERM. SIGCONT wakes a shell's stopped children.
         """
         processes.signal_descendants(os.getpid(), signal.SIGHUP if self._order.attached else signal.SIGTERM)
         if self._order.attached and self._suspended_at is None:
@@ -174,14 +175,14 @@ class Watch:
             self.stop("memory", 0.0)
 
     def patience(self) -> float | None:
-        """Return the seconds until the next action is due, or None."""
+        """Return the seconds until the next action for the program is due, or None if no action is due."""
         due = min(self._look_at, self._until if self._suspended_at is None else self._hold_at)
         if self._suspended_at is None or self._ending:
             due = min(due, self._term_at, self._kill_at)
         return None if due == math.inf else max(0.0, due - time.monotonic())
 
     def describe_end(self) -> ProgramEnd:
-        """Return a description of the program's end. All processes must have exited."""
+        """Return the exit code and resource usage of the program. All of its processes must have exited."""
         code = os.waitstatus_to_exitcode(self._status or 0)
         return ProgramEnd(
             code=code if code >= 0 else 128 - code,
@@ -194,24 +195,24 @@ class Watch:
 
 
 class Guard:
-    """Runs the programs that are ordered through one channel."""
+    """Runs the programs that its runner orders through a socket."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._runner_gone = False
-        # Each exit of a child makes this pipe readable.
+        # The exit of any child process makes this pipe readable.
         self._woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Run programs until the runner has closed the channel."""
+        """Run programs until the runner closes the channel."""
         while not self._runner_gone:
             message, descriptors = guard_messages.receive(self._channel, DESCRIPTORS)
             if message is None:
                 return
             order = guard_messages.receive_order(message, descriptors)
-            if order is not None:  # A stop can arrive after its program has exited
+            if order is not None:  # A request to stop can arrive after the program has exited
                 how = self._run(order, descriptors)
                 with contextlib.suppress(ConnectionError):
                     guard_messages.send(self._channel, guard_messages.serialize_end(how))
@@ -231,7 +232,7 @@ class Guard:
         while not watch.reap():
             watch.act()
             self._wait(watch)
-        program.returncode = 0  # Otherwise, Popen would wait for the child, which is already collected
+        program.returncode = 0  # Prevents Popen from waiting for a child whose exit code is already collected
         return watch.describe_end()
 
     def _wait_until_it_may_run(self, order: Order) -> Order | None:
@@ -271,13 +272,13 @@ class Guard:
 
 
 def _start(order: Order, descriptors: list[int]) -> subprocess.Popen[bytes]:
-    """Start a program that the kernel kills when this process dies."""
+    """Start a program. The kernel kills the program when this process dies."""
     stdin, stdout, stderr = descriptors if order.attached else (subprocess.DEVNULL, *descriptors)
     pipes: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     if order.uid is not None or order.attached or _SETPRIV is None:
         return _spawn(order, pipes)
     found = _resolve_program(order)
-    # Without a preexec function, Popen uses vfork, which saves 1 ms.
+    # Without a preexec function, Popen uses vfork, which is 1 ms faster.
     return subprocess.Popen(
         [_SETPRIV, "--pdeathsig", "KILL", "--", found, *order.argv[1:]],
         cwd=order.folder,
@@ -288,24 +289,28 @@ def _start(order: Order, descriptors: list[int]) -> subprocess.Popen[bytes]:
 
 
 def _is_setpriv(pid: int) -> bool:
-    """Return True if the process has not yet executed the program in place of setpriv."""
+    """Return True if the process is still executing setpriv instead of the program."""
     with contextlib.suppress(OSError):  # The process has exited
         return _SETPRIV is not None and Path(f"/proc/{pid}/exe").samefile(_SETPRIV)
     return False
 
 
 def _spawn(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """Start a shell, or a program as another Unix user. The environment must not affect earlier code."""
+    """Start a shell, or start a program as another Unix user.
+
+    The environment must not affect earlier code.
+    """
     guard = os.getpid()
 
     def prepare() -> None:
         processes.die_with_parent(guard)
         if order.attached:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # The guard ignores SIGINT
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # The guard process ignores SIGINT, but the program must not
         if order.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         if order.uid and order.processes:
-            # The kernel counts all threads of the user. The higher limit lets the guard report the reason first.
+            # The kernel counts all threads of the user, so its limit is higher. The guard can then report the reason
+            # first.
             resource.setrlimit(resource.RLIMIT_NPROC, (2 * order.processes, 2 * order.processes))
 
     return subprocess.Popen(
@@ -322,7 +327,7 @@ def _spawn(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 
 def _resolve_program(order: Order) -> str:
-    """Return the path of the program that an order runs, resolved with its PATH and folder. Raises OSError."""
+    """Return the absolute path of the program that an order runs. Raises OSError."""
     name, folder = order.argv[0], Path(order.folder)
     places = [""] if "/" in name else order.environment.get("PATH", os.defpath).split(":")
     files = [path for path in (folder / place / name for place in places) if _is_file(path)]
@@ -334,7 +339,7 @@ def _resolve_program(order: Order) -> str:
 
 
 def _is_file(path: Path) -> bool:
-    with contextlib.suppress(OSError):  # For example, the folder is not accessible
+    with contextlib.suppress(OSError):  # The folder may be inaccessible, for example
         return path.is_file()
     return False
 
@@ -348,7 +353,7 @@ def _not_started(order: Order, error: Exception) -> ProgramEnd:
 
 
 def main(arguments: list[str]) -> int:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the runner's terminal is handled by the runner
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The runner handles Ctrl-C in its terminal
     processes.adopt_orphans()
     processes.continue_without_parent()
     processes.hide()

@@ -1,4 +1,4 @@
-"""Inspection of processes and their descendants in /proc, signals to them, and process attributes."""
+"""Functions that inspect processes in /proc, send signals to them, and set their attributes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Adopt every descendant whose parent exits, so that this process can find all of its descendants."""
+    """Become the parent of orphaned descendants, so that this process can find all of its descendants."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -37,7 +37,7 @@ def hide() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Make the kernel kill this process when its parent's thread exits. Kills it now if the parent has already exited.
+    """Make the kernel kill this process when its parent's thread exits. If the parent has already exited, kill it now.
 
     A change of user clears this setting, so call the function afterwards.
     """
@@ -47,12 +47,12 @@ def die_with_parent(parent: int) -> None:
 
 
 def continue_without_parent() -> None:
-    """Make the kernel send SIGCONT when the parent exits, so that a stopped process continues."""
+    """Make the kernel send SIGCONT when the parent exits. This process then continues if it is stopped."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def forbid_privilege_gain() -> None:
-    """Disable setuid programs for this process and its descendants, because it cannot kill processes of other users."""
+    """Prevent this process and its descendants from running setuid programs, which it could not kill."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -62,7 +62,7 @@ def can_list_children() -> bool:
 
 
 def children(pid: int) -> Iterator[int]:
-    """Yield the children of all threads of a process, or nothing if the process has exited."""
+    """Yield the PIDs of a process' children. If the process has exited, yield nothing."""
     with contextlib.suppress(OSError):
         for thread in (PROC / str(pid) / "task").iterdir():
             with contextlib.suppress(OSError):
@@ -70,7 +70,10 @@ def children(pid: int) -> Iterator[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return all descendants including zombies, parents first. Processes that start meanwhile can be missing."""
+    """Return the PIDs of all descendants, parents first. Includes zombies.
+
+    Processes that start meanwhile can be missing.
+    """
     seen: dict[int, None] = {}
     waiting = [pid]
     while waiting:
@@ -81,7 +84,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def states(pid: int) -> list[str]:
-    """Return the states of a process' threads, one letter each as in /proc, or an empty list if it has exited."""
+    """Return the state letters of a process' threads as in /proc. The list is empty if the process has exited."""
     found = []
     with contextlib.suppress(OSError):
         for thread in (PROC / str(pid) / "task").iterdir():
@@ -91,14 +94,14 @@ def states(pid: int) -> list[str]:
 
 
 def command(pid: int) -> list[str]:
-    """Return the command line of a process, or an empty list if the process has exited."""
+    """Return the command line of a process. The list is empty if the process has exited."""
     with contextlib.suppress(OSError):
         return os.fsdecode((PROC / str(pid) / "cmdline").read_bytes()).split("\0")[:-1]
     return []
 
 
 def status(pid: int) -> dict[str, list[str]]:
-    """Return the fields of /proc/PID/status by name, or an empty dictionary if the process has exited."""
+    """Return the fields of /proc/PID/status by name. The dictionary is empty if the process has exited."""
     with contextlib.suppress(OSError):
         lines = (PROC / str(pid) / "status").read_text(errors="replace").splitlines()
         return {name: words.split() for name, _, words in (line.partition(":") for line in lines)}
@@ -113,19 +116,19 @@ def signal_descendants(pid: int, number: signal.Signals) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    """Send SIGKILL to a process and its descendants once. Processes that start meanwhile can survive."""
+    """Send SIGKILL to a process and all of its descendants once. Processes that start meanwhile can survive."""
     for each in [pid, *descendants(pid)]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGKILL)
 
 
 def memory_bytes(pids: list[int]) -> int:
-    """Return the total memory of processes in bytes. Shared memory counts once, and exited processes count as 0."""
+    """Return the total memory in bytes of several processes. Memory that they share counts once."""
     return sum(map(_memory, pids))
 
 
 def _memory(pid: int) -> int:
-    """Return the proportional set size of a process in bytes, or its resident memory if the former is not readable."""
+    """Return the proportional set size of a process in bytes. If it is not readable, return the resident memory."""
     try:
         rollup = (PROC / str(pid) / "smaps_rollup").read_text()
         return next((int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:")), 0)

@@ -1,4 +1,4 @@
-"""Recording of one unit's output: the stored bytes, the ranges of stderr, and reads by followers."""
+"""Recorder of one unit's output, which also serves users who follow the output."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pathlib import Path
 
 from runner.programs.output import FIRST_BYTES, LAST_BYTES, Log
 
-#: Maximum number of recorded stderr ranges. Later ones are merged into the last.
+#: Maximum number of recorded stderr ranges. Further ranges are merged into the last one.
 MOST_RANGES = 100_000
-#: Size in bytes of the end of a program's output that is included in its failure.
+#: Number of bytes from the end of a program's output that its error report contains.
 TAIL_BYTES = 1024
 
 
 class Recorder:
-    """Recorder of a program's output. Offsets count the bytes of stdout and stderr together. Thread-safe."""
+    """Recorder of a program's output. Offsets count bytes of stdout and stderr together. Thread-safe."""
 
     def __init__(self, first: int = FIRST_BYTES, last: int = LAST_BYTES) -> None:
         self._log = Log(first, last)
         self._lock = threading.Lock()
-        #: Start and end offsets of the stderr ranges.
+        #: Start offsets of the stderr ranges in the output.
         self._starts: list[int] = []
         self._ends: list[int] = []
 
     def __call__(self, stream: int, data: bytes) -> None:
-        """Record data of stdout (stream 0) or stderr (stream 1)."""
+        """Record data of stdout (`stream` is 0) or stderr (`stream` is 1)."""
         with self._lock:
             if stream:
                 self._mark(self._log.total_bytes, len(data))
@@ -45,11 +45,13 @@ class Recorder:
         return self._log.total_bytes
 
     def tail(self) -> str:
-        """Return the end of the output as text."""
+        """Return the last bytes of the output as text."""
         return self._log.after(max(0, self.total_bytes - TAIL_BYTES), TAIL_BYTES)[1].decode(errors="replace")
 
     def since(self, offset: int, most: int) -> tuple[int, list[tuple[str, bytes]]]:
-        """Return stored output from an offset on, at most `most` bytes: its offset, and chunks of either stream."""
+        """Return up to `most` bytes of stored output from an offset on, as an offset and chunks of stdout and
+        stderr.
+        """
         with self._lock:
             start, data = self._log.after(offset, most)
             return start, list(self._pieces(start, data))
@@ -69,7 +71,7 @@ class Recorder:
             at = upto
 
     def write(self, folder: Path, unit: int) -> None:
-        """Write a unit's log and its stderr ranges to a folder. Writes nothing if there was no output."""
+        """Write a unit's log and its stderr ranges to a folder. If there was no output, write nothing."""
         if not self.total_bytes:
             return
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +80,7 @@ class Recorder:
             (folder / f"{unit}.streams").write_text(json.dumps(ranges, separators=(",", ":")))
 
     def stderr(self) -> list[list[int]]:
-        """Return [offset, length] of each stderr range in the stored output."""
+        """Return [offset, length] for each range of stderr in the stored output."""
         ranges = []
         for low, high, shift in self._log.kept_ranges():
             for start, end in zip(self._starts, self._ends, strict=True):

@@ -10,27 +10,27 @@ from typing import Any
 
 from runner.programs.guard_messages import ProgramEnd
 
-#: Maximum size of the record as JSON, in bytes.
+#: Maximum size in bytes of a failure record as JSON.
 MAX_ROW = 4096
-#: Maximum length of the error message in characters.
+#: Maximum length in characters of an error message.
 MAX_ERROR = 300
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Failure of a unit."""
+    """Failure of a unit, with the exit code and the end of the output."""
 
     error: str
-    #: Exit code (126 or 127 if the program could not be started), or None if no start was attempted.
+    #: Exit code, 126 or 127 if the program could not be started, or None if no start was attempted.
     exit: int | None = None
-    #: Reason: timeout, memory, processes, disk or not started. Empty if the program exited by itself.
+    #: Reason of the failure: timeout, memory, processes, disk or not started. Empty if the program exited by itself.
     reason: str = ""
     seconds: float = 0.0
     tail: str = ""
 
 
 def failure(ended: ProgramEnd, tail: str, timeout_seconds: float) -> Failure | None:
-    """Return the failure of a program that has ended, or None if it succeeded."""
+    """Return the failure of a finished program, or None if it succeeded."""
     if not ended.code and not ended.reason:
         return None
     reason = "not started" if ended.error else ended.reason
@@ -44,8 +44,9 @@ def failure(ended: ProgramEnd, tail: str, timeout_seconds: float) -> Failure | N
 
 
 def disk_full(ended: ProgramEnd, tail: str, workspace: str = "") -> Failure:
-    """Return the failure of a program that filled the runner's disk. `workspace` is its workspace if the disk is still
-    full.
+    """Return the failure of a program that filled the runner's disk.
+
+    `workspace` is the program's workspace if the disk is still full.
     """
     stays = f"; its workspace {workspace} was not deleted, so delete its files on the runner" if workspace else ""
     return Failure(
@@ -79,7 +80,7 @@ def _status(code: int) -> str:
 
 
 def serialize_failure(failure: Failure, *, unit: int, attempt: int, worker: str, host: str) -> str:
-    """Encode a failure as JSON of at most MAX_ROW bytes. The start of the tail is cut if needed."""
+    """Encode a failure as JSON of at most MAX_ROW bytes. If needed, drop the start of the output."""
     fields: dict[str, Any] = {
         "unit": unit,
         "exit": failure.exit,

@@ -1,7 +1,7 @@
-"""Shells of users next to running programs. Each shell has its own guard and is stopped when its program ends.
+"""Interactive shells for users next to running programs. A shell stops when its program ends.
 
-A shell has three threads: one supervises it, one reads its output, and one forwards input. A slow reader delays only
-the shell, as in a terminal. The program never waits for its shells.
+Each shell has its own guard, and three threads: one supervises it, one reads its output, and one forwards input. A slow
+reader delays only the shell, as in a terminal. The program never waits for its shells.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from runner.programs.streams import HungUp, Streams, Terminal, pipes
 
 log = logging.getLogger(__name__)
 
-#: Time in seconds between SIGHUP and SIGKILL. The end of a unit is delayed by up to this time if a user is attached.
+#: Seconds between SIGHUP and SIGKILL for a shell. A shell can delay the end of its unit by this time.
 GRACE_SECONDS = 1.0
 #: Maximum number of concurrent processes of a shell. The limit lets programs start despite a fork bomb in a shell.
 MOST_PROCESSES = 768
-#: Timeout of a long poll, time for reporting the last output and the end, and poll interval of a terminal, in seconds.
+#: Timeout of a long poll, time for reporting the end of a shell, and poll interval of a terminal, in seconds.
 WAIT_SECONDS, LAST_SECONDS, POLL_SECONDS = 10.0, 5.0, 0.2
-#: Delay in seconds between two attempts of a call.
+#: Delay in seconds between two attempts of an API call.
 _RETRY_SECONDS = 0.3
 _SHELLS = ("/bin/bash", "/bin/sh")
 
@@ -41,21 +41,21 @@ Answer = TypeVar("Answer")
 
 @dataclass(kw_only=True, eq=False)
 class Program:
-    """Running program to which shells can be attached."""
+    """Running program to which users can attach shells."""
 
     job: str
     unit: int
-    #: Token of the program's lease.
+    #: Token of the lease under which the program is running.
     lease: str
     order: Order
-    #: Function that returns the monotonic time at which the lease expires.
+    #: Function that returns the expiry of the program's lease as monotonic time.
     until: Callable[[], float]
     shells: list[Shell] = field(default_factory=list)
     ended: bool = False
 
 
 class Shells:
-    """Shells of one runner. Thread-safe.
+    """Interactive shells of one runner. Thread-safe.
 
     Without `calls`, no shells can be requested. If `allowed` is False, all requests are rejected.
     """
@@ -64,14 +64,12 @@ class Shells:
         self._calls, self._allowed = calls, allowed
         self._lock = threading.Lock()
         self._programs: dict[tuple[str, int], Program] = {}
-        #: IDs of pending requests that were already started or rejected.
+        #: IDs of pending requests that already have a shell or were rejected.
         self._seen: set[str] = set()
 
     @contextlib.contextmanager
     def beside(self, program: Program) -> Iterator[None]:
-        """Allow shells next to a program in a `with` block. When the block ends, all processes of the shells have
-        exited.
-        """
+        """Allow shells for a program in a `with` block. When the block ends, all shells of the program have exited."""
         key = (program.job, program.unit)
         with self._lock:
             self._programs[key] = program
@@ -87,7 +85,7 @@ class Shells:
                 shell.wait_until_dead()
 
     def asked(self, several: Iterable[tuple[str, int, str]]) -> None:
-        """Start the requested shells, each given as (job, unit, attachment ID)."""
+        """Start the requested shells. Each request is a tuple of job ID, unit and attachment ID."""
         wanted = list(several)
         if not (wanted or self._seen) or self._calls is None:
             return
@@ -108,14 +106,14 @@ class Shells:
 
 
 class Shell(threading.Thread):
-    """One shell, from its request to its end."""
+    """One interactive shell, from its request until its end is reported."""
 
     def __init__(self, calls: ApiAttachments, program: Program, name: str, *, allowed: bool) -> None:
         super().__init__(name=f"shell-{name[:8]}", daemon=True)
         self._calls, self._program, self._allowed = calls, program, allowed
         self._place = (name, program.job, program.lease)
         self._lock = threading.Lock()
-        #: Reason for stopping the shell, or an empty string.
+        #: Reason for stopping the shell. Empty if no stop was requested.
         self._why = ""
         self.shell_slot: Slot | None = None
         self._dead = threading.Event()
@@ -124,30 +122,30 @@ class Shell(threading.Thread):
     # -- methods called by other threads -------------------------------------------------------------------------------
 
     def hang_up(self, why: str) -> None:
-        """Stop the shell with SIGHUP, and SIGKILL after the grace period. Only the first reason is recorded."""
+        """Stop the shell with SIGHUP, and with SIGKILL after the grace period. Only the first reason is recorded."""
         with self._lock:
             if self._why:
                 return
             self._why, slot = why, self.shell_slot
             self._give_up_at = min(self._give_up_at, time.monotonic() + LAST_SECONDS)
-            if slot is None:  # No slot will be created either
+            if slot is None:  # No slot will be created for this shell
                 self._dead.set()
         if slot is not None and not self._dead.is_set():
             slot.stop(GRACE_SECONDS)
 
     @property
     def is_dead(self) -> bool:
-        """Return True if all processes of the shell have exited and none will be started."""
+        """Return True if all processes of the shell have exited and no new process will start."""
         return self._dead.is_set()
 
     def wait_until_dead(self) -> None:
-        """Wait until all processes of the shell have exited. A guard that does not achieve this in time is killed."""
+        """Wait until all processes of the shell have exited. On a timeout, kill the shell's guard."""
         self._dead.wait()
 
     # -- supervision ---------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Start the shell, supervise it, and report its end. Never raises."""
+        """Start the shell, supervise it, and report its end. Never raises an exception."""
         try:
             self._go()
         except RedisError as error:
@@ -180,8 +178,9 @@ class Shell(threading.Thread):
                 feeding.join()
 
     def _run(self, order: Order, streams: Streams, threads: Sequence[threading.Thread]) -> tuple[int | None, str]:
-        """Run the shell until all of its processes have exited. Return the exit code, or None, and the reason of its
-        end.
+        """Run the shell until all of its processes have exited.
+
+        Return the exit code, or None, and the reason of its end.
         """
         with self._lock:
             if self._why:
@@ -223,7 +222,7 @@ class Shell(threading.Thread):
             self.hang_up("lost")
 
     def _pass_on(self, streams: Streams) -> None:
-        """Forward the shell's output until it ends. Blocks while the user does not read."""
+        """Forward the shell's output to the user until it ends. Blocks while the user does not read."""
         place, until = 0, float("inf")
         while time.monotonic() < min(until, self._give_up_at):
             dead = self._dead.is_set()
@@ -245,7 +244,7 @@ class Shell(threading.Thread):
                 time.sleep(POLL_SECONDS / 10)
 
     def _write(self, place: int, stream: str, data: bytes) -> int | None:
-        """Send bytes and return the offset after them, or None if the attachment has ended."""
+        """Send output bytes and return the offset after them. Return None if the attachment has ended."""
         while data and time.monotonic() < self._give_up_at:
             call = partial(self._calls.write, *self._place, place, stream, data[:MAX_BYTES], wait_seconds=WAIT_SECONDS)
             upto = self._persist(call)
@@ -256,7 +255,7 @@ class Shell(threading.Thread):
         return None if data else place
 
     def _feed(self, streams: Streams) -> None:
-        """Forward the user's input until the attachment has ended or the shell is dead.
+        """Forward the user's input to the shell until the attachment has ended or the shell is dead.
 
         Input that the shell has not read is requested again later, so unread input cannot grow without limit.
         """
@@ -280,7 +279,7 @@ class Shell(threading.Thread):
     # -- calls to the coordinator --------------------------------------------------------------------------------------
 
     def _persist(self, call: Callable[[], Answer]) -> Answer | None:
-        """Repeat a call until a coordinator answers. Return None if the shell ended some seconds ago."""
+        """Repeat an API call until a coordinator answers. Return None if the shell ended some seconds ago."""
         while True:
             try:
                 return call()
@@ -301,7 +300,7 @@ def _order(program: Order, about: dict[str, Any]) -> Order:
     terminal, command = about.get("terminal"), about.get("command")
     more = {"TERM": str(terminal["name"])} if terminal else {}
     if not command:
-        # The history must not become a file in the program's folder.
+        # Prevents the shell from writing its history into the program's folder.
         more["HISTFILE"] = "/dev/null"
         command = [next((shell for shell in _SHELLS if Path(shell).exists()), _SHELLS[-1])]
     return replace(

@@ -1,4 +1,4 @@
-"""Slot of a runner: a guard process and the program that it is running."""
+"""Slot of a runner: a guard process, and the program that the guard supervises."""
 
 from __future__ import annotations
 
@@ -24,43 +24,43 @@ from runner.programs.output import Drain
 
 log = logging.getLogger(__name__)
 
-#: Module that a guard process runs.
+#: Python module of the guard process.
 GUARD = "runner.programs.guard"
 #: Folder that contains the `runner` package.
 _ROOT = Path(__file__).resolve().parents[2]
-#: Time in seconds for which a program's pipes can stay open after all of its processes have exited.
+#: Seconds for which a program's pipes can stay open after all of its processes have exited.
 PIPES_SECONDS = 1.0
-#: Interval in seconds between two checks whether a program must stop.
+#: Interval in seconds at which the runner checks whether a program must stop.
 POLL_SECONDS = 0.2
-#: Time in seconds for a guard to kill its program, before the guard itself is killed.
+#: Seconds that a guard process gets to kill its program. Then the guard itself is killed.
 CLOSE_SECONDS = 5.0
-#: Delay in seconds after a timeout or grace period before an unresponsive guard is killed; fork bombs take long.
+#: Seconds after a timeout or grace period before an unresponsive guard is killed. Killing a fork bomb takes long.
 ANSWER_SECONDS = 20.0
-#: Interval in seconds between two messages to a guard that extend the program's time limit.
+#: Interval in seconds at which the runner extends the time limit of a program.
 KEEP_SECONDS = 1.0
 
-#: Minimum delay in seconds between two checks after which this process assumes that it was suspended.
+#: Minimum gap in seconds between two checks from which this process concludes that it was suspended.
 _STOPPED_SECONDS = 3.0
 #: Interval in seconds between two rounds of SIGKILL.
 _AGAIN_SECONDS = 0.005
 
-#: PIDs of guards. The lock must be held while a guard is started or stopped.
+#: PIDs of guard processes and helpers. Hold the lock while a process starts or stops.
 _guards: set[int] = set()
 _guards_change = threading.Lock()
-#: Set if this process adopts orphans. Then every child that is not a guard is an orphan.
+#: Set if this process adopts orphans. Every child that is not a guard or a helper is then an orphan.
 _adopts = threading.Event()
 
 
 class GuardDied(Exception):
-    """The guard died together with its program, so the result of the program is unknown."""
+    """The guard process died, and its program with it. The program's result is unknown."""
 
 
 class Slot:
-    """Runs one program at a time. `run` blocks; `stop` can be called from any thread."""
+    """Slot that runs one program at a time. `run` blocks, and `stop` can be called from any thread."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        #: Number of restarts of the guard.
+        #: Number of times that the guard process was restarted.
         self.restarts = -1
         self._sending = threading.Lock()
         self._start()
@@ -68,21 +68,21 @@ class Slot:
     def _start(self) -> None:
         self._channel, theirs = guard_messages.channel()
         with theirs, _guards_change:
-            # The guard's environment contains no secrets of the runner.
+            # The environment of the guard contains no secrets of the runner.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", GUARD, str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()],
                 cwd="/",
                 env={"PYTHONPATH": str(_ROOT), "PATH": os.defpath},
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Otherwise, Ctrl-Z in the terminal would stop the guard but not the program
+                start_new_session=True,  # Ctrl-Z in the terminal would otherwise stop the guard but not the program
             )
             _guards.add(self._process.pid)
         self.restarts += 1
 
     @property
     def pid(self) -> int:
-        """Return the PID of the guard."""
+        """Return the PID of the slot's guard process."""
         return self._process.pid
 
     def run(
@@ -92,7 +92,7 @@ class Slot:
         look: Callable[[], float | None] = lambda: None,
         until: Callable[[], float] = lambda: math.inf,
     ) -> ProgramEnd:
-        """Run a program to its end. `sink` receives its output with 0 for stdout and 1 for stderr.
+        """Run a program until it exits. `sink` receives its output with 0 for stdout and 1 for stderr.
 
         `look` is called several times per second. If it returns a grace period in seconds, the program is stopped.
         `until` is called once per second and returns a monotonic time. At that time, the guard suspends the program
@@ -109,7 +109,10 @@ class Slot:
     def run_attached(
         self, order: Order, descriptors: Sequence[int], look: Callable[[], float | None], until: Callable[[], float]
     ) -> ProgramEnd:
-        """Run a shell to its end. Its stdin, stdout and stderr are closed here. Otherwise like `run`."""
+        """Run a shell until it exits. `descriptors` are its stdin, stdout and stderr, which this method closes.
+
+        The other parameters are those of `run`.
+        """
         return self._run(order, Drain([], lambda *_: None), descriptors, look, until)
 
     def _run(
@@ -139,7 +142,7 @@ class Slot:
     def _attend(
         self, order: Order, drain: Drain, look: Callable[[], float | None], until: Callable[[], float]
     ) -> ProgramEnd:
-        """Read output until the program has ended, and then the rest of the pipes."""
+        """Read the output of a program until the program has ended and its pipes are closed."""
         ended: ProgramEnd | None = None
         started = kept = seen = time.monotonic()
         stopping, pipes_until = False, math.inf
@@ -149,7 +152,7 @@ class Slot:
                 ended, pipes_until = self._wait_for_end(), time.monotonic() + PIPES_SECONDS
             elif ended is None:
                 now = time.monotonic()
-                # The program was suspended, and perhaps this process too.
+                # The program was suspended, and this process possibly too.
                 if not stopping and (now >= until() or now - seen > _STOPPED_SECONDS):
                     answer_until += now - seen
                 seen = now
@@ -165,14 +168,14 @@ class Slot:
         return ended
 
     def _keep(self, until: float) -> None:
-        """Send the program's time limit to the guard, and resume the guard if a program has stopped it."""
+        """Send a program's new time limit to its guard. If the guard was stopped by a signal, resume it."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGCONT)
         with self._sending, contextlib.suppress(OSError):
             guard_messages.send(self._channel, guard_messages.keep(_finite(until)))
 
     def _wait(self, drain: Drain, *, for_end: bool) -> bool:
-        """Wait for at most POLL_SECONDS. Return True if the guard has sent a message."""
+        """Wait for at most POLL_SECONDS. Return True if the guard process has sent a message."""
         poll, channel = select.poll(), self._channel.fileno()
         for pipe in drain.pipes():
             poll.register(pipe, select.POLLIN)
@@ -192,7 +195,7 @@ class Slot:
         return ProgramEnd(**message["ended"])
 
     def stop(self, grace_seconds: float) -> None:
-        """Stop the running program, if any: SIGTERM (SIGHUP to a shell), and SIGKILL after the grace period."""
+        """Stop the running program with SIGTERM (SIGHUP for a shell), and with SIGKILL after the grace period."""
         with self._sending, contextlib.suppress(OSError):
             guard_messages.send(self._channel, guard_messages.stop(grace_seconds))
 
@@ -201,7 +204,7 @@ class Slot:
         self._start()
 
     def close(self) -> None:
-        """Kill the running program and stop the guard."""
+        """Kill the running program and stop the guard process."""
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
         self._channel.close()
@@ -214,7 +217,7 @@ class Slot:
 
 
 def _pipes(count: int) -> list[tuple[int, int]]:
-    """Create pipes whose read ends never block, because a program can open its own pipe and read from it."""
+    """Create pipes whose read ends never block. A program can open its own pipe and read from it."""
     pipes: list[tuple[int, int]] = []
     try:
         for _ in range(count):
@@ -228,12 +231,12 @@ def _pipes(count: int) -> list[tuple[int, int]]:
 
 
 def _finite(until: float) -> float:
-    """Convert an infinite time to 0, as used in messages."""
+    """Return 0 for an infinite time, because messages use 0 for "never" instead of infinity."""
     return 0.0 if until == math.inf else until
 
 
 def adopt_orphans() -> None:
-    """Adopt the processes that a dead guard leaves, so that they can be killed.
+    """Become the parent of the processes that a dead guard leaves, so that they can be killed.
 
     Only for a runner's process, whose children are all guards. Any other child would be killed too.
     """
@@ -242,8 +245,9 @@ def adopt_orphans() -> None:
 
 
 def spawn_helper(command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
-    """Start a process that is not part of a program, so it must not be killed as an orphan. Call `forget_helper` at its
-    end.
+    """Start a helper process that is not part of a program. Call `forget_helper` after it exits.
+
+    The list of helpers prevents the process from being killed as an orphan.
     """
     with _guards_change:
         process = subprocess.Popen[bytes](command, **how)
@@ -252,7 +256,7 @@ def spawn_helper(command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
 
 
 def forget_helper(pid: int) -> None:
-    """Remove a process that `spawn_helper` started from the list."""
+    """Remove a process that `spawn_helper` started from the list of helpers."""
     with _guards_change:
         _guards.discard(pid)
 

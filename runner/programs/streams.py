@@ -10,29 +10,29 @@ import select
 import struct
 import termios
 
-#: Maximum size of one read in bytes.
+#: Maximum number of bytes per read.
 _READ_BYTES = 16 << 10
 
 
 class Streams:
-    """Non-blocking ends of a shell's standard streams. `theirs` are the shell's ends, which the caller passes on.
+    """Non-blocking ends of a shell's standard streams. `theirs` are the ends that the shell gets.
 
-    One thread can read while another one writes.
+    The caller passes them on. One thread can read while another one writes.
     """
 
     def __init__(self, theirs: tuple[int, int, int], keyboard: int, outputs: dict[int, str]) -> None:
         self.theirs = theirs
         self._keyboard: int | None = keyboard
-        #: Open output descriptors, with their stream names.
+        #: Stream name of each open output descriptor.
         self._outputs = outputs
         self._ours = {keyboard, *outputs}
         for descriptor in self._ours:
             os.set_blocking(descriptor, False)
 
     def read(self, seconds: float) -> tuple[str, bytes] | None:
-        """Return a stream and its next bytes, which are empty after the timeout. Return None if all streams have ended.
+        """Return a stream's name and its next bytes. Return None if all streams have ended.
 
-        A terminal never ends, because the session can open it again.
+        The bytes are empty after the timeout. A terminal never ends, because the session can open it again.
         """
         if not self._outputs:
             return None
@@ -52,7 +52,7 @@ class Streams:
         return os.read(descriptor, _READ_BYTES)
 
     def write(self, data: bytes, seconds: float) -> int:
-        """Write input for the shell, and return the number of bytes written within the timeout.
+        """Write input for the shell until the timeout, and return the number of bytes written.
 
         If the shell has closed its input, all bytes count as written.
         """
@@ -70,29 +70,31 @@ class Streams:
             return len(data)
 
     def end_input(self) -> None:
-        """Close the shell's input. Has no effect for terminals, where users type an end-of-file character."""
+        """Close the standard input of the shell. Does nothing for a terminal, where users type an end-of-file
+        character.
+        """
         if self._keyboard is not None and self._keyboard not in self._outputs:
             os.close(self._keyboard)
             self._ours.discard(self._keyboard)
             self._keyboard = None
 
     def resize(self, rows: int, columns: int) -> None:
-        """Set the size of the terminal. Has no effect for pipes."""
+        """Set the size of the terminal. Does nothing for pipes."""
 
     def close_theirs(self) -> None:
-        """Close the shell's ends if they were not passed to a process."""
+        """Close the shell's ends of the streams, unless a process has received them."""
         for descriptor in self.theirs:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Close the ends of this process."""
+        """Close this process' ends of the streams."""
         for descriptor in self._ours:
             os.close(descriptor)
         self._ours, self._outputs, self._keyboard = set(), {}, None
 
 
 class Terminal(Streams):
-    """Pseudo-terminal. The user `uid` can open it by name."""
+    """Pseudo-terminal of a shell. The Unix user `uid` can open it by name."""
 
     def __init__(self, rows: int, columns: int, uid: int | None = None) -> None:
         ours, theirs = os.openpty()
@@ -116,10 +118,10 @@ class Terminal(Streams):
 
 
 class HungUp(Exception):
-    """No process has the terminal open."""
+    """No process has the terminal open any more."""
 
 
 def pipes() -> Streams:
-    """Return the streams of a shell without a terminal."""
+    """Return the standard streams of a shell without a terminal, which are three pipes."""
     (stdin, keyboard), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
     return Streams((stdin, stdout, stderr), keyboard, {out: "o", err: "e"})

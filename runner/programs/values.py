@@ -1,4 +1,4 @@
-"""Parsing of values that programs write. Only JSON that all readers of the result accept is valid."""
+"""Parser of the values that programs write. It accepts only JSON that all readers of the result can read."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import Any
 
 from pydantic_core import from_json
 
-#: Maximum nesting depth of a value. Readers fail at 200 levels, and the surrounding response adds some.
+#: Maximum nesting depth of a value. Some JSON readers fail at 200 levels, and the response adds more levels.
 _DEPTH = 100
 
 
 def parse(text: bytes) -> Any:
-    """Parse a value. Raises ValueError for NaN, lone surrogates, other encodings, too many levels and invalid JSON."""
+    """Parse the value that a program wrote. Raises ValueError if it is not strict JSON or is nested too deeply.
+
+    NaN, lone surrogates and encodings other than UTF-8 are not strict JSON.
+    """
     try:
         value = from_json(text, allow_inf_nan=False)
-        json.dumps(value, allow_nan=False)  # 1e999 is parsed as infinity
+        json.dumps(value, allow_nan=False)  # json.loads parses 1e999 as infinity
     except ValueError as error:
         raise ValueError(f"the value is not valid JSON: {error}") from None
     if _levels(value) > _DEPTH:

@@ -1,1 +1,1 @@
-"""Replicas of services: their start, their health checks, and tunnels to them."""
+"""Replicas of services on a runner: their start, their health checks, and network tunnels to them."""

@@ -1,4 +1,4 @@
-"""Health checks of a replica by its runner, and reports to the coordinators."""
+"""Health checks of a replica by its runner, which reports the replica's state to the coordinators."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import httpx
 
 log = logging.getLogger(__name__)
 
-#: Intervals in seconds between health checks during the start and afterwards, and timeout of a check.
+#: Intervals in seconds between health checks during the start and afterwards, and timeout of a check in seconds.
 STARTING_SECONDS, READY_SECONDS, ANSWER_SECONDS = 0.2, 2.0, 2.0
-#: Number of consecutive failures that make a replica unhealthy, and seconds after which an unhealthy one is stopped.
+#: Consecutive failed checks that make a replica unhealthy, and seconds until an unhealthy replica is stopped.
 FAILURES, UNHEALTHY_SECONDS = 3, 60.0
-#: Gap in seconds between checks that does not count as downtime, for example because the runner was suspended.
+#: Minimum gap in seconds between two checks that does not count as downtime, because the runner was suspended.
 BLIND_SECONDS = 10.0
 #: Maximum interval in seconds between two reports of the same state.
 REPORT_SECONDS = 5.0
@@ -28,45 +28,47 @@ REPORT_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Network endpoint of a replica."""
+    """Network address of a replica, with the key that requests to it must send."""
 
-    #: Literal IPv4 or IPv6 address.
+    #: IPv4 or IPv6 address.
     address: str
     port: int
-    #: Bearer token that requests must send.
+    #: Bearer token that each request must contain.
     key: str = field(repr=False)
 
     @property
     def url(self) -> str:
-        """Return the URL without a path."""
+        """Return the URL of the replica without a path."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"http://{host}:{self.port}"
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers with the bearer token."""
+        """Return the HTTP headers with the replica's bearer token."""
         return {"Authorization": f"Bearer {self.key}"}
 
 
 def endpoint(address: str) -> Endpoint:
-    """Return an endpoint with a free port and a new key. Raises OSError if the address does not belong to this host."""
+    """Return an endpoint with a free port and a new key. Raises OSError if this host does not have the address."""
     family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
     with socket.socket(family) as probe:
         probe.bind((address, 0))
         return Endpoint(address=address, port=int(probe.getsockname()[1]), key=secrets.token_urlsafe(24))
 
 
-#: Function that reports a state (starting, ready, unhealthy or stopping) and its reason.
+#: Function that reports a replica's state (starting, ready, unhealthy or stopping) and the reason for it.
 Report = Callable[[str, str], None]
 
 
 class Probe(threading.Thread):
-    """Checks the health of a replica until stopped. `fault` is the reason why the replica must be stopped, or empty."""
+    """Thread that checks the health of a replica until stopped. `fault` is the reason why the replica must stop, or
+    empty.
+    """
 
     def __init__(self, at: Endpoint, path: str, start_seconds: float, report: Report) -> None:
         super().__init__(name=f"probe-{at.port}", daemon=True)
         self._at, self._path, self._start_seconds, self._report = at, path, start_seconds, report
-        # An idle connection would block one of the few threads of llama.cpp's server.
+        # An idle connection would block one of the few threads of a llama.cpp server.
         alone = httpx.Limits(max_keepalive_connections=0)
         self._http = httpx.Client(trust_env=False, timeout=ANSWER_SECONDS, limits=alone)
         self._ended = threading.Event()
@@ -78,7 +80,10 @@ class Probe(threading.Thread):
         self.fault = ""
 
     def run(self) -> None:
-        """Check and report despite errors until stopped, then report the state `stopping`."""
+        """Check the replica and report its state until stopped. Then report the state `stopping`.
+
+        Errors do not end the thread.
+        """
         with self._http:
             while not self._ended.is_set():
                 self._tell(*self.judge(self._check()))
@@ -86,7 +91,7 @@ class Probe(threading.Thread):
         self._tell("stopping", "")
 
     def stop(self) -> None:
-        """Stop the checks without waiting for the thread."""
+        """Stop the health checks without waiting for the thread."""
         self._ended.set()
 
     def _check(self) -> str:
@@ -99,7 +104,7 @@ class Probe(threading.Thread):
         return "" if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES else f"{self._path} returned HTTP {status}"
 
     def judge(self, wrong: str) -> tuple[str, str]:
-        """Return the replica's state after one check, and its reason."""
+        """Return the replica's state after a health check, and the reason for this state."""
         now = time.monotonic()
         self._pass_over(now)
         if not wrong:
@@ -115,7 +120,7 @@ class Probe(threading.Thread):
         return ("unhealthy", wrong) if self._failures >= FAILURES else (self.replica_state, self._why)
 
     def _pass_over(self, now: float) -> None:
-        """Exclude a gap between two checks from all durations."""
+        """Exclude a long gap between two checks from all measured durations."""
         unseen = now - self._looked_at
         self._looked_at = now
         if unseen > BLIND_SECONDS:
@@ -123,7 +128,7 @@ class Probe(threading.Thread):
             self._well_at += unseen
 
     def _tell(self, state: str, why: str) -> None:
-        """Report a new state at once, and an unchanged one every REPORT_SECONDS."""
+        """Report a new state immediately, and an unchanged state every REPORT_SECONDS."""
         now = time.monotonic()
         if state == self.replica_state and now - self._reported_at < REPORT_SECONDS:
             return

@@ -1,4 +1,4 @@
-"""Execution of a service's replica: a lease whose single program keeps running and listens on a port of this host."""
+"""Execution of a service's replica: a lease whose program listens on a port of this host until it is stopped."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from runner.run import LeaseLost, Run
 
 log = logging.getLogger(__name__)
 
-#: Name of the file in the program's folder that lists the packages of its Python environment.
+#: Name of the file in the working directory that lists the Python packages to install.
 PACKAGES = ".cluster-packages.txt"
-#: Poll interval in seconds while a replica waits for its group's leader.
+#: Interval in seconds at which a replica checks whether its group's leader is ready.
 POLL_SECONDS = 0.5
 
 
 class ServiceRun(Run):
-    """Execution of a replica's lease, which ends when the program exits."""
+    """Execution of a replica's lease. The lease ends when the program exits."""
 
     def __init__(self, host: Host, place: Workplace, task: Task) -> None:
         super().__init__(host, place, task)
@@ -66,7 +66,9 @@ class ServiceRun(Run):
         return replace(order, environment=order.environment | own | lead)
 
     def _lead(self, at: Endpoint) -> dict[str, str]:
-        """Wait until the group's leader is ready, and return its address. Raises LeaseLost and ValueError."""
+        """Wait until the leader of the replica's group is ready, and return its address. Raises LeaseLost and
+        ValueError.
+        """
         until = time.monotonic() + self.spec["start_timeout_seconds"]
         while True:
             found = self._persist(self.files.lead)
@@ -81,7 +83,7 @@ class ServiceRun(Run):
             self._pause()
 
     def _check_reached(self, found: Mapping[str, Any]) -> None:
-        """Raise ValueError if the leader is on another host and listens only on a loopback address."""
+        """Raise ValueError if another host runs the leader and the leader listens only on a loopback address."""
         if found["host"] != self.host.name and ipaddress.ip_address(found["address"]).is_loopback:
             where = f"the leader {found['job_id']} is reachable only on its own host {found['host']}"
             raise ValueError(
@@ -95,7 +97,7 @@ class ServiceRun(Run):
             log.info("cannot report the state of a replica: %s", error)
 
     def _pause(self) -> None:
-        """Wait until the next check. Raises LeaseLost if the lease must be given up."""
+        """Wait before the next check. Raises LeaseLost if the lease has ended."""
         if self._must_stop():
             raise LeaseLost("the replica was stopped while it was waiting for the leader")
         time.sleep(POLL_SECONDS)
@@ -106,7 +108,7 @@ class ServiceRun(Run):
         return launch.arguments(self.spec, filled)
 
     def _run_program(self, order: Order, sink: Callable[[int, bytes], None]) -> ProgramEnd:
-        if self._at is None or "CLUSTER_KEY" not in order.environment:  # an installation, or a test of the host
+        if self._at is None or "CLUSTER_KEY" not in order.environment:  # An installation, or a test of the host
             return super()._run_program(order, sink)
         report = partial(self.report, self._at)
         self._probe = Probe(self._at, self.spec["health"], self.spec["start_timeout_seconds"], report)
@@ -118,11 +120,11 @@ class ServiceRun(Run):
             self._probe.stop()
 
     def _open_tunnel(self, at: Endpoint) -> AbstractContextManager[None]:
-        """Allow coordinators to reach an endpoint in a `with` block."""
+        """Open a tunnel through which coordinators reach an endpoint, for the duration of a `with` block."""
         return self.host.tunnels.to(at.address, at.port) if self.host.tunnels else nullcontext()
 
     def report(self, at: Endpoint, state: str, why: str) -> None:
-        # Replicas of a group also need an address at which they reach each other.
+        # The replicas of a group also need a network address to reach each other.
         by_tunnel_alone = self.host.tunnels is not None and not self.spec["group"]
         address = tunnel.ADDRESS if by_tunnel_alone else at.address
         self.files.replica(
@@ -158,7 +160,7 @@ class ServiceRun(Run):
         return ended, recorder, failed
 
     def _take(self, ended: ProgramEnd, recorder: Recorder) -> Failure | None:
-        """Store the program's output, and return the failure of the replica. Even a successful exit is a failure."""
+        """Store the program's output and return the failure of the replica. An exit with code 0 is also a failure."""
         failed = super()._take(ended, recorder)
         if ended.reason == "unhealthy" and self._probe:
             return replace(failed or Failure(error=""), error=self._probe.fault, reason="unhealthy")

@@ -1,4 +1,4 @@
-"""Tunnels from this host to the coordinators, through which they reach the replicas of services on this host.
+"""Tunnels from this host to coordinators. Coordinators reach the service replicas on this host through them.
 
 Runners only make outgoing connections. They do not know the number of coordinators, and a proxy chooses one for each
 connection. Therefore, a runner connects until it meets only known coordinators, and tries again every few seconds.
@@ -21,11 +21,11 @@ from jobs.worker.api.api_calls import Api
 
 log = logging.getLogger(__name__)
 
-#: Timeout in seconds for the answer to a ping of the WebSocket.
+#: Timeout in seconds for the answer to a WebSocket ping.
 _PONG_SECONDS = 10.0
-#: Consecutive known coordinators after which all are assumed to be known, and seconds between two connections.
+#: Minimum number of repeated encounters before the search for coordinators pauses, and seconds between connections.
 _REPEATS, QUICK_SECONDS = 4, 0.05
-#: Time in seconds after which a slow connection attempt no longer delays the next one, for example because of slow DNS.
+#: Seconds after which a slow connection attempt no longer delays the next attempt.
 _SLOW_SECONDS = 1.0
 #: Interval in seconds between searches for new coordinators, and timeout of a connection attempt.
 POLL_SECONDS, _OPEN_SECONDS = 5.0, 10.0
@@ -33,7 +33,7 @@ _BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, InvalidMes
 
 
 class Tunnels:
-    """Tunnels of one runner, which are open while a replica is running. Thread-safe."""
+    """Tunnels of one runner, which are open while any replica is running. Thread-safe."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -43,7 +43,7 @@ class Tunnels:
 
     @contextlib.contextmanager
     def to(self, address: str, port: int) -> Iterator[None]:
-        """Allow coordinators to reach a port of this host in a `with` block."""
+        """Let coordinators reach a port of this host for the duration of a `with` block."""
         with self._lock:
             self._ports[port] = address
             if self.thread is None:
@@ -63,7 +63,7 @@ class Tunnels:
             return self._ports.get(port)
 
     def _is_over(self) -> bool:
-        """Return True if no replica is running. The next replica then starts a new thread."""
+        """Return True if no replica is running. The thread then ends, and the next replica starts a new one."""
         with self._lock:
             if self._ports:
                 return False
@@ -72,7 +72,7 @@ class Tunnels:
 
 
 class Links:
-    """Connections to coordinators in one event loop."""
+    """Tunnels to all coordinators, in one event loop."""
 
     def __init__(self, api: Api, address: Callable[[int], str | None], is_over: Callable[[], bool]) -> None:
         self._api, self._address, self._is_over = api, address, is_over
@@ -81,7 +81,7 @@ class Links:
         self._said = ""
 
     async def keep(self) -> None:
-        """Maintain a tunnel to each coordinator until no replica is left."""
+        """Maintain a tunnel to each coordinator until no replica is running."""
         repeats = 0
         meeting: set[asyncio.Task[int]] = set()
         while not self._is_over():
@@ -100,11 +100,11 @@ class Links:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _enough(self) -> int:
-        """Return the number of consecutive known coordinators after which all are assumed to be known."""
+        """Return the number of repeated encounters after which all coordinators are assumed to be known."""
         return max(_REPEATS, 2 * (len(self._known) + 1))
 
     async def _met(self, repeats: int) -> int:
-        """Connect to a coordinator. Return the number of consecutive known coordinators, given the number before."""
+        """Connect to a coordinator. Return the new number of consecutive connections to known coordinators."""
         try:
             repeats = 0 if await self._meet() else repeats + 1
         except _BROKEN as error:
@@ -114,13 +114,13 @@ class Links:
         return repeats
 
     def _say(self, why: str) -> None:
-        """Log a reason once."""
+        """Log a reason unless it was the last one logged."""
         if why and why != self._said:
             log.warning("cannot open tunnels for the replicas on this host: %s", why)
         self._said = why
 
     async def _meet(self) -> bool:
-        """Connect to a coordinator. Return False if a tunnel to it already exists."""
+        """Open a tunnel to a coordinator. Return False if a tunnel to the same coordinator already exists."""
         url, headers, trust = self._api.opening(PATH)
         socket = await connect(
             url,
@@ -151,7 +151,7 @@ class Links:
         return True
 
     async def _hold(self, socket: ClientConnection) -> None:
-        """Serve one tunnel until its connection fails."""
+        """Serve one tunnel until the connection fails."""
         tunnel = Tunnel(socket.send, self._open)
         beating = asyncio.create_task(tunnel.keep_alive())
         try:
@@ -171,7 +171,7 @@ class Links:
         task.add_done_callback(self._streams.discard)
 
     async def _serve(self, stream: Stream, port: int) -> None:
-        """Forward bytes between a stream and a replica. Close the stream if no replica listens on the port."""
+        """Forward bytes between a tunnel's stream and a replica. Close the stream if no replica listens on the port."""
         with contextlib.suppress(*_BROKEN):
             if (address := self._address(port)) is not None:
                 reader, writer = await asyncio.open_connection(address, port)
