@@ -1,10 +1,10 @@
-"""Code that all servers share: jobs, kinds, the store and the worker loop. It does not import any server."""
+"""Code that all servers share: jobs, kinds, the store and the worker loop. This package does not import any server."""
 
 from pathlib import Path
 from pkgutil import extend_path
 
-#: A folder `jobs/kinds/<kind>` elsewhere on PYTHONPATH adds a kind. Both folders need an `__init__.py`.
+#: A folder `jobs/kinds/<kind>` elsewhere on PYTHONPATH adds a kind. `jobs` and `jobs/kinds` need an `__init__.py`.
 __path__ = extend_path(__path__, __name__)
 
-#: Version of the project, its packages and its container images. It is defined only here.
+#: Version of the project, its packages and its container images. No other file defines the version.
 VERSION = Path(__file__).with_name("VERSION").read_text().strip()

@@ -14,14 +14,14 @@ class ClusterError(Exception):
     def __init__(self, detail: str = "", *, field: str | None = None) -> None:
         super().__init__(detail or self.title())
         self.detail = detail or self.title()
-        #: Dotted path of the offending input, for example `parameters.number_count`.
+        #: Dotted path of the invalid input, for example `parameters.number_count`.
         self.field = field
-        #: Additional members of the error response, by name.
+        #: Additional members of the error response, keyed by name.
         self.extra: Mapping[str, Any] = {}
 
     @classmethod
     def title(cls) -> str:
-        """Return the first line of the docstring without its full stop."""
+        """Return the first line of the class's docstring, without its full stop."""
         return (cls.__doc__ or cls.__name__).splitlines()[0].rstrip(".")
 
 
@@ -68,7 +68,7 @@ class NotFound(ClusterError):
 
 
 def missing(what: str, name: str, field: str) -> NotFound:
-    """Return a NotFound error for a resource that GET /api/`what`s lists."""
+    """Return the error for a resource that does not exist. Its detail says how to list the existing ones."""
     return NotFound(f"no {what} {name}; list them with GET /api/{what}s", field=field)
 
 
@@ -109,7 +109,7 @@ class OverLimit(ClusterError):
 
     def __init__(self, detail: str = "", *, field: str | None = None, seconds: int = 1) -> None:
         super().__init__(detail, field=field)
-        #: Seconds after which a client should try again, sent as Retry-After.
+        #: Seconds after which a client can try again, sent in the Retry-After header.
         self.seconds = seconds
 
 

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object per line on stderr.
+"""Structured logs: each line on stderr is a JSON object.
 
 Every line has timestamp (ISO 8601, UTC), level, component, message and host. If known, the line also has task_id (the
 job ID), duration_seconds and status. All other fields follow.
@@ -18,18 +18,18 @@ from typing import Any
 import structlog
 
 _FIRST = ("timestamp", "level", "component", "message", "host", "task_id", "duration_seconds", "status")
-#: Output names of log fields by internal name.
+#: Log fields whose names in the output differ from their internal names.
 _RENAMED = {"event": "message", "job_id": "task_id"}
-#: API token or session cookie. Only its ID is logged, because a client may send a token as part of a URL path.
+#: Pattern of API tokens and session cookies. Only their IDs are logged, because clients can send tokens in URLs.
 _SECRET = re.compile(r"(t[cs]_[a-z0-9]{10}_)[A-Za-z0-9_-]{43}")
-#: Fields added to every log line.
+#: Fields that every log line contains.
 _always: dict[str, str] = {}
-#: Handlers that write log lines, set by `configure`.
+#: Handlers that write log lines. `configure` sets them.
 _handlers: list[logging.StreamHandler[Any]] = []
 
 
 def configure(level: str, component: str, *, host: str, **always: str) -> None:
-    """Write structlog and standard library logs to stderr as JSON. The keyword arguments are added to every line."""
+    """Write all logs of this process to stderr as JSON. Every line contains the fields in the keyword arguments."""
     _always.clear()
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -63,13 +63,13 @@ def configure(level: str, component: str, *, host: str, **always: str) -> None:
 
 
 def bind(**always: str) -> None:
-    """Add fields to every later log line, or replace their values."""
+    """Add fields to all later log lines, or change the values of such fields."""
     _always.update(always)
     structlog.contextvars.bind_contextvars(**always)
 
 
 def info(name: str, message: str, /, **fields: str | float | None) -> None:
-    """Log a message at level info through a fast path, at a fifth of the cost of structlog.
+    """Log a message at level info five times as fast as structlog.
 
     Use this function for messages that are logged many times per second.
     """
@@ -82,17 +82,17 @@ def info(name: str, message: str, /, **fields: str | float | None) -> None:
 
 
 def _write(handler: logging.StreamHandler[Any], line: str) -> None:
-    with handler.lock or nullcontext(), suppress(OSError, ValueError):  # the reader of a pipe may have exited
+    with handler.lock or nullcontext(), suppress(OSError, ValueError):  # The pipe's reader may have exited
         handler.stream.write(f"{line}\n")
         handler.flush()
 
 
 def _redact_secrets(_logger: Any, _name: str, line: Any) -> str:
-    """Replace each token in a log line by its ID."""
+    """Replace each token in a log line with the token's ID."""
     return _SECRET.sub(r"\1...", str(line))
 
 
 def _rename_fields(fields: MutableMapping[str, Any]) -> dict[str, Any]:
-    """Return log fields under their output names, common fields first."""
+    """Return the fields of a log line under their output names, common fields first."""
     named = {_RENAMED.get(name, name): value for name, value in fields.items()}
     return {name: named[name] for name in _FIRST if name in named} | named

@@ -1,4 +1,4 @@
-"""Marks: proven facts about ranges of integers that outlive their job. Adjacent ranges are merged.
+"""Marks: facts about ranges of integers that finished jobs proved. Adjacent ranges are merged.
 
 The integers can have any size, so Lua never computes with them. When a job finishes, the Redis function stores the
 job's range unchanged. Readers merge adjacent ranges, and so does the leader, to keep the list short. Both can merge at
@@ -17,18 +17,18 @@ from jobs.models import Mark, MarkKind, Spec
 
 
 def serialize_marks(kind: str, spec: Spec, result: dict[str, Any] | None) -> str:
-    """Return the marks of a finished job as JSON, in the format that the Redis functions accept."""
+    """Encode the marks of a finished job as JSON for the Redis functions."""
     left = [] if result is None else registry.definition(kind).marks(spec, result)
     return json.dumps([[f"{kind}:{mark.name}", *row] for mark in left for row in payloads_by_range([mark]).items()])
 
 
 def payloads_by_range(marks: Iterable[Mark]) -> dict[str, str]:
-    """Return the JSON payloads of marks by range (`lo-hi`), as stored in Redis."""
+    """Encode marks as JSON payloads, keyed by range (`lo-hi`), as Redis stores them."""
     return {f"{mark.lo}-{mark.hi}": json.dumps(mark.payload) for mark in marks}
 
 
 def parse_marks(name: str, stored: Mapping[str, str]) -> list[Mark]:
-    """Parse stored marks and return them in order. Skip unreadable marks: they prove nothing."""
+    """Parse stored marks and return them in order. Unreadable marks are skipped, because they prove nothing."""
     readable = []
     for field, text in stored.items():
         with contextlib.suppress(ValueError, TypeError):
@@ -38,7 +38,7 @@ def parse_marks(name: str, stored: Mapping[str, str]) -> list[Mark]:
 
 
 def merge_marks(marks: Iterable[Mark], kind: MarkKind) -> list[Mark]:
-    """Merge ranges that touch or overlap. Both `marks` and the result are sorted."""
+    """Merge marks whose ranges touch or overlap. Both the argument and the result are sorted."""
     apart: list[Mark] = []
     for mark in marks:
         if apart and mark.lo <= apart[-1].hi:
@@ -50,5 +50,5 @@ def merge_marks(marks: Iterable[Mark], kind: MarkKind) -> list[Mark]:
 
 
 def find_proven_range(marks: Iterable[Mark], kind: MarkKind) -> Mark | None:
-    """Return the mark whose range contains the origin, or None."""
+    """Return the mark whose range contains the kind's origin, or None if there is none."""
     return next((mark for mark in marks if mark.lo <= kind.origin < mark.hi), None)

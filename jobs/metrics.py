@@ -1,4 +1,4 @@
-"""All metrics: name, help text and labels. They use base units and bounded labels, never a job ID.
+"""All metrics with their names, help texts and labels. They use base units, and labels with few values.
 
 Cluster-wide metrics are stored in Redis, so every coordinator exports the same value: aggregate replicas with max, not
 sum. Metrics with `per_replica` differ between replicas: aggregate them with sum. Host metrics are exported once per
@@ -10,22 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-#: Histogram buckets in seconds for wait times and durations of jobs.
+#: Histogram buckets in seconds for the wait times and durations of jobs.
 SECONDS = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 21600, 86400)
-#: Histogram buckets in seconds for requests to models.
+#: Histogram buckets in seconds for the durations of requests to models.
 INFERENCE_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-#: Outcomes of leases, as the Redis functions count them.
+#: Ways in which leases end. The Redis functions count leases by these names.
 LEASE_OUTCOMES = ("committed", "released", "failed", "crashed", "expired", "stale")
-#: Outcomes of webhook deliveries, and of single delivery attempts.
+#: Outcomes of webhook deliveries, and outcomes of single delivery attempts.
 WEBHOOK_OUTCOMES, ATTEMPT_OUTCOMES = ("delivered", "dead", "dropped"), ("succeeded", "failed")
-#: Maximum number of tenants with their own label, chosen by name. All others share the label OTHER_TENANTS.
+#: Maximum number of tenants with their own label value, and the value that all other tenants share.
 MAX_TENANTS, OTHER_TENANTS = 100, "other"
 #: States of a workflow.
 WORKFLOW_STATES = ("running", "waiting", "done", "failed", "cancelling", "cancelled")
-#: States of a live worker.
+#: States of a live worker in metrics.
 WORKER_STATES = ("starting", "parked", "idle", "busy", "draining", "drained")
 PROFILE_STATES = ("recording", "collecting")
-#: Reasons for GPU throttling: NVML's clock event reasons without gpu_idle, which does not slow a GPU down.
+#: Reasons for GPU throttling: NVML's clock event reasons, except for gpu_idle, which does not slow a GPU down.
 THROTTLE_REASONS = (
     "applications_clocks_setting",
     "sw_power_cap",
@@ -46,7 +46,7 @@ class Metric:
     labels: tuple[str, ...] = ()
     type: Literal["counter", "gauge", "histogram"] = "gauge"
     per_replica: bool = False
-    #: Process that exports the metric on its metrics port.
+    #: Process whose metrics port exports the metric.
     shown_by: Literal["coordinator", "worker"] = "coordinator"
 
 
@@ -54,7 +54,7 @@ JOBS = Metric("cluster_jobs_total", "Finished jobs, by outcome.", ("kind", "outc
 SUBMITTED = Metric(
     "cluster_jobs_submitted_total", "Submitted jobs; retried submissions count once.", ("kind",), "counter"
 )
-# The name cannot be cluster_jobs, because that is the base name of the counter above in OpenMetrics.
+# The name cannot be cluster_jobs, because OpenMetrics uses it as the base name of the counter cluster_jobs_total.
 JOBS_KEPT = Metric("cluster_jobs_kept", "Stored jobs, by state.", ("state",))
 DURATION = Metric(
     "cluster_job_duration_seconds", "Time from first lease to result of successful jobs.", ("kind",), "histogram"
@@ -85,7 +85,7 @@ HOST_CPU = Metric("cluster_host_cpu_ratio", "CPU utilization of a host, 0..1.", 
 HOST_MEMORY = Metric("cluster_host_memory_used_bytes", "Used memory of a host.", ("host",))
 HOST_MEMORY_TOTAL = Metric("cluster_host_memory_total_bytes", "Total memory of a host.", ("host",))
 HOST_CPUS = Metric("cluster_host_cpus", "Number of CPUs of a host.", ("host",))
-# `network` is the number of a network namespace, because a container sees only its own network.
+# `network` is the number of a network namespace. A container sees only the traffic of its own network.
 HOST_RECEIVED = Metric(
     "cluster_host_network_receive_bytes_total",
     "Bytes that a host received, by network namespace.",
@@ -151,7 +151,7 @@ ARTIFACT_BYTES = Metric(
 ARTIFACT_FILES = Metric(
     "cluster_artifact_files", "Number of artifact files, by whether an artifact uses them.", ("state",)
 )
-# Profile metrics cover only running and collecting profiles: finished profiles are files.
+# Profile metrics cover only profiles that are recording or collecting. Finished profiles are files.
 PROFILES = Metric("cluster_profiles", "Profiles that are recording or collecting.", ("state",))
 PROFILE_SAMPLES = Metric("cluster_profile_samples", "Samples of active profiles.")
 PROFILE_MISSED = Metric(
@@ -169,7 +169,7 @@ WEBHOOKS_OLDEST = Metric("cluster_webhook_oldest_seconds", "Age of the oldest we
 WEBHOOKS_DEAD = Metric(
     "cluster_webhook_dead", "Webhooks that failed permanently within the last week and were not retried."
 )
-# Workflow metrics come from the leader's latest count.
+# The leader counts workflows regularly. Workflow metrics come from its latest count.
 WORKFLOWS = Metric("cluster_workflows", "Stored workflows, by state.", ("state",))
 WORKFLOW_IDLE = Metric(
     "cluster_workflow_idle_seconds", "Longest time for which an active workflow has had no waiting or running job."
@@ -245,7 +245,7 @@ SERVICE_DESIRED = Metric(
 
 ALL: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
-#: Metric names of grid-cli, which the recording rules in grid.yml and GET /api/metrics provide.
+#: Metrics of grid-cli, which the recording rules in grid.yml and GET /api/metrics also provide.
 GRID_SUBMITTED = Metric("grid_tasks_submitted_total", "Submitted jobs.", (), "counter")
 GRID_COMPLETED = Metric("grid_tasks_completed_total", "Finished jobs, by success.", ("status",), "counter")
 GRID_DURATION = Metric(
@@ -253,7 +253,7 @@ GRID_DURATION = Metric(
 )
 GRID_SCORE = Metric("grid_node_health_score", HOST_SCORE.help, ("host",))
 GRID_ACTIVE = Metric("grid_active_tasks", "Running jobs.")
-#: The metric of this project behind each grid-cli metric.
+#: Metrics of this project from which the grid-cli metrics are computed.
 GRID = {
     GRID_SUBMITTED: SUBMITTED,
     GRID_COMPLETED: JOBS,
@@ -264,7 +264,7 @@ GRID = {
 
 
 def grid_series() -> dict[str, str]:
-    """Map each series of the GRID metrics to the series of this project. A histogram has three series."""
+    """Return a map from each time series of grid-cli to the one of this project. A histogram has three time series."""
     parts = {"histogram": ("_bucket", "_sum", "_count")}
     return {
         metric.name + part: ours.name + part for metric, ours in GRID.items() for part in parts.get(metric.type, ("",))

@@ -1,4 +1,4 @@
-"""Serve metrics to Prometheus over HTTP. If METRICS_TOKEN is set, require it as a bearer token.
+"""HTTP server that provides metrics to Prometheus. If METRICS_TOKEN is set, requests need it as a bearer token.
 
 Without METRICS_TOKEN, a server on loopback accepts only the host names of loopback and ALLOWED_HOSTS. This prevents DNS
 rebinding: a web page cannot read the metrics through a name that resolves to this machine.
@@ -24,11 +24,11 @@ _Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 class _QuietHandler(WSGIRequestHandler):
     def log_message(self, *_: Any) -> None:
-        """Do not log requests."""
+        """Suppress the access log."""
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Listen at BIND and METRICS_PORT. Raises OSError if the port is in use."""
+    """Open the listening socket of the metrics server. Raises OSError if the port is in use."""
     place = (settings.bind or None, settings.metrics_port)
     family, _, _, _, address = socket.getaddrinfo(*place, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
@@ -36,7 +36,7 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def serve(registry: CollectorRegistry, settings: Settings, listener: socket.socket | None = None) -> Callable[[], None]:
-    """Serve metrics at BIND and METRICS_PORT, or on `listener`. Return the function that stops the server.
+    """Start the metrics server, and return a function that stops it. Without `listener`, open a new socket.
 
     Raises OSError if the port is in use.
     """

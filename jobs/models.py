@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
-#: Result of a kernel for a range of units: JSON values with integers of any size. Only the kind knows its keys.
+#: Result of a kernel for a range of units, as JSON values. Integers can have any size. Only the kind knows the keys.
 Partial: TypeAlias = dict[str, Any]
-#: Frozen description of the work, from which kernels compute. `plan` creates it once; it contains only JSON values.
+#: Immutable specification of a job's work, from which kernels compute. It contains only JSON values.
 Spec: TypeAlias = Mapping[str, Any]
 
 #: Name of the tenant that always exists.
@@ -17,25 +17,25 @@ DEFAULT_TENANT = "default"
 
 
 class Actor(NamedTuple):
-    """The principal of a change, as recorded in the audit log."""
+    """The user or program that made a change, as recorded in the audit log."""
 
     tenant: str = DEFAULT_TENANT
-    #: ID of the API token; empty if the request had no token.
+    #: ID of the API token, or empty if the request had no token.
     token: str = ""
 
 
-#: Principal of requests without a token.
+#: Actor of requests without a token.
 ANONYMOUS = Actor()
 
-#: Duration of a worker's slot in seconds. After it, the worker looks for the best pending job again.
+#: Seconds for which a worker leases units of one job, before it looks for the best pending job again.
 QUANTUM_SECONDS = 5.0
 
-#: Maximum number of units of a job. Lua's doubles are exact up to this number.
+#: Maximum number of units of a job. Lua represents integers exactly up to this number.
 MAX_UNITS = 2**53
 
 
 class Priority(StrEnum):
-    #: Interactive queries that need computing. Clients cannot submit jobs with this priority.
+    #: Priority of questions that need a computation. Clients cannot submit jobs with this priority.
     INTERACTIVE = "interactive"
     HIGH = "high"
     NORMAL = "normal"
@@ -44,130 +44,131 @@ class Priority(StrEnum):
 
 class Device(StrEnum):
     GPU = "gpu"
-    #: Any GPU or CPU worker, but not a runner.
+    #: Any CPU or GPU worker, but no runner.
     ANY = "any"
     CPU = "cpu"
-    #: Worker that runs programs, for which kinds have no kernels.
+    #: Worker that runs programs instead of kernels.
     RUNNER = "runner"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Division of a job into units, computed by a kind from valid parameters."""
+    """Division of a job into units, as computed by its kind from valid parameters."""
 
-    #: Number of units, 1..2^53.
+    #: Number of units, from 1 to 2^53.
     total: int
-    #: Spec for the kernels. It is sent with every lease, so keep it under 64 KiB.
+    #: Specification for the kernels. It is sent with every lease, so keep it under 64 KiB.
     spec: Spec
-    #: Parameters with all defaults and random values filled in, as the API returns them.
+    #: Parameters as the API returns them. All defaults and random values are filled in.
     parameters: Mapping[str, Any]
-    #: Lease boundaries are multiples of `grain` in (unit + offset).
+    #: Lease boundaries are multiples of `grain`, counted in (unit + offset).
     grain: int = 1
     offset: int = 0
-    #: Devices that have a kernel for this spec.
+    #: Devices that have a kernel for this specification.
     devices: tuple[Device, ...] = (Device.CPU,)
-    #: Reason why this spec cannot run on GPUs although its kind has a GPU kernel. Returned to users who request a GPU.
+    #: Reason why this job cannot run on GPUs although its kind has a GPU kernel. Users who request a GPU get this text.
     cpu_only: str = ""
-    #: Estimated seconds on one CPU core. They determine the size of the first lease, but never the result.
+    #: Estimated seconds on one CPU core. The estimate affects only the sizes of leases, never the result.
     cpu_seconds: float
-    #: Key of measured rates, which are stored by (kind, mode, device).
+    #: Name of the computation's variant. Measured rates are stored by kind, mode and device.
     mode: str = "default"
-    #: Maximum duration of a lease before it counts as hung. Raise this value for units that cannot be divided.
+    #: Maximum duration in seconds of a lease before it counts as hung. Raise this value for units that take longer.
     max_lease_seconds: float = 30.0
-    #: Notes for the submitter, also returned with the job.
+    #: Notes for the user who submitted the job, also returned with the job.
     notes: tuple[str, ...] = field(default=())
-    #: Requirements on the runner, with the keys of `jobs.hosts.requirements`. Only for jobs that need a runner.
+    #: Requirements on the runner, with the keys of `jobs.hosts.requirements`. Empty for jobs without a runner.
     requirements: Mapping[str, Any] = field(default_factory=dict)
-    #: Maximum seconds per unit of a program; None: unlimited.
+    #: Maximum seconds per unit of a program, or None if the time is not limited.
     unit_seconds: float | None = None
-    #: IDs of artifacts that the job needs, at most 8, from its own tenant. They are retained as long as the job.
+    #: IDs of the tenant's artifacts that the job needs, at most 8. They are kept as long as the job.
     artifacts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binary:
-    """Numbers about a job as packed binary columns; see `jobs.encoding.packed`."""
+    """Definition of numbers about a job that clients can read as packed binary columns."""
 
-    #: Description for users and for the API reference: content, facts and columns.
+    #: Description of the content for users and for the API reference.
     summary: str
-    #: Name of the question whose answer contains the numbers; None: the job's own result.
+    #: Name of the question whose answer contains the numbers, or None for the job's own result.
     question: str | None = None
-    #: Names of its own query parameters. All other parameters are passed to the question.
+    #: Names of the query parameters that only the binary form has. The question gets all other parameters.
     choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A fact that a finished job proved for the integers lo..hi-1. Marks outlive their jobs."""
+    """Fact that a finished job proved for the integers from lo to hi-1. Marks outlive their jobs."""
 
     name: str
     lo: int
     hi: int
-    #: Further facts about the range, as JSON.
+    #: Additional facts about the range, as JSON.
     payload: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class MarkKind:
-    #: Sentence that describes the mark to users.
+    #: Sentence that describes these marks to users.
     summary: str
-    #: Start of the reported range, which has no gaps.
+    #: Start of the proven range that is reported to users. This range has no gaps.
     origin: int
-    #: Merges the payloads of two adjacent ranges, the lower one first.
+    #: Function that merges the payloads of two adjacent ranges, of which the first is the lower one.
     join: Callable[[Any, Any], Any] = lambda lower, upper: None
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class DeadRange:
-    """Units lo..hi-1, which the cluster gave up."""
+    """Range of units that the cluster gave up after repeated failures: units lo to hi-1."""
 
     lo: int
     hi: int
-    #: Number of lanes that died on the range, and number of exceptions that the kernel raised.
+    #: Number of lanes that died while they computed the range, and number of exceptions from the kernel.
     deaths: int
     errors: int
-    #: Message of the latest error.
+    #: Latest error message about the range.
     error: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReachedCap:
-    """A daily cap that a tenant has reached."""
+    """Daily limit that a tenant has reached."""
 
-    #: max_units or max_gpu_seconds.
+    #: Name of the limit: max_units or max_gpu_seconds.
     cap: str
-    #: Amount used today, and the cap, in units or in seconds.
+    #: Amount that the tenant used today, and the limit, both in units or in seconds.
     used: float
     most: float
-    #: Seconds until the usage day ends.
+    #: Seconds until the current usage day ends.
     seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueuePosition:
-    """A job's position in its queue, and the limits of its tenant."""
+    """Position of a job in its queue, and the limits of its tenant."""
 
-    #: Number of jobs before it in its queue (only of its tenant, if tenants are registered); None: not in the queue.
+    #: Number of jobs before this job in its queue, or None if it is not in the queue. Other tenants' jobs do not count.
     before: int | None = None
-    #: Number of the job's active leases.
+    #: Number of active leases of the job.
     leases: int = 0
-    #: Tenant of the job; empty if no tenants are registered.
+    #: Tenant of the job, or empty if no tenants are registered.
     tenant: str = ""
-    #: Number of tenants in the same queue that have used less of their share.
+    #: Number of tenants in the same queue that have used a smaller part of their share.
     tenants_before: int = 0
-    #: Number of jobs before it in its tenant's backlog; None: it is not in the backlog.
+    #: Number of jobs before this job in its tenant's backlog, or None if it is not in the backlog.
     in_backlog: int | None = None
-    #: Maximum number of the tenant's jobs; 0: unlimited.
+    #: Maximum number of the tenant's jobs. 0 means unlimited.
     max_jobs: int = 0
-    #: Maximum number of the tenant's lanes if all are in use, otherwise 0.
+    #: Maximum number of the tenant's lanes, if all of them are in use. Otherwise 0.
     max_lanes: int = 0
-    #: The tenant's reached daily caps on units of the job's kind and on GPU seconds.
+    #: Daily limits that the tenant has reached, on units of the job's kind and on GPU seconds.
     units: ReachedCap | None = None
     gpu: ReachedCap | None = None
-    #: Name of the runner reserved for the job (empty: none), and number of leases that must end there first.
+    #: Name of the runner that is reserved for the job, or empty. The next field counts leases that must end there
+    #: first.
     kept: str = ""
     kept_leases: int = 0
-    #: For a blocked job: numbers of unfinished and of all dependencies, and ID and state of the first ones.
+    #: Number of unfinished dependencies of a blocked job. The next fields contain all dependencies and the first ones.
     waits_for: int = 0
     parents: int = 0
     first: tuple[tuple[str, str], ...] = ()

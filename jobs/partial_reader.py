@@ -1,4 +1,4 @@
-"""All partials of a job, read together before the worker merges them."""
+"""All partial results of a job, which a worker reads together before it merges them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class GatheredPartials:
-    """A job's accumulator and its other partials, read in one transaction."""
+    """Partial results of a job, read in one transaction: the merged ones and those not yet merged."""
 
     accumulator: bytes | None
     parts: tuple[bytes, ...]
-    #: Number of units that the partials cover.
+    #: Number of units that these partial results cover.
     done: int
-    #: Frozen spec as JSON, or None if the job does not exist.
+    #: The job's specification as JSON, or None if the job does not exist.
     spec: bytes | None
 
     @property
     def digest(self) -> str:
-        """Return the SHA-1 of the partials' SHA-1s, as the Redis functions compute it."""
+        """Return a digest of all partial results, as the Redis functions also compute it."""
         return sha1("".join(sha1(text) for text in (self.accumulator or b"", *self.parts)).encode())
 
 
 def sha1(text: bytes) -> str:
-    """Return the SHA-1 digest that the Redis functions also compute."""
+    """Return the SHA-1 digest in hex, as the Redis functions also compute it."""
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()

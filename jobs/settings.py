@@ -1,5 +1,6 @@
-"""Settings from environment variables; only this module reads them. The comments above fields generate
-docs/settings.md.
+"""Settings from environment variables, which only this module reads.
+
+The comments above the fields generate docs/settings.md.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jobs.hosts import cpu_level
 
-#: Folder with the data and the address file of this checkout's local cluster.
+#: Folder of the local cluster that was started from this checkout.
 LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
 
 
-#: Value of SERVICE_ADDRESS for runners whose replicas are reached through tunnels.
+#: Value of SERVICE_ADDRESS that makes coordinators reach a runner's replicas through tunnels.
 TUNNEL = "tunnel"
-#: Maximum number of service replicas per runner, unless it has more slots. Memory and GPUs usually limit it first.
+#: Maximum number of service replicas per runner, unless it has more slots. Usually memory or GPUs are the limit.
 REPLICAS = 32
 #: Folder of secret files, each named after a setting, such as redis_url. Environment variables take precedence.
 SECRETS_FOLDER = Path("/run/secrets")
 
 _NAME = r"^[A-Za-z0-9._-]{0,64}$"
-#: HMAC key for /etc/machine-id: machine-id(5) forbids publishing the ID itself.
+#: Key for hashing /etc/machine-id, because machine-id(5) forbids publishing the ID itself.
 _MACHINE_KEY = b"threads-cluster host"
-#: Files that container engines create in a container.
+#: Files that exist only in containers. Container engines create them.
 _CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 
@@ -276,18 +277,18 @@ class Settings(BaseSettings):
         return self
 
     def cluster_tokens(self) -> list[str]:
-        """Return the tokens in CLUSTER_TOKEN, separated by white space or commas. A rotation needs several."""
+        """Return the tokens in CLUSTER_TOKEN. There are several tokens while an operator replaces the token."""
         return _split_list(self.cluster_token)
 
     def secrets_keys(self) -> list[str]:
-        """Return the keys in SECRETS_KEY, separated by white space or commas. The first key encrypts."""
+        """Return the keys in SECRETS_KEY. The first key encrypts new secrets."""
         return _split_list(self.secrets_key)
 
     def worker_name(self) -> str:
         return self.worker_id or f"{socket.gethostname()}-{os.getpid()}"
 
     def expected_workers(self) -> int:
-        """Return the current number of expected workers; 0: not set."""
+        """Return the number of workers that the cluster should have, or 0 if it is not set."""
         try:
             text = Path(self.cluster_size_file).read_text() if self.cluster_size_file else ""
         except OSError:
@@ -295,7 +296,7 @@ class Settings(BaseSettings):
         return int(text) if re.fullmatch(r"[0-9]{1,5}\s*", text, re.ASCII) else self.cluster_size
 
     def host_name(self) -> str:
-        """Return the name of this host in the cluster."""
+        """Return the name of this host in the cluster, as set by HOST_ID or derived from the host name."""
         return self.host_id or default_host()
 
     def lanes(self) -> int:
@@ -303,7 +304,7 @@ class Settings(BaseSettings):
         return self.worker_threads or usable_cores()
 
     def slots(self) -> int:
-        """Return the number of programs that a runner runs at once: RUNNER_SLOTS, or the number of usable cores."""
+        """Return the number of programs that a runner runs at once. The default is the number of usable CPU cores."""
         return self.runner_slots or usable_cores()
 
     def replicas(self) -> int:
@@ -315,24 +316,27 @@ class Settings(BaseSettings):
         return min(most, len(self.program_uids()) - self.slots()) if self.runner_uids else most
 
     def labels(self) -> list[str]:
-        """Return the labels of a runner, sorted."""
+        """Return the labels of a runner in sorted order."""
         return sorted(set(_split_list(self.runner_labels)))
 
     def host_labels(self) -> list[str]:
-        """Return the host labels of a worker that connects to Redis, sorted."""
+        """Return the host labels of a worker that connects to Redis, in sorted order."""
         return sorted(set(_split_list(self.worker_labels)))
 
     def data_folders(self) -> dict[str, Path]:
-        """Return the folders to which workers on this machine write data, by purpose."""
+        """Return the folders to which workers on this machine write data, keyed by purpose."""
         runner = {"runner": Path(self.runner_dir)} if self.runner_dir else {}
         return {"data": LOCAL_FOLDER, "temporary": Path(tempfile.gettempdir()), **runner}
 
     def profile_folder(self) -> Path:
-        """Return the folder for profile recordings. All workers of one user on one machine share it."""
+        """Return the folder in which workers record profiles. All workers of a user on a machine share it."""
         return Path(self.profile_dir or f"{tempfile.gettempdir()}/threads-cluster-profiles-{os.geteuid()}").absolute()
 
     def program_uids(self) -> range:
-        """Return the user IDs of a runner's programs, slots first. Empty: all programs run as the runner's user."""
+        """Return the Unix user IDs for a runner's programs, or an empty range if programs run as the runner's user.
+
+        The IDs for slots come first.
+        """
         if not self.runner_uids:
             return range(0)
         first, last = map(int, self.runner_uids.split("-"))
@@ -344,14 +348,14 @@ def _split_list(text: str) -> list[str]:
 
 
 def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the number of cores that this process may use, limited by its container's CPU limit, rounded up."""
-    # macOS has no CPU affinity.
+    """Return the number of CPU cores that this process can use, including a container's CPU limit, rounded up."""
+    # macOS does not support CPU affinity.
     own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(own, _cpu_limit(cgroup) or own)
 
 
 def _cpu_limit(cgroup: Path) -> int | None:
-    """Return the CPU limit of control groups version 2 or 1 in cores, or None if there is no limit."""
+    """Return the CPU limit of this process's control group in cores, or None if there is no limit."""
     for places in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:
             quota, period = " ".join((cgroup / place).read_text().strip() for place in places).split()
@@ -362,9 +366,9 @@ def _cpu_limit(cgroup: Path) -> int | None:
 
 
 def usable_memory_mib(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the memory of this machine in MiB, or the container's memory limit if it is lower."""
+    """Return the memory limit of this container in MiB, or the memory of this machine if it is lower."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for place in ("memory.max", "memory/memory.limit_in_bytes"):  # control groups version 2, then 1
+    for place in ("memory.max", "memory/memory.limit_in_bytes"):  # Control groups version 2, then version 1
         try:
             return min(total, int((cgroup / place).read_text())) >> 20
         except (OSError, ValueError):
@@ -373,7 +377,7 @@ def usable_memory_mib(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 def default_host(machine_id: Path = Path("/etc/machine-id"), marks: Iterable[Path] = _CONTAINER_MARKS) -> str:
-    """Return the host name with a digest of the machine ID, so that two machines with the same name are two hosts.
+    """Return this machine's host name with a digest of its machine ID, so that equal host names do not collide.
 
     Without a machine ID, and in a container, return only the host name: all containers of an image have the same
     machine ID.
@@ -397,14 +401,14 @@ def search_path() -> str:
 
 
 def child_environment(**more: str) -> dict[str, str]:
-    """Return the environment of this process with these variables added, for a child process."""
+    """Return the environment for a child process: the environment of this process with additional variables."""
     return {**os.environ, **more}
 
 
 def use_cpu_level(wanted: str) -> str:
-    """Make numba compile for a CPU level in this process and its children. An empty level means the level of the CPU.
+    """Make numba compile for a CPU level in this process and its children. Return the level in use.
 
-    Call this function before anything imports numba. It returns the level in use. Raises
+    An empty level means the level of the CPU. Call this function before anything imports numba. Raises
     cpu_level.UnsupportedLevel if the CPU does not support the level.
     """
     cpu_level.check(wanted)
@@ -416,35 +420,33 @@ def use_cpu_level(wanted: str) -> str:
 
 
 def hide_other_gpus(uuid: str) -> None:
-    """Hide all other GPUs from CUDA. Call this function before anything imports CUDA."""
+    """Hide all GPUs except one from CUDA. Call this function before anything imports CUDA."""
     os.environ["CUDA_VISIBLE_DEVICES"] = uuid
 
 
 def restart_process(visible: str) -> NoReturn:
-    """Restart this process with the same command and a different CUDA_VISIBLE_DEVICES. The new process has no CUDA
-    state.
-    """
+    """Restart this process with the same arguments and a different CUDA_VISIBLE_DEVICES. This clears all CUDA state."""
     os.environ["CUDA_VISIBLE_DEVICES"] = visible
     for opened in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the file descriptor of this listing is already closed
+        with contextlib.suppress(OSError):  # The file descriptor of the folder listing is already closed
             if str(opened.readlink()).startswith("/dev/nvidia"):
                 os.set_inheritable(int(opened.name), False)
     sys.stdout.flush()
     os.execv(sys.executable, sys.orig_argv)
 
 
-#: Settings that override the environment. Other processes cannot read them, unlike environment variables.
+#: Settings that override environment variables. Unlike environment variables, other processes cannot read them.
 overrides: dict[str, Any] = {}
 
 
 def override_settings(**settings: Any) -> None:
-    """Override settings: from now on, `load` returns these values instead of the environment's."""
+    """Override settings. From now on, `load` returns these values instead of values from the environment."""
     overrides.update(settings)
     load.cache_clear()
 
 
 def override_worker_token(token: str) -> None:
-    """Override WORKER_TOKEN in the settings that `load` returns."""
+    """Override the setting WORKER_TOKEN, so that no environment variable needs to contain the token."""
     override_settings(worker_token=token)
 
 

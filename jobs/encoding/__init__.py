@@ -1,1 +1,1 @@
-"""Encodings of exact integers, JSON and binary columns."""
+"""Encodings of exact integers, JSON and binary columns of numbers."""

@@ -17,24 +17,24 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-#: Characters that can follow a value.
+#: Characters that can follow a JSON value.
 _AFTER = frozenset(" \t\n\r,]}:")
 _ENDS_EARLY = "the JSON text is incomplete"
 
 
 class JsonReader:
-    """Reads the values of a JSON text in order. Raises ValueError for invalid JSON."""
+    """Reader of the values in a JSON text, in order. Raises ValueError for invalid JSON."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
         self._json = json.JSONDecoder()
-        #: Buffered text, and the position of the first unread character.
+        #: Text that was received but not yet parsed, and the position of its first unread character.
         self._text = ""
         self._at = 0
 
     def value(self) -> Any:
-        """Return the next complete value. The text of a long value is buffered until it is complete."""
+        """Return the next complete value. A long value is buffered until all of it has arrived."""
         self._peek()
         while True:
             try:
@@ -92,8 +92,9 @@ class JsonReader:
                 raise ValueError(_ENDS_EARLY)
 
     def _take_more(self) -> bool:
-        """Read at least as much text as is unread, so that a long value is parsed only a few times. Return False at the
-        end.
+        """Read more text, at least as much as is already unread. Return False at the end of the input.
+
+        The amount doubles, so that a long value is parsed only a few times.
         """
         unread = self._text[self._at :]
         parts, size = [unread], 0

@@ -1,4 +1,4 @@
-"""Integer fields of requests: each accepts a number or a decimal string, but no float and no boolean."""
+"""Integer fields of requests. Each field accepts a number or a decimal string, but no float and no boolean."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def _read(value: Any) -> int:
 
 
 def _bound(name: str, value: int) -> dict[str, Any]:
-    """Return a bound for a JSON schema. Bounds beyond 2^53 are decimal strings with an `x-` name, which validators
-    ignore.
+    """Return a bound of an integer for a JSON schema.
+
+    Bounds beyond 2^53 are decimal strings with an `x-` name, which validators ignore.
     """
     if abs(value) <= JSON_SAFE:
         return {name: value}
@@ -34,7 +35,7 @@ def _bound(name: str, value: int) -> dict[str, Any]:
 
 
 class ExactInt(GroupedMetadata):
-    """An integer in [low, high], as a number or a decimal string: `Annotated[int, ExactInt(low, high)]`."""
+    """Integer in [low, high], given as a number or a decimal string. Usage: `Annotated[int, ExactInt(low, high)]`."""
 
     def __init__(self, low: int, high: int) -> None:
         self._low, self._high = low, high

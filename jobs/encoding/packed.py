@@ -1,7 +1,7 @@
-"""Pack columns of numbers into bytes that a browser reads without copying. See docs/adding-a-kind.md for the layout.
+"""Pack columns of numbers into bytes that a browser reads without copying.
 
 The layout is `TCB1`, the header length as u32, the header (JSON, padded with spaces), and the columns. Each column
-starts at a multiple of 8 bytes. All numbers are little-endian.
+starts at a multiple of 8 bytes. All numbers are little-endian. See also docs/adding-a-kind.md.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from collections.abc import Mapping
 from typing import Any
 
 MAGIC = b"TCB1"
-#: Type names by type code of `array`. Their sizes are the same on every platform that Python supports.
+#: Column types, keyed by the type code of Python's `array`. Their sizes are the same on all supported platforms.
 TYPES = {"B": "u8", "H": "u16", "I": "u32", "i": "i32", "f": "f32", "d": "f64", "Q": "u64"}
 _CODES = {name: code for code, name in TYPES.items()}
 
 
 def pack(facts: Mapping[str, Any], columns: Mapping[str, array[Any]]) -> bytes:
-    """Pack facts and columns into bytes."""
+    """Pack named facts and columns of numbers into bytes."""
     rows = [
         {"name": name, "type": TYPES[column.typecode], "offset": 0, "length": len(column)}
         for name, column in columns.items()
     ]
-    start = _align(8 + len(_header(facts, rows)) + 16 * len(rows))  # reserves space for the digits of the offsets
+    start = _align(8 + len(_header(facts, rows)) + 16 * len(rows))  # Reserves space for the digits of the offsets
     place = start
     for row, column in zip(rows, columns.values(), strict=True):
         row["offset"] = place
@@ -39,7 +39,7 @@ def pack(facts: Mapping[str, Any], columns: Mapping[str, array[Any]]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, array[Any]]]:
-    """Return the facts and columns of packed bytes. Raises ValueError for other data."""
+    """Return the facts and columns of packed bytes. Raises ValueError if the bytes have another format."""
     if data[:4] != MAGIC:
         raise ValueError("the data does not contain packed columns")
     try:

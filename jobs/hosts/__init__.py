@@ -1,1 +1,1 @@
-"""Facts about hosts (CPU level, labels and measurements), and what programs require of hosts."""
+"""Facts about hosts (CPU level, labels and measurements), and the requirements of programs on hosts."""

@@ -1,4 +1,4 @@
-"""CPU levels: the instruction sets that kernels may use. A level below the machine's own can also be selected.
+"""CPU levels: sets of CPU instructions that kernels can use. A user can select a lower level than the CPU supports.
 
 The levels v2 and avx2 are x86-64-v2 and x86-64-v3. The level avx512 is x86-64-v4 with VBMI2. Other architectures have
 no levels.
@@ -15,16 +15,16 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 class UnsupportedLevel(Exception):
-    """The CPU does not support the level in CPU_LEVEL."""
+    """The CPU does not support the level that CPU_LEVEL requests."""
 
 
 @dataclass(frozen=True)
 class Level:
-    #: Name in CPU_LEVEL.
+    #: Name of the level in the setting CPU_LEVEL.
     name: str
-    #: Processor name for LLVM and gcc (-march).
+    #: Processor name that LLVM and gcc (-march) use for the level.
     processor: str
-    #: LLVM names of the features that the level adds to the previous levels.
+    #: LLVM names of the CPU features that the level adds to the previous levels.
     adds: tuple[str, ...]
 
 
@@ -46,7 +46,7 @@ _V2 = (
 )
 _AVX2 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
 _AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vbmi2")
-#: CPU levels, lowest first.
+#: CPU levels, lowest level first.
 LEVELS = (Level("v2", "x86-64-v2", _V2), Level("avx2", "x86-64-v3", _AVX2), Level("avx512", "x86-64-v4", _AVX512))
 #: Feature names in /proc/cpuinfo that differ from LLVM's names.
 _KERNELS_NAMES = {
@@ -62,20 +62,21 @@ _KERNELS_NAMES = {
 
 
 def features(level: str) -> str:
-    """Return all features of a level in LLVM's syntax, separated by commas."""
+    """Return all CPU features of a level in LLVM's syntax, separated by commas."""
     names = [each.name for each in LEVELS]
     return ",".join(f"+{name}" for each in LEVELS[: names.index(level) + 1] for name in each.adds)
 
 
 def processor(level: str) -> str:
-    """Return the compilers' processor name for a level."""
+    """Return the processor name that compilers use for a level."""
     return next(each.processor for each in LEVELS if each.name == level)
 
 
 @lru_cache
 def of_host(cpuinfo: Path = CPUINFO) -> str:
-    """Return the highest level that this machine's CPU supports, or the architecture (such as aarch64) if it has no
-    levels.
+    """Return the highest level that this machine's CPU supports.
+
+    An architecture without levels is returned by its name, such as aarch64.
     """
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
@@ -88,7 +89,7 @@ def of_host(cpuinfo: Path = CPUINFO) -> str:
 
 
 def supported_levels(host: str | None = None) -> tuple[str, ...]:
-    """Return the levels that this machine's CPU supports, or that level `host` includes, lowest first."""
+    """Return the levels that this machine's CPU supports, lowest first. `host` replaces the machine's highest level."""
     names, host = tuple(level.name for level in LEVELS), host or of_host()
     return names[: names.index(host) + 1] if host in names else ()
 

@@ -1,4 +1,4 @@
-"""Table of the measurements that workers report about their host and its GPUs every second.
+"""Table of the measurements that workers report every second about their host and its GPUs.
 
 Heartbeats, API, metrics and history take their names from this table. Tests compare it with the names in the schema,
 GPU samples, dashboards and docs/gpu.md.
@@ -14,12 +14,12 @@ from jobs.metrics import Metric
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    #: Field name in heartbeats and in the API, in base units.
+    #: Field name in heartbeats and in the API. The value is in base units.
     field: str
     type: type[int] | type[float]
     unit: str
     metric: Metric
-    #: Last part of the name in the history; empty: not recorded. For counters, the history stores the rate.
+    #: Last part of the measurement's name in the history, or empty if the history does not record it.
     history: str = ""
 
     @property

@@ -1,4 +1,4 @@
-"""Requirements of programs: compare a job's requirements with a runner's capacity.
+"""Comparison of a job's requirements with the capacity of runners.
 
 `store/lua/programs.lua` checks the same requirements against free capacity. A test compares both implementations.
 """
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: Maximum size in bytes of a job's requirements, as encoded by `canonical`.
+#: Maximum size in bytes of a job's requirements as canonical JSON.
 MAX_BYTES = 2048
 
-#: Requirements on the type of GPU.
+#: Requirements that refer to the type of a GPU.
 _SORT = ("gpu_memory_mib", "compute_capability")
 
 #: Requirements of a job: gpus (count), gpu_memory_mib and compute_capability ("8.0"), cpus, memory_mib, host, labels.
@@ -24,17 +24,17 @@ Offer = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Shortfall:
-    """A requirement that a runner does not meet."""
+    """Requirement of a job that a runner does not meet."""
 
-    #: Requirement with its value, such as "gpus 4", and the runner's value.
+    #: The requirement and its value, such as "gpus 4".
     needed: str
     has: str
-    #: Fraction of the requirement that the runner meets, 0..1.
+    #: Fraction of the requirement that the runner meets, from 0 to 1.
     part: float = 0.0
 
 
 def canonical(requirements: Requirements) -> str:
-    """Return requirements as canonical JSON: equal requirements have equal texts. Empty for no requirements."""
+    """Encode requirements as canonical JSON, so that equal requirements have equal texts. No requirements give ""."""
     given = {name: value for name, value in requirements.items() if value not in (None, [], ())}
     if "labels" in given:
         given["labels"] = sorted(set(given["labels"]))
@@ -42,12 +42,12 @@ def canonical(requirements: Requirements) -> str:
 
 
 def describe_shortfalls(requirements: Requirements, offer: Offer) -> list[str]:
-    """Describe the requirements that a runner does not meet; empty if it meets all."""
+    """Return a message for each requirement that a runner does not meet."""
     return [f"{each.needed}, but it has {each.has}" for each in shortfalls(requirements, offer)]
 
 
 def shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfall]:
-    """Return the requirements that a runner does not meet."""
+    """Return the requirements that a runner does not meet, with the runner's values."""
     return [
         *_gpu_shortfalls(requirements, offer.get("gpus", ())),
         *_amount_shortfalls(requirements, offer),
@@ -56,21 +56,22 @@ def shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfall]:
 
 
 def nearest(requirements: Requirements, offers: Iterable[tuple[str, Offer]]) -> tuple[str, Sequence[Shortfall]] | None:
-    """Return the name of the runner that misses the fewest requirements, and its shortfalls. None if there is no
-    runner.
+    """Return the name of the runner that misses the fewest requirements, and its shortfalls.
+
+    Returns None if there is no runner.
     """
     known = [(name, shortfalls(requirements, offer)) for name, offer in offers]
     return min(known, key=lambda one: (len(one[1]), -sum(each.part for each in one[1]), one[0]), default=None)
 
 
 def capability(text: Any) -> tuple[int, int]:
-    """Parse a compute capability into two comparable numbers, or (0, 0) if it is invalid."""
+    """Parse a CUDA compute capability into two comparable numbers. Return (0, 0) if it is invalid."""
     major, _, minor = str(text or "").partition(".")
     return (int(major), int(minor or 0)) if major.isdecimal() and (minor or "0").isdecimal() else (0, 0)
 
 
 def gpus_needed(requirements: Requirements) -> int:
-    """Return the number of required GPUs: one if the requirements name only a type of GPU."""
+    """Return the number of GPUs that a job requires. A job that requires only a GPU type needs one GPU."""
     return int(requirements.get("gpus", any(name in requirements for name in _SORT)))
 
 
@@ -86,7 +87,7 @@ def _gpu_shortfalls(requirements: Requirements, gpus: Sequence[Mapping[str, Any]
 
 
 def _amount_shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfall]:
-    """Return shortfalls in amounts: CPUs and memory."""
+    """Return the shortfalls in CPUs and memory."""
     short = []
     for name in ("cpus", "memory_mib"):
         needed, has = requirements.get(name, 0), offer.get(name, 0)
@@ -96,7 +97,7 @@ def _amount_shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfa
 
 
 def _name_shortfalls(requirements: Requirements, offer: Offer) -> list[Shortfall]:
-    """Return shortfalls in names: host and labels."""
+    """Return the shortfalls in the host name and in labels."""
     short = []
     host, own = requirements.get("host", ""), offer.get("host", "")
     if host not in ("", own):

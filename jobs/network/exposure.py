@@ -1,4 +1,4 @@
-"""Check the settings before a server listens: its API and metrics must not be open to strangers without a token."""
+"""Checks that the API and the metrics of a server are not accessible to strangers without a token."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from ipaddress import ip_address
 
 from jobs.settings import Settings
 
-#: Exit code of a process that rejects its settings.
+#: Exit code of a process that rejects its settings as unsafe.
 REFUSED = 2
 _AUTHORITY = re.compile(r"([^:@\[\]]+|\[[0-9a-f:.]+\])(:\d*)?")
 
 
 class ExposureError(Exception):
-    """Strangers could reach the API or the metrics without a token. The message lists all remedies."""
+    """Strangers could access the API or the metrics without a token. The message lists all remedies."""
 
 
 def host_name(authority: str) -> str:
-    """Return the lower-case host of `name`, `name:port` or `[address]:port`. Empty if the text has another form."""
+    """Return the lower-case host of `name`, `name:port` or `[address]:port`. Return "" for any other form."""
     parts = _AUTHORITY.fullmatch(authority.strip().lower())
     return parts[1].strip("[]").removesuffix(".") if parts else ""
 
 
 def is_loopback(name: str) -> bool:
-    """Return True if a host name or address refers only to this machine."""
+    """Return True if a host name or address always refers to this machine."""
     name = name.strip("[]").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -34,12 +34,12 @@ def is_loopback(name: str) -> bool:
 
 
 def allowed_hosts(settings: Settings) -> frozenset[str]:
-    """Return the host names in ALLOWED_HOSTS."""
+    """Return the host names that the setting ALLOWED_HOSTS contains."""
     return frozenset(filter(None, map(host_name, settings.allowed_hosts.split(","))))
 
 
 def needs_token(settings: Settings) -> bool:
-    """Return True if the API requires a token: by AUTH, by CLUSTER_TOKEN, or because the API is public."""
+    """Return True if the API requires a token because of AUTH, CLUSTER_TOKEN, or access from a network."""
     return settings.auth == "required" or bool(settings.cluster_tokens()) or not _published_on_loopback(settings)
 
 
@@ -49,7 +49,7 @@ def _published_on_loopback(settings: Settings) -> bool:
 
 
 def check_api(settings: Settings) -> None:
-    """Raise ExposureError if strangers could reach the API without a token."""
+    """Raise ExposureError if strangers could access the API without a token."""
     if settings.auth != "required" and not settings.cluster_tokens() and not _published_on_loopback(settings):
         where = settings.published or settings.bind
         raise ExposureError(
@@ -73,7 +73,7 @@ def check_metrics(settings: Settings) -> None:
 
 
 def check(settings: Settings) -> None:
-    """Check API and metrics. Raise ExposureError with all complaints in one message."""
+    """Check the API and the metrics. Raises ExposureError with all problems in one message."""
     complaints = []
     for one in (check_api, check_metrics):
         try:

@@ -1,4 +1,4 @@
-"""Parse REDIS_URL: the address of one Redis server, or of Sentinels that know the master."""
+"""Parser of REDIS_URL, which is the address of one Redis server or of several Sentinels."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _OPTIONS = frozenset({"service", "sentinel_user", "sentinel_password"})
 
 
 class UnusableAddress(ValueError):
-    """REDIS_URL is invalid. The message says why, shows a valid example, and never contains a password."""
+    """REDIS_URL is invalid. The message says why, contains a valid example, and never contains a password."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sentinels:
-    """Addresses of Sentinels, the name of their master, and the credentials for both."""
+    """Addresses of Sentinels, the name of the Redis master that they monitor, and the credentials for both."""
 
     hosts: tuple[tuple[str, int], ...]
     service: str
     database: int = 0
     user: str | None = None
     password: str | None = None
-    #: Credentials for the Sentinels; the same as for Redis unless the URL contains others.
+    #: Credentials for the Sentinels. If the URL contains none, they are the same as for Redis.
     sentinel_user: str | None = None
     sentinel_password: str | None = None
 
@@ -48,7 +48,9 @@ def check(url: str) -> None:
 
 
 def _check_server(url: str) -> None:
-    """Check the URL of a single server. Errors of the Redis library are not used, because they contain passwords."""
+    """Check the URL of a single Redis server. Errors of the Redis library are not shown, because they contain
+    passwords.
+    """
     try:
         parts = urlsplit(url)
         usable = bool(parts.hostname) and parts.port != 0 and re.fullmatch(r"/?|/[0-9]{1,9}", parts.path)
@@ -61,11 +63,11 @@ def _check_server(url: str) -> None:
 def sentinels(url: str) -> Sentinels:
     """Parse `redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/[service][/database]`.
 
-    Service and database may be swapped. Raises UnusableAddress.
+    Service and database can be swapped. Raises UnusableAddress.
     """
     try:
         parts = urlsplit(url)
-    except ValueError:  # the text of the exception contains the password
+    except ValueError:  # The text of the exception contains the password
         raise _address_error(f"is invalid ({_ESCAPE})") from None
     credentials, _, hosts = parts.netloc.rpartition("@")
     user, _, password = (unquote(part) for part in credentials.partition(":"))
@@ -95,7 +97,7 @@ def _host(text: str) -> tuple[str, int]:
 
 
 def _parse_path(path: str) -> tuple[str, int]:
-    """Return the service name (empty if missing) and the database number."""
+    """Parse the path of a Sentinel URL. Return the service name, or "" if it is missing, and the database number."""
     words = [unquote(word) for word in path.strip("/").split("/") if word]
     numbers = [word for word in words if word.isascii() and word.isdigit()]
     names = [word for word in words if word not in numbers]

@@ -1,7 +1,8 @@
-"""Tunnel: multiplexed byte streams over one message channel from a runner to a coordinator. Both ends use this module.
+"""Tunnel between a runner and a coordinator, which carries many byte streams over one connection.
 
-A message is one byte for its type, four bytes for the stream number, and the content. Each direction of a stream has a
-flow-control window, so a stream without a reader does not block the others. A tunnel belongs to one event loop.
+Both ends use this module. A message is one byte for its type, four bytes for the stream number, and the content. Each
+direction of a stream has a flow-control window, so a stream without a reader does not block the others. A tunnel
+belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -13,43 +14,43 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import Any
 
-#: Address that a runner reports for a replica which is reachable only through the runner's tunnels.
+#: Address that a runner reports for a replica if coordinators can reach the replica only through tunnels.
 ADDRESS = "0.0.0.0"
-#: Path below /api/worker/ at which coordinators accept tunnels.
+#: Path below /api/worker/ at which coordinators accept tunnels from runners.
 PATH = "tunnel"
-#: Heartbeat interval of the opening end in seconds, and silence in seconds after which the other end gives up.
+#: Heartbeat interval of the end that opened the tunnel, and silence after which the other end gives up, in seconds.
 HEARTBEAT_SECONDS, SILENT_SECONDS = 5.0, 20.0
 _HEAD = struct.Struct(">BI")
 _COUNT = struct.Struct(">I")
-#: Flow-control window per stream direction, and maximum content of one message, both in bytes.
+#: Flow-control window for each direction of a stream, and maximum content of a message, both in bytes.
 WINDOW, PIECE = 256 << 10, 32 << 10
 #: Maximum size of a message in bytes.
 MAX_MESSAGE = _HEAD.size + PIECE
-#: Maximum number of open streams per tunnel.
+#: Maximum number of open streams in one tunnel.
 MAX_STREAMS = 1024
 
 
 class Kind(IntEnum):
     """Types of tunnel messages."""
 
-    #: Heartbeat.
+    #: Heartbeat of the end that opened the tunnel.
     BEAT = 0
-    #: Message that opens a stream to a port. The content is the port number.
+    #: Opens a stream to a port. The content of the message is the port number.
     OPEN = 1
     DATA = 2
-    #: Message with the number of bytes that the receiver has read, which allows the sender to send as many more.
+    #: Reports the number of bytes that the receiver has read. The sender can then send as many more bytes.
     CREDIT = 3
-    #: Message that the sender sends no more data on the stream.
+    #: Announces that the sender sends no more data on the stream.
     END = 4
-    #: Message that the sender neither sends nor reads any more data on the stream.
+    #: Announces that the sender neither sends nor reads any more data on the stream.
     CLOSE = 5
 
 
 class InvalidMessage(Exception):
-    """The other end sent an invalid message, so the tunnel must be closed."""
+    """The other end of a tunnel sent an invalid message, so the tunnel must be closed."""
 
 
-#: Callback that accepts a stream, which the other end opened to a port.
+#: Callback that accepts a stream which the other end of the tunnel opened to a port.
 Accept = Callable[["Stream", int], None]
 
 
@@ -68,7 +69,7 @@ class Tunnel:
         self.closed = False
 
     async def open(self, port: int) -> Stream:
-        """Open a stream to a port on the other end's host. Raises ConnectionError if that fails."""
+        """Open a stream to a port on the host at the other end of the tunnel. Raises ConnectionError on failure."""
         if len(self._streams) >= MAX_STREAMS:
             raise ConnectionRefusedError(f"{MAX_STREAMS} streams are already open")
         self._last += 1
@@ -77,18 +78,18 @@ class Tunnel:
         return stream
 
     async def beat(self) -> None:
-        """Send a heartbeat."""
+        """Send a heartbeat through the tunnel."""
         await self.send(Kind.BEAT, 0)
 
     async def keep_alive(self) -> None:
         """Send heartbeats until the tunnel is closed."""
-        with suppress(Exception):  # the reader of the tunnel reports the failure
+        with suppress(Exception):  # The reader of the tunnel reports the failure
             while True:
                 await self.beat()
                 await asyncio.sleep(HEARTBEAT_SECONDS)
 
     async def send(self, kind: Kind, number: int, content: bytes = b"") -> None:
-        """Send one message. Raises ConnectionError if the tunnel is closed or the other end has stopped reading."""
+        """Send one message. Raises ConnectionError if the tunnel is closed or the other end does not read."""
         try:
             async with asyncio.timeout(SILENT_SECONDS), self._sending:
                 if self.closed:
@@ -99,7 +100,7 @@ class Tunnel:
             raise ConnectionResetError("the other end of the tunnel has stopped reading") from None
 
     def hear(self, message: bytes) -> None:
-        """Process a received message. Raises InvalidMessage if the message is invalid or the tunnel is closed."""
+        """Process a message from the other end. Raises InvalidMessage if it is invalid or the tunnel is closed."""
         if self.closed:
             raise InvalidMessage("the tunnel is closed")
         try:
@@ -135,7 +136,7 @@ class Tunnel:
 
 
 class Stream:
-    """One byte stream of a tunnel. It supports one reading task and one writing task."""
+    """Byte stream in a tunnel. One task can read from it while another task writes to it."""
 
     def __init__(self, tunnel: Tunnel, number: int) -> None:
         self._tunnel, self.number = tunnel, number
@@ -147,11 +148,13 @@ class Stream:
 
     @property
     def is_readable(self) -> bool:
-        """True if `read` would return without waiting."""
+        """Return True if `read` would return without waiting."""
         return bool(self._come) or self._ended or self._broken
 
     async def read(self, most: int) -> bytes:
-        """Wait for data and return it; return b"" at the end. Raises ConnectionResetError if the stream aborts."""
+        """Wait for data and return it, or return b"" at the end. Raises ConnectionResetError if the stream was
+        aborted.
+        """
         while not self.is_readable:
             self._news.clear()
             await self._news.wait()
@@ -169,7 +172,7 @@ class Stream:
             await self._tunnel.send(Kind.CREDIT, self.number, _COUNT.pack(granted))
 
     async def write(self, data: bytes) -> None:
-        """Send data as the window permits. Raises ConnectionError if the stream is closed."""
+        """Send data as far as the flow-control window allows. Raises ConnectionError if the stream is closed."""
         rest = memoryview(data)
         while rest:
             while not self._credit and not (self._broken or self._closed):
@@ -183,12 +186,12 @@ class Stream:
             await self._tunnel.send(Kind.DATA, self.number, bytes(piece))
 
     async def end(self) -> None:
-        """Tell the other end that this end sends no more data."""
+        """Announce to the other end that this end sends no more data on the stream."""
         if not (self._broken or self._closed):
             await self._tunnel.send(Kind.END, self.number)
 
     async def close(self) -> None:
-        """Close the stream in both directions."""
+        """Close the stream for reading and for writing."""
         if self._closed:
             return
         self._closed = True
@@ -198,7 +201,7 @@ class Stream:
             await self._tunnel.send(Kind.CLOSE, self.number)
 
     def hear(self, kind: Kind, content: bytes) -> None:
-        """Process a received message for this stream."""
+        """Process a received message that belongs to this stream."""
         if kind is Kind.DATA:
             self._come += content
             if len(self._come) > WINDOW or self._ended:
@@ -215,14 +218,14 @@ class Stream:
         self._news.set()
 
     def break_off(self) -> None:
-        """Abort the stream and wake its reader and writer."""
+        """Abort the stream, and wake the tasks that read from it or write to it."""
         self._broken = True
         self._news.set()
         self._room.set()
 
 
 async def relay_streams(one: Stream, other: Stream) -> None:
-    """Forward data between two streams in both directions until one of them ends. Then close both streams."""
+    """Forward data between two streams in both directions. When one of them ends, close both."""
 
     async def passed(source: Stream, to: Stream) -> None:
         while data := await source.read(PIECE):
@@ -236,7 +239,7 @@ async def relay_streams(one: Stream, other: Stream) -> None:
 
 
 async def relay_connection(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Forward data between a stream and a connection in both directions until one of them ends."""
+    """Forward data between a stream and a network connection in both directions until one of them ends."""
 
     async def out() -> None:
         while data := await reader.read(PIECE):

@@ -1,4 +1,4 @@
-"""Typed access to Redis: one class per subject, all on one client.
+"""Typed access to Redis, with one class per subject. All classes share one client.
 
 `docs/lease-protocol.md` specifies the keys and functions. Only RQ's worker (`wakeups.py`) has its own connection.
 """
@@ -47,7 +47,7 @@ __all__ = ["Store"]
 
 
 class Store:
-    """Typed access to one Redis server, by subject.
+    """Typed access to one Redis server. Each attribute covers one subject, such as jobs or leases.
 
     `replicas` is the number of Redis replicas that must confirm a change. `loads` is True if this process loads missing
     functions into Redis; only coordinators do. Only tests set `clock` (Lua text that defines now()) and `limits`.
@@ -63,7 +63,7 @@ class Store:
         limits: Limits = LIMITS,
     ) -> None:
         self.functions = Functions(client, replicas=replicas, loads=loads, clock=clock, limits=limits)
-        #: Connection for calls within an event loop. It connects on the first call.
+        #: Connection to Redis for calls within an event loop. The first call opens the connection.
         self.wire = Wire(client)
         self.clock = Clock(self.functions)
         self.jobs = Jobs(self.functions)
@@ -101,11 +101,11 @@ class Store:
 
     @property
     def client(self) -> Client:
-        """Client that all parts share. Only modules of jobs/store use it."""
+        """Return the Redis client that all parts share. Only modules of jobs/store use it."""
         return self.functions.client
 
     def pulse(self, pulse: Pulse) -> Heard:
-        """Extend a worker's leases and its slot, and record its heartbeat."""
+        """Extend a worker's leases and its slot, and record the worker's heartbeat."""
         leases = tuple(self.leases.heartbeat(job, token, upto) for job, token, upto in pulse.leases)
         if pulse.slot:
             self.slots.hold(pulse.worker)
@@ -113,5 +113,5 @@ class Store:
         return Heard(leases=leases, word=word, profiles=self.profiles.live())
 
     def drop_idle_connections(self) -> None:
-        """Close connections that no call is using."""
+        """Close all connections to Redis that are not in use."""
         self.client.connection_pool.disconnect(inuse_connections=False)

@@ -1,4 +1,4 @@
-"""Redis users and their rights: one user for each role. See docs/redis-acl.md.
+"""Redis users and their permissions, with one user for each role. See docs/redis-acl.md.
 
 `python -m jobs.store.acl > deploy/redis-users.acl` writes a template; deploy/secrets.sh inserts the passwords. `python
 -m jobs.store.acl sentinels` prints the template for Sentinels, deploy/sentinel-users.acl.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from jobs.store import keys
 
-#: Keys of workers and RQ workers. The most frequent keys are first, because Redis compares the patterns in order.
+#: Keys that workers can access. Frequent keys are first, because Redis compares the patterns in order.
 WORKER_KEYS = (
     keys.job("*"),
     keys.in_state("*"),
@@ -79,57 +79,60 @@ WORKER_KEYS = (
     keys.profile_recordings("*"),
     keys.PROFILE_PARTS,
 )
-#: Keys that functions called by workers only read.
+#: Keys that workers only read.
 READ_BY_WORKERS = (keys.SHARES,)
 
-#: Commands on single keys, and function calls, but no configuration, Lua scripts or server shutdown.
-#: Redis checks rights at each command, so a function that lacks one would stop halfway. Grant rights by category.
+#: Commands for data, without configuration, Lua scripts and server shutdown.
+#:
+#: Redis checks permissions at each command, so a function without a permission would stop halfway.
 _COMMANDS = (
     "+@read +@write +@transaction +@connection -@scripting -@admin -@dangerous +fcall +time +info +client|setname"
 )
-#: Rights of workers. They cannot list key names, which CLIENT TRACKING would also reveal. RQ workers need CLIENT LIST.
+#: Permissions of workers. They cannot list key names. RQ workers need CLIENT LIST.
 _WORKER = f"{_COMMANDS} +subscribe -scan -randomkey -client +client|setname +client|list"
-#: A user who can load functions can replace other users' functions. The leader also rewrites the append-only file.
+#: Permissions of coordinators, which can load functions and rewrite the append-only file.
 _COORDINATOR = f"{_COMMANDS} +publish +bgrewriteaof +function|load +function|list +function|delete"
-#: Commands that a replica sends to its master, and that a Sentinel sends to a server during a failover.
+#: Commands that a replica sends to its master, and commands that a Sentinel sends during a failover.
 _REPLICA = "+psync +replconf +ping"
 _SENTINEL = (
     "+multi +exec +slaveof +ping +subscribe +publish +info +role +config|rewrite +client|setname +client|kill"
     " +script|kill"
 )
-#: Commands that clients and other Sentinels send to a Sentinel.
+#: Commands that clients send to a Sentinel, and commands that other Sentinels send to it.
 _ASKS_SENTINELS = "+ping +sentinel|masters +client|setname"
 _OTHER_SENTINELS = "+ping +publish +sentinel|is-master-down-by-addr +client|setname"
 _EXPORTER = "+ping +info +client|setname +config|get +slowlog|len +slowlog|get +latency|latest"
 
 
-#: The default user is disabled but keeps all rights: Redis 7.0 loads its append-only file as this user.
+#: The disabled default user keeps all permissions, because Redis 7.0 loads its append-only file as this user.
 _DEFAULT = "user default off ~* &* +@all"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """A Redis user and its rights."""
+    """Redis user with its permissions."""
 
     name: str
     keys: tuple[str, ...]
-    #: Keys in `keys` that the user can only read.
+    #: Keys that the user can only read. They are also in `keys`.
     read: tuple[str, ...] = ()
     commands: str
-    #: Channels that the user can publish and subscribe to.
+    #: Publish/subscribe channels that the user can access.
     channels: tuple[str, ...] = ()
-    #: Commands on Sentinels; empty if the role has no user there.
+    #: Commands that the user can send to Sentinels, or empty if the user does not exist there.
     on_sentinels: str = ""
 
     def line(self, password: str) -> str:
-        """Return the user's line in an ACL file. `password` is `>` and the password, or `#` and its SHA-256 in hex."""
+        """Return the user's line in a Redis ACL file. `password` is `>` and the password, or `#` and its SHA-256 in
+        hex.
+        """
         patterns = " ".join(f"{'%R' if pattern in self.read else ''}~{pattern}" for pattern in self.keys)
         channels = " ".join(f"&{channel}" for channel in self.channels)
         rules = f"resetchannels {channels} {patterns} -@all {self.commands}"
         return " ".join(["user", self.name, "on", password, *rules.split()])
 
     def line_on_sentinels(self, password: str) -> str:
-        """Return the user's line in the ACL file of a Sentinel, which has no keys."""
+        """Return the user's line in the ACL file of a Sentinel. Sentinels have no keys."""
         rules = f"allchannels -@all {self.on_sentinels}"
         return " ".join(["user", self.name, "on", password, *rules.split()])
 
@@ -151,7 +154,7 @@ ROLES = (
         on_sentinels=_ASKS_SENTINELS,
     ),
     Role(name="exporter", keys=(), commands=_EXPORTER),
-    #: Health checks, backups and administrators.
+    #: User for health checks, backups and administrators.
     Role(name="operator", keys=("*",), commands="+@all", on_sentinels="+@all"),
     Role(name="replica", keys=(), commands=_REPLICA),
     Role(name="sentinel", keys=(), commands=_SENTINEL, channels=("__sentinel__:hello",), on_sentinels=_OTHER_SENTINELS),
@@ -159,7 +162,10 @@ ROLES = (
 
 
 def lines(passwords: Mapping[str, str]) -> list[str]:
-    """Return the lines of an ACL file. `passwords` are as in `Role.line`. The default user is disabled."""
+    """Return the lines of a Redis ACL file, which also disables the default user.
+
+    `passwords` are as in `Role.line`.
+    """
     return [_DEFAULT, *(role.line(passwords[role.name]) for role in ROLES)]
 
 
@@ -169,7 +175,7 @@ def lines_on_sentinels(passwords: Mapping[str, str]) -> list[str]:
 
 
 def _template(asked: str) -> list[str]:
-    """Return the lines for Redis or for Sentinels, with @ROLE@ as placeholders for digests."""
+    """Return ACL lines for Redis or for Sentinels, with @ROLE@ in place of each password digest."""
     places = {role.name: f"#@{role.name}@" for role in ROLES}
     return lines_on_sentinels(places) if asked == "sentinels" else lines(places)
 

@@ -1,4 +1,4 @@
-"""Artifacts of tenants: file trees named by the SHA-256 of their manifests, with their names and holders.
+"""Artifacts of tenants: trees of files, identified by the SHA-256 of their manifests.
 
 The leader deletes artifacts without holders, after it has read the file list in their manifests.
 """
@@ -12,55 +12,55 @@ from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
 from jobs.store.server.functions import Part
 
-#: Maximum number of a tenant's artifacts.
+#: Maximum number of artifacts per tenant.
 MAX_ARTIFACTS = 10_000
-#: Pattern of artifact names. Names that could be the prefix of an ID are also rejected.
+#: Pattern of artifact names. Texts that could be the start of an artifact ID are not valid names.
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 _NAMED = "name:"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """An artifact without its manifest."""
+    """An artifact's record, without its manifest."""
 
     id: str
-    #: Total size of its files in bytes, counted for each path.
+    #: Total size in bytes of the files. A file with several paths counts once for each path.
     bytes: int
     files: int
-    #: Creation time in milliseconds of Redis time.
+    #: Creation time in milliseconds since 1970, by Redis time.
     created: int
     names: tuple[str, ...]
-    #: Other holders, such as job:ID. The holder `kept` keeps the artifact until it is deleted.
+    #: Objects that keep the artifact, such as job:ID. The holder `kept` keeps it until a user deletes it.
     holders: tuple[str, ...]
-    #: Object that stores the manifest, and its size.
+    #: Storage object that contains the manifest, and its size in bytes.
     manifest: str
     manifest_bytes: int
-    #: True if one of its paths belongs to a model; None if a job stored the artifact.
+    #: True if a path of the artifact belongs to a model, or None if a job stored the artifact.
     is_model: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewArtifact:
-    """An artifact to be committed."""
+    """Artifact that a client has uploaded and wants to commit."""
 
     id: str
     name: str
-    #: Total size and number of its files, counted for each path.
+    #: Total size in bytes and number of the files. A file with several paths counts once for each path.
     bytes: int
     files: int
     manifest: str
     manifest_bytes: int
-    #: File sizes by SHA-256.
+    #: Sizes of the files in bytes, keyed by SHA-256.
     sizes: Mapping[str, int]
-    #: True if one of its paths belongs to a model.
+    #: True if a path of the artifact belongs to a model.
     is_model: bool = False
 
 
 class Artifacts(Part):
-    """Commits, lists and deletes artifacts."""
+    """Records of artifacts in Redis."""
 
     def commit(self, tenant: str, new: NewArtifact, actor: Actor = ANONYMOUS) -> list[str]:
-        """Check that all files exist and add a reference to each one, or change nothing.
+        """Store an artifact if all of its files exist. Otherwise, change nothing.
 
         Return [new] or [there]; otherwise [missing, index in `sizes`, ...], [over, cap, most, seconds, stored], [full]
         beyond MAX_ARTIFACTS, or [gone] if the manifest's object is no longer unowned.
@@ -71,17 +71,17 @@ class Artifacts(Part):
         return self._functions.run_acknowledged_texts("commit_artifact", tenant, *about, *actor, model, *rows)
 
     def hold(self, tenant: str, artifact_id: str, holder: str) -> bool:
-        """Add a holder, such as job:ID. Return False if the artifact does not exist."""
+        """Keep an artifact for a holder, such as job:ID. Return False if the artifact does not exist."""
         return bool(self._functions.run_acknowledged("hold_artifact", tenant, artifact_id, holder, 1))
 
     def let_go(self, tenant: str, artifact_id: str, holder: str) -> bool:
-        """Remove a holder. This also works when Redis is full."""
+        """Remove a holder of an artifact. This also works if Redis is full."""
         return bool(self._functions.run_acknowledged("hold_artifact", tenant, artifact_id, holder, 0))
 
     def delete(
         self, tenant: str, artifact_id: str, actor: Actor = ANONYMOUS, *, beside_jobs: bool = False, name: str = ""
     ) -> list[str]:
-        """Delete an artifact with its names and cached copies. Return [ok], [missing] or [held, holder].
+        """Delete an artifact, its names and its cached copies. Return [ok], [missing] or [held, holder].
 
         This also works when Redis is full. With `beside_jobs`, an artifact that only jobs still hold loses its names
         and copies, and is deleted after the last of these jobs. With `name`, if the artifact has other names, remove
@@ -96,8 +96,9 @@ class Artifacts(Part):
         return [name.decode() for name in self._client.zrevrange(keys.artifacts(tenant), 0, -1)]
 
     def page(self, tenant: str, after: tuple[int, str] | None, most: int) -> list[tuple[int, str]]:
-        """Return one page of artifacts as (creation, ID), newest first. `after` is the last artifact of the previous
-        page.
+        """Return one page of a tenant's artifacts as (creation time, ID), newest first.
+
+        `after` is the last artifact of the previous page.
         """
         first, place = "+inf" if after is None else after[0], keys.artifacts(tenant)
         found: list[tuple[int, str]] = []
@@ -109,16 +110,16 @@ class Artifacts(Part):
         return found[:most]
 
     def named(self, tenant: str, name: str) -> str | None:
-        """Return the ID of the artifact with this name, or None."""
+        """Return the ID of the tenant's artifact with this name, or None if there is none."""
         stored = self._client.hget(keys.names(tenant), name)
         return stored.decode() if stored else None
 
     def names(self, tenant: str) -> dict[str, str]:
-        """Return all artifact names of a tenant with the artifact IDs."""
+        """Return all artifact names of a tenant, with the IDs of the artifacts."""
         return {name.decode(): each.decode() for name, each in self._client.hgetall(keys.names(tenant)).items()}
 
     def read(self, tenant: str, ids: Sequence[str]) -> list[Artifact | None]:
-        """Return artifacts by ID, with None for artifacts that do not exist."""
+        """Return artifacts by their IDs. The entry of an artifact that does not exist is None."""
         pipe = self._pipe()
         for each in ids:
             pipe.hgetall(keys.artifact(tenant, each)).smembers(keys.holders(tenant, each))
@@ -128,12 +129,17 @@ class Artifacts(Part):
     # -- leader methods --------------------------------------------------------------------------------------------
 
     def unheld(self, most: int) -> list[tuple[str, str]]:
-        """Return random artifacts without holders, as (tenant, ID). Random, because some can never be deleted."""
+        """Return a random selection of artifacts without holders, as (tenant, ID).
+
+        The selection is random, because some artifacts can never be deleted.
+        """
         members = (member.decode().partition("/") for member in self._client.zrandmember(keys.UNHELD, most))
         return [(tenant, artifact_id) for tenant, _, artifact_id in members]
 
     def collect(self, tenant: str, artifact_id: str, shas: Sequence[str]) -> bool:
-        """Delete an artifact and the references to its files. Return False if it does not exist or has a holder."""
+        """Delete an artifact that has no holder, and release its files. Return False if it has one or does not
+        exist.
+        """
         return bool(self._functions.run("collect_artifact", tenant, artifact_id, *shas))
 
 

@@ -1,4 +1,4 @@
-"""Attachments: shells in running programs, whose input and output pass through bounded streams in Redis.
+"""Attachments: shells in running programs. Their input and output pass through streams of limited size in Redis.
 
 Each direction is a stream with byte offsets. Data written twice at an offset is stored once, and data that was read is
 dropped. Each write returns the accepted offset, so that a writer can wait for its reader.
@@ -15,18 +15,18 @@ from jobs.store import keys, unreadable_entries
 from jobs.store.server.connection import Unreadable
 from jobs.store.server.functions import Part
 
-#: Maximum numbers of attachments: per unit, per tenant and in the cluster.
+#: Maximum number of attachments per unit, per tenant and in the cluster.
 OF_A_UNIT, OF_A_TENANT, OF_ALL = 2, 16, 128
-#: Seconds without a request of the principal after which an attachment ends.
+#: Seconds after which an attachment ends if its user sends no request.
 SILENT_SECONDS = 30
-#: Maximum size of one write in bytes.
+#: Maximum number of bytes per write.
 MAX_BYTES = 16 << 10
 
 Side = Literal["in", "out"]
 
 
 class Asked(NamedTuple):
-    """An attachment as reported to a runner."""
+    """Request for an attachment, as reported to a runner."""
 
     job: str
     unit: int
@@ -34,40 +34,41 @@ class Asked(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Consecutive bytes of one stream."""
+    """Consecutive bytes of one input or output stream."""
 
-    #: o: stdout or a terminal; e: stderr; i: input.
+    #: Stream: o for stdout or a terminal, e for stderr, i for input.
     stream: str
     data: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """Unread bytes of a stream, and the state of the attachment."""
+    """Unread bytes of a stream, and the current state of the attachment."""
 
     #: State of the attachment: asked, running or ended.
     state: str
-    #: Exit code of the shell; None if it has not exited.
+    #: Exit code of the shell, or None if the shell has not exited.
     exit: int | None
-    #: Reason for the end of the attachment if the shell did not exit.
+    #: Reason for the end of the attachment, if the shell did not exit by itself.
     reason: str
-    #: Rows and columns of the terminal; empty if unchanged.
+    #: New rows and columns of the terminal, or empty if the size did not change.
     size: str
-    #: True if the stream ends after these bytes.
+    #: True if no more bytes follow in the stream.
     closed: bool
-    #: Name of the runner; empty if no runner has started the attachment.
+    #: Name of the runner, or empty if no runner has started the attachment.
     worker: str
-    #: Offset after the last byte.
+    #: Stream offset after the last returned byte.
     upto: int
     chunks: tuple[Chunk, ...]
 
 
 class Attachments(Part):
-    """Reads and writes attachments. Principals are identified by their tokens, runners by their leases."""
+    """Attachments in Redis. Users access them with their tokens, and runners with their leases."""
 
     def ask(self, attachment: str, *, tenant: str, job: str, unit: int, owner: str, about: Mapping[str, Any]) -> str:
-        """Request an attachment. Return ok (also if it exists), other (the ID belongs to another principal), or the
-        reached limit: unit, tenant or all.
+        """Request an attachment. Return ok, other, or the name of the reached limit: unit, tenant or all.
+
+        The result is also ok if the attachment exists. The result other means that the ID belongs to another user.
         """
         text = json.dumps(about, separators=(",", ":"))
         bounds = (OF_A_UNIT, OF_A_TENANT, OF_ALL)
@@ -75,14 +76,15 @@ class Attachments(Part):
         return reply.decode()
 
     def asked(self, jobs: Set[str]) -> list[Asked]:
-        """Return the attachments to units of the given jobs."""
+        """Return the requested attachments to units of these jobs."""
         [members] = unreadable_entries.replies(self._pipe().zrange(keys.ATTACHMENTS, 0, -1))
         found = unreadable_entries.readable("attachment", ((member, None) for member in members or ()), _asked)
         return [one for one in found if one.job in jobs]
 
     def take(self, attachment: str, job: str, token: str, unit: int) -> dict[str, Any] | None:
-        """Start an attachment to a unit of this lease. Return its request, or None if it has ended or belongs to
-        another unit.
+        """Start an attachment to a unit of a lease. Return the request, or None if the attachment cannot be started.
+
+        It cannot be started if it has ended or belongs to another unit.
         """
         text = self._functions.run("attach_take", attachment, job, token, unit)
         try:
@@ -93,8 +95,10 @@ class Attachments(Part):
     def write(
         self, attachment: str, side: Side, who: str, offset: int, chunk: Chunk, *, closed: bool = False, size: str = ""
     ) -> tuple[str, int] | None:
-        """Append bytes at an offset. Return the attachment's state and the accepted offset, or None if the writer has
-        no such attachment.
+        """Append bytes to a stream at an offset. Return the attachment's state and the offset up to which bytes were
+        accepted.
+
+        Returns None if the writer has no such attachment.
         """
         reply = self._functions.run_texts(
             "attach_write", attachment, side, who, offset, chunk.data, chunk.stream, int(closed), size
@@ -102,7 +106,9 @@ class Attachments(Part):
         return (reply[0], int(reply[1])) if reply else None
 
     def read(self, attachment: str, side: Side, who: str, after: int) -> Read | None:
-        """Return the bytes after an offset and drop earlier ones. Return None if the reader has no such attachment."""
+        """Return the bytes after an offset, and drop earlier bytes. Return None if the reader has no such
+        attachment.
+        """
         reply: list[bytes] = self._functions.run("attach_read", attachment, side, who, after)
         if not reply:
             return None
@@ -120,25 +126,25 @@ class Attachments(Part):
         )
 
     def asked_by(self, attachment: str, owner: str) -> Asked | None:
-        """Return the attachment if this principal requested it, otherwise None."""
+        """Return the attachment if this user requested it, otherwise None."""
         job, unit, by = self._client.hmget(keys.attachment(attachment), "job", "unit", "owner")
         return Asked(job.decode(), int(unit), attachment) if job and by == owner.encode() else None
 
     def end(self, attachment: str, who: str, code: int | None, reason: str) -> bool:
-        """End an attachment. Return False if the caller has no such attachment."""
+        """End an attachment. Return False if the caller has no attachment with this ID."""
         return bool(self._functions.run("attach_end", attachment, who, "" if code is None else code, reason))
 
     def sweep(self) -> int:
-        """End attachments whose clients were silent for SILENT_SECONDS. Return the number of remaining attachments."""
+        """End attachments whose users were silent for SILENT_SECONDS. Return the number of remaining attachments."""
         return int(self._functions.run("attach_sweep"))
 
     def newest_wake(self) -> str:
-        """Return the position of the latest change, from which `woken` continues."""
+        """Return the stream position of the latest change to an attachment."""
         [entries] = unreadable_entries.replies(self._pipe().xrevrange(keys.ATTACHMENT_WAKES, count=1))
         return str(entries[0][0].decode()) if entries else "0-0"
 
     def woken(self, place: str, *, block_ms: int) -> tuple[str, set[str]]:
-        """Return the attachments that changed after a position, and the next position. Wait up to `block_ms`."""
+        """Wait up to `block_ms` for changes after a position. Return the new position and the changed attachments."""
         reply = self._client.xread({keys.ATTACHMENT_WAKES: place}, block=block_ms)
         rows = next(iter(reply.values()) if isinstance(reply, dict) else (row[1] for row in reply or ()), None) or []
         entries = rows[0] if rows and isinstance(rows[0], list) else rows

@@ -1,4 +1,4 @@
-"""Reads of event streams: changes of jobs and workers, written by the Redis functions."""
+"""Reads of event streams. The Redis functions write an event for each change of a job or worker."""
 
 from __future__ import annotations
 
@@ -8,77 +8,74 @@ from typing import Any, NamedTuple, TypeAlias
 from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 
-#: Position of an event in the stream (milliseconds-number), and its fields.
+#: Event: its position in the stream (milliseconds-number), and its fields.
 Entry: TypeAlias = tuple[bytes, dict[bytes, bytes]]
-#: Position before the first event.
+#: Stream position before the first event.
 NOWHERE = "0-0"
-#: Number of events to read from the end of a job's stream.
+#: Number of events that are read from the end of a job's stream.
 _LAST = 8
 
 
 class Following(NamedTuple):
-    """Events after a position."""
+    """Events that follow a position of the stream."""
 
     entries: list[Entry]
-    #: True if the event at the position is still stored, so no later event was lost.
+    #: True if no event after the position was lost, because the event at the position is still stored.
     known: bool
 
 
 class JobStream(NamedTuple):
-    """Events of one job, starting at a position."""
+    """Events of one job that follow a position."""
 
-    #: Events of the job. None if it has no stream because it is small, has not started, or was deleted.
+    #: Events of the job, or None if it has no stream. Small jobs, jobs before their start and deleted jobs have none.
     entries: list[Entry] | None
-    #: Position of the newest event of all jobs; None if there is no event.
+    #: Position of the newest event of all jobs, or None if there is no event.
     newest: str | None
 
 
 class FleetStream(NamedTuple):
-    """Events of all jobs and workers, starting at a position."""
+    """Events of all jobs and workers that follow a position."""
 
     entries: list[Entry]
-    #: Positions of the oldest and newest stored events; None if there is no event.
+    #: Positions of the oldest and the newest stored event, or None if there is no event.
     oldest: str | None
     newest: str | None
 
 
 class Events(Part):
-    """Reads streams of events."""
+    """Event streams in Redis, for reading."""
 
     def newest(self) -> str:
-        """Return the position of the newest event, or NOWHERE."""
+        """Return the position of the newest event. Without events, return the position before the first event."""
         return _place(self._client.xrevrange(keys.EVENTS, count=1)) or NOWHERE
 
     def wait(self, after: str, *, block_ms: int, count: int) -> Following:
-        """Return at most `count` events after a position. Wait up to `block_ms` for the first one."""
+        """Return up to `count` events after a position. Wait up to `block_ms` milliseconds for the first one."""
         pipe = self._pipe()
-        # Both commands use the same connection, because another connection could reach a server without the latest
-        # events.
+        # A second connection could reach a server without the latest events.
         pipe.xread({keys.EVENTS: after}, count=count, block=block_ms).xrange(keys.EVENTS, after, after)
         entries, there = pipe.execute()
         return Following(_entries(entries), bool(there) or after == NOWHERE)
 
     def of_job(self, job: str, since: str) -> JobStream:
-        """Return the events of a job at and after a position."""
+        """Return the events of a job from a position on."""
         pipe = self._pipe()
         pipe.xrange(keys.job_events(job), since, "+").exists(keys.job_events(job)).xrevrange(keys.EVENTS, count=1)
         entries, exists, newest = unreadable_entries.replies(pipe)
         return JobStream(entries if exists else None, _place(newest))
 
     def finishing(self, jobs: Sequence[str]) -> list[int | None]:
-        """Return the time in milliseconds at which the last unit of each job was committed; None if no stored event has
-        it.
-        """
+        """Return the time in milliseconds at which the last unit of each job was committed, or None if unknown."""
         pipe = self._pipe()
         for job in jobs:
             pipe.xrevrange(keys.job_events(job), count=_LAST)
         return [_finishing(entries or ()) for entries in (unreadable_entries.replies(pipe) if jobs else ())]
 
     def of_fleet(self, since: str, *, count: int) -> FleetStream:
-        """Return at most `count` events at and after a position."""
+        """Return up to `count` events of all jobs and workers from a position on."""
         pipe = self._pipe()
         pipe.xrange(keys.EVENTS, since, "+", count=count)
-        # Read last: an event reported as stored here was also stored when the events above were read.
+        # This read comes last: events that it reports as stored were also stored during the read above.
         pipe.xrange(keys.EVENTS, count=1).xrevrange(keys.EVENTS, count=1)
         entries, oldest, newest = unreadable_entries.replies(pipe)
         return FleetStream(entries or [], _place(oldest), _place(newest))
@@ -94,9 +91,7 @@ def _place(entries: list[Entry] | None) -> str | None:
 
 
 def _entries(reply: Any) -> list[Entry]:
-    """Return the entries in XREAD's reply for one stream. The protocol version determines its type: a list or a
-    mapping.
-    """
+    """Return the events of one stream from the reply to XREAD. The reply is a list or a mapping."""
     if not reply:
         return []
     entries = next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]

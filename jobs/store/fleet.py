@@ -1,4 +1,4 @@
-"""Heartbeats, drains, GPU claims, leadership, and the leader's cleanup."""
+"""Heartbeats, draining of workers, claims to GPUs, the election of the leader, and the leader's cleanup."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from jobs.models import ANONYMOUS, Actor
 from jobs.store.server.functions import GPU_TTL_MS, WORKER_TTL_MS, Part
 from jobs.store.work.lease_store import Claimed
 
-#: Duration of a leadership in milliseconds. With the polling interval, a new leader takes over within five seconds.
+#: Milliseconds for which a leadership is valid. If the leader fails, another one takes over within five seconds.
 LEADER_TTL_MS = 3000
-#: Seconds of waiting after which a job gets requests that are reserved for aged jobs.
+#: Seconds of waiting after which a job counts as aged. Some requests for work are reserved for aged jobs.
 AGE_SECONDS = 300.0
-#: Seconds that a program waits for capacity before a runner is reserved for it.
+#: Seconds that a program waits for capacity before the cluster reserves a runner for it.
 RESERVE_SECONDS = 60.0
 
 
 class SweepCounts(NamedTuple):
-    """Counts that one call of the Redis function SWEEP returns."""
+    """Numbers of changes that one call of the Redis function SWEEP made."""
 
     slots_reaped: int
     jobs_returned: int
     jobs_purged: int
-    #: True if one of the counts reached the limit of a call.
+    #: True if the call reached its limit, so that another call is needed.
     more: bool
 
 
 class WakeCounts(NamedTuple):
-    """Result of the Redis function WAKE: number of dependent jobs that were released, skipped or restored."""
+    """Numbers of dependent jobs that one call of the Redis function WAKE released, skipped or restored."""
 
     notified: int
-    #: True if more jobs must be notified.
+    #: True if more jobs wait for a notification.
     more: bool
 
 
 class Fleet(Part):
-    """Records heartbeats and claims of workers, and does the leader's work in Redis."""
+    """Records of workers and GPU claims in Redis, and the leader's cleanup."""
 
     def birth(self) -> str:
-        """Return an ID of a worker process that is greater than the IDs of earlier processes, by Redis time."""
+        """Return a new ID for a worker process. The ID is greater than the IDs of all earlier processes."""
         seconds, micros = self._client.time()
         return f"{seconds * 1000 + micros // 1000:013d}-{secrets.token_hex(4)}"
 
@@ -66,31 +66,33 @@ class Fleet(Part):
         return self._functions.run_acknowledged_texts("drain", worker, int(on), *actor) == ["ok"]
 
     def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed:
-        """Claim or renew all of the given GPUs (UUIDs), or none.
+        """Claim the given GPUs by their UUIDs, or renew the claims. Claim either all of them or none.
 
-        A claim lasts GPU_TTL_MS, and PROGRAM_GPU_TTL_MS for runners. `priority` is the priority of the work
-        that runs on these GPUs or waits for them; empty for none. If programs wait for a GPU, GPU workers get it only
-        for work of a higher priority.
+        A claim lasts GPU_TTL_MS, and PROGRAM_GPU_TTL_MS for runners. `priority` is the priority of the work that runs
+        on these GPUs or waits for them; empty for none. If programs wait for a GPU, GPU workers get it only for work of
+        a higher priority.
         """
         held, wanted, by = self._functions.run("claim", json.dumps(list(gpus)), worker, GPU_TTL_MS, priority)
         return Claimed(held=bool(held), wanted=wanted.decode(), by=by.decode())
 
     def give_up(self, gpus: Sequence[str], worker: str, priority: str = "") -> None:
-        """Release this worker's claims. For three seconds, programs can claim the GPUs first."""
+        """Release the worker's claims to GPUs. For three seconds, programs can claim the GPUs first."""
         self._functions.run("claim", json.dumps(list(gpus)), worker, 0, priority)
 
     def lead(self, candidate: str) -> bool:
-        """Acquire or renew the leadership for LEADER_TTL_MS. Return True if the candidate leads."""
+        """Acquire or renew the leadership for LEADER_TTL_MS milliseconds. Return True if the candidate is the
+        leader.
+        """
         return bool(self._functions.run("lead", candidate, LEADER_TTL_MS))
 
     def sweep(self, age_seconds: float = AGE_SECONDS, reserve_seconds: float = RESERVE_SECONDS) -> SweepCounts:
-        """End overdue work and repair the effects of crashes, a limited amount per call."""
+        """End overdue work, and repair the effects of crashes. One call does a limited amount of work."""
         reaped, returned, purged, more = self._functions.run(
             "sweep", json.dumps(queues.ALL), int(age_seconds * 1000), int(reserve_seconds * 1000)
         )
         return SweepCounts(reaped, returned, purged, bool(more))
 
     def wake(self) -> WakeCounts:
-        """Notify jobs whose dependencies ended or were retried, a limited number per call."""
+        """Notify jobs whose dependencies ended or were retried. One call notifies a limited number of jobs."""
         notified, more = self._functions.run("wake")
         return WakeCounts(notified, bool(more))

@@ -1,6 +1,6 @@
-"""Reads of workers and queues, in one or two round trips each.
+"""Reads of workers and queues from Redis, in one or two round trips each.
 
-A key of the wrong type counts as missing and is recorded in `skipped`.
+A key of the wrong type counts as missing and is recorded in `unreadable_entries`.
 """
 
 from __future__ import annotations
@@ -13,43 +13,43 @@ from jobs.models import DEFAULT_TENANT, Device
 from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 
-#: Maximum number of tenants read per queue, lowest virtual time first.
+#: Maximum number of tenants that are read per queue. Tenants with the least usage come first.
 _TENANTS = 200
 
 
 class Heartbeats(NamedTuple):
-    """Names of known and live workers, and of workers whose hash may have changed."""
+    """Names of known and live workers, and of workers whose record may have changed."""
 
-    #: Workers with a heartbeat after `since`, unordered.
+    #: Workers with a heartbeat after `since`, in any order.
     workers: Sequence[bytes]
     living: Set[bytes]
     #: Workers with a heartbeat after `lately_ms`.
     latest: Set[bytes]
-    #: Counter of drain changes, which modify a worker's hash between heartbeats.
+    #: Counter of changes to draining, because these change a worker's record between heartbeats.
     drains: bytes | None
     #: Redis time in milliseconds since 1970.
     now_ms: float
 
 
 class LastHeard(NamedTuple):
-    """Last heartbeat of a worker."""
+    """Time of a worker's last heartbeat, and whether the worker counts as dead."""
 
-    #: Redis time in milliseconds since 1970; 0 if unknown.
+    #: Redis time in milliseconds since 1970, or 0 if unknown.
     seen_ms: int
     #: True if the worker counts as dead.
     lost: bool
 
 
 class Load(NamedTuple):
-    """Queued and running work, and the facts from which its duration is estimated."""
+    """Queued and running work, and the data for estimating its duration."""
 
-    #: Milliseconds of queued and running work for one lane, by queue.
+    #: Milliseconds of queued and running work for a single lane, keyed by queue.
     work: Mapping[bytes, bytes]
-    #: Ratio of measured speed to the kind's estimate, by kind|mode|device.
+    #: Ratio of the measured speed to the kind's estimate, keyed by kind|mode|device.
     paces: Mapping[bytes, bytes]
-    #: Number of jobs that workers can take now, by queue and tenant (`default` if no tenant is registered).
+    #: Number of jobs that workers can take now, keyed by queue and tenant.
     waiting: Mapping[str, Mapping[str, int]]
-    #: weight|max_lanes|max_jobs by tenant.
+    #: Weight and limits of each tenant, encoded as weight|max_lanes|max_jobs.
     shares: Mapping[bytes, bytes]
 
 
@@ -59,12 +59,12 @@ class QueueHead(NamedTuple):
     queue: str
     #: Number of jobs in this index.
     depth: int
-    #: The job that has waited longest in this index; empty if there is none.
+    #: Job that has waited longest in this index, or empty if the index is empty.
     first: str
 
 
 class FleetReads(Part):
-    """Reads of workers and queues."""
+    """Workers and queues in Redis, for reading."""
 
     def heartbeats(self, now: float, since: float, lately_ms: float) -> Heartbeats:
         """Return the workers with heartbeats after `since` and `lately_ms`, and the workers that are alive at `now`.
@@ -84,20 +84,20 @@ class FleetReads(Part):
         )
 
     def living(self) -> list[bytes]:
-        """Return the names of live workers."""
+        """Return the names of all live workers."""
         pipe = self._pipe().time().zrange(keys.WORKERS, 0, -1, withscores=True)
         (seconds, micros), known = unreadable_entries.replies(pipe)
         return [name for name, until in known or () if until > seconds * 1000 + micros / 1000]
 
     def workers(self, names: Sequence[bytes]) -> list[Mapping[bytes, bytes]]:
-        """Return the hash of each worker, or an empty one if the worker does not exist."""
+        """Return the record of each worker. The record of a worker that does not exist is empty."""
         pipe = self._pipe()
         for name in names:
             pipe.hgetall(keys.worker("").encode() + name)
         return [fields or {} for fields in unreadable_entries.replies(pipe)] if names else []
 
     def last_heard(self, names: Iterable[str]) -> dict[str, LastHeard]:
-        """Return the last heartbeat of each given worker that has a readable record."""
+        """Return the last heartbeat of each of these workers that has a readable record."""
         asked = sorted(set(names))
         pipe = self._pipe()
         for name in asked:
@@ -108,7 +108,7 @@ class FleetReads(Part):
         return dict(unreadable_entries.readable("worker", stored, lambda name, pair: (name, _last_heard(pair, now))))
 
     def load(self) -> Load:
-        """Return the current load, in one round trip, or in two if tenants are registered."""
+        """Return the current load of the cluster, in one or two round trips."""
         pipe = self._pipe().hgetall(keys.LOAD).hgetall(keys.PACE).hgetall(keys.SHARES).smembers(keys.CAPPED)
         for queue in queues.ALL:
             pipe.zcard(keys.pending(queue)).zrange(keys.order(queue), 0, _TENANTS - 1)
@@ -133,9 +133,7 @@ class FleetReads(Part):
         return waiting
 
     def queue_heads(self) -> list[QueueHead]:
-        """Return the length and first job of each index of pending or unsupported jobs. A queue can occur several
-        times.
-        """
+        """Return the length and the first job of each index of waiting jobs. A queue can have several indexes."""
         [members] = unreadable_entries.replies(self._pipe().sunion(keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS))
         unsupported = [member.decode(errors="replace") for member in members or ()]
         places = [(queue, keys.pending(queue)) for queue in queues.ALL]
@@ -150,7 +148,7 @@ class FleetReads(Part):
         ]
 
     def count_wakeups(self) -> dict[str, int]:
-        """Count the wake-ups in each queue."""
+        """Return the number of wake-ups in each queue."""
         pipe = self._pipe()
         for queue in queues.ALL:
             pipe.llen(keys.rq_queue(queue))
@@ -163,5 +161,7 @@ def _last_heard(stored: tuple[float | None, bytes | None], now: int) -> LastHear
 
 
 def _is_capped(queue: str, tenant: bytes, capped: Container[bytes]) -> bool:
-    """Return True if a tenant's jobs in a queue cannot start because it uses all its lanes or GPU seconds."""
+    """Return True if no job of the tenant in this queue can start, because a limit on lanes or GPU seconds is
+    reached.
+    """
     return tenant in capped or (Device(queue.partition(".")[0]) is Device.GPU and b"gpu:" + tenant in capped)

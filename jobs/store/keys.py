@@ -1,6 +1,7 @@
-"""All Redis keys. No other Python module spells a key; the functions in `lua/` spell them, too.
+"""Names of all Redis keys. Among Python modules, only this one contains key names.
 
-A test compares both with the table in `docs/lease-protocol.md`. Times in keys are milliseconds of Redis time.
+The functions in `lua/` contain the names, too. A test compares both with the table in `docs/lease-protocol.md`. Times
+in keys are milliseconds of Redis time.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ PREFIX = "ct:"
 
 
 class Family:
-    """A group of keys that contain IDs. Call it with the IDs to get a key."""
+    """Group of keys that contain IDs. Call it with the IDs to get the name of a key."""
 
     def __init__(self, pattern: str) -> None:
-        #: Key with a %s for each ID.
+        #: Key name with a %s in place of each ID.
         self.pattern = pattern
 
     def __call__(self, *ids: str | int) -> str:
@@ -21,145 +22,145 @@ class Family:
 
 #: Sorted set of all jobs, scored by submission number.
 JOBS = f"{PREFIX}jobs"
-#: Sorted set of jobs, scored by the time at which the leader checks them again.
+#: Sorted set of jobs that the leader checks again, scored by the time of this check.
 RECHECK = f"{PREFIX}recheck"
 #: Sorted set of running jobs with a timeout, scored by their deadline.
 DEADLINES = f"{PREFIX}deadlines"
-#: Sorted set of jobs, scored by the time at which the leader deletes them.
+#: Sorted set of jobs that the leader deletes, scored by the time of deletion.
 EXPIRY = f"{PREFIX}expiry"
-#: Set of queue:kind|version for which jobs wait until a worker supports the kind version.
+#: Set of queue:kind|version. Jobs of these kind versions wait until a worker supports them.
 UNSUPPORTED = f"{PREFIX}unsupported"
-#: Hash: swept (time of the last cleanup) and until (no program's lease is reclaimed before this time).
+#: Hash with the time of the last cleanup, and the time before which no program's lease is reclaimed.
 GRACE = f"{PREFIX}grace"
-#: Set like UNSUPPORTED for runner queues. Members end with |requirements if the jobs have requirements.
+#: Set like UNSUPPORTED, but for runner queues. Members end with |requirements if the jobs have requirements.
 UNSUPPORTED_PROGRAMS = f"{PREFIX}unsupported_programs"
-#: Set of jobs of service replicas that are waiting for a runner.
+#: Set of jobs that are service replicas and wait for a runner.
 WAITING_REPLICAS = f"{PREFIX}waiting_replicas"
-#: Sorted set of programs, scored by the time since which no runner has had capacity for them.
+#: Sorted set of programs without a suitable runner, scored by the start of this situation.
 UNSCHEDULABLE = f"{PREFIX}unschedulable"
-#: Hash of the runner reserved for each job: job -> runner|until|leases|all|looked.
+#: Hash with the runner that is reserved for each job: job -> runner|until|leases|all|looked.
 RESERVED = f"{PREFIX}reserved"
-#: Sorted set of requirements, scored by the number of unfinished jobs that have them.
+#: Sorted set of job requirements, scored by the number of unfinished jobs that have them.
 SHAPES = f"{PREFIX}shapes"
-#: Sorted set of followed units of programs (tenant/job|unit), scored by the time at which following ends.
+#: Sorted set of program units whose output users follow (tenant/job|unit), scored by the end of following.
 FOLLOWED = f"{PREFIX}followed"
-#: Sorted set of attachments (tenant/job|unit|attachment), scored by their end unless the principal sends a request.
+#: Sorted set of attachments (tenant/job|unit|attachment), scored by the time at which they end without user requests.
 ATTACHMENTS = f"{PREFIX}attachments"
-#: Short stream of changed attachments, which makes coordinators read the attachments again.
+#: Short stream of attachments that changed. Each entry makes coordinators read an attachment again.
 ATTACHMENT_WAKES = f"{PREFIX}attachment_wakes"
-#: Sorted set of tenants, scored by registration time.
+#: Sorted set of registered tenants, scored by registration time.
 TENANTS = f"{PREFIX}tenants"
-#: Hash of the number of removed tenants by tenant name.
+#: Hash with the number of removed tenants of each tenant name.
 GENERATIONS = f"{PREFIX}generations"
-#: Hash of tenants: tenant -> weight|max_lanes|max_jobs; tenant|caps -> further caps as name=most,name=most.
+#: Hash of tenants: tenant -> weight|max_lanes|max_jobs, and tenant|caps -> other limits.
 SHARES = f"{PREFIX}shares"
-#: Set of tenant:kind for which jobs wait until the next day.
+#: Set of tenant:kind. Jobs of these tenants and kinds wait until the next day.
 DEFERRED = f"{PREFIX}deferred"
-#: Hash of stored bytes by tenant, for tenants with a cap on stored bytes.
+#: Hash with the number of stored bytes of each tenant that has a limit on them.
 STORED = f"{PREFIX}stored"
-#: Set of tenants that use all their lanes, and gpu:tenant for tenants that have used today's GPU seconds.
+#: Set of tenants that use all of their lanes. gpu:tenant means that today's GPU seconds are used up.
 CAPPED = f"{PREFIX}capped"
-#: Hash of the time since which the aged first job of a queue has waited: queue -> latest such time.
+#: Hash of queues whose first job has waited for too long: queue -> time since which such a job has waited.
 AGED = f"{PREFIX}aged"
-#: Hash of the number of requests per worker while aged jobs exist.
+#: Hash with the number of requests for work by each worker while aged jobs exist.
 AGING = f"{PREFIX}aging"
-#: Counter of submissions and queue positions.
+#: Counter for submission numbers and queue positions.
 SEQUENCE = f"{PREFIX}seq"
-#: Sorted set of workers with a slot, scored by the slot's expiry.
+#: Sorted set of workers with a slot, scored by the expiry of the slot.
 SLOTS = f"{PREFIX}slots"
-#: Hash of the job in each worker's slot: worker -> job|lanes.
+#: Hash with the job in each worker's slot: worker -> job|lanes.
 SLOT_JOBS = f"{PREFIX}slotjob"
-#: Sorted set of live workers, scored by expiry.
+#: Sorted set of live workers, scored by the time at which they count as dead.
 WORKERS = f"{PREFIX}workers"
-#: Sorted set of the workers of the last day, scored by their last heartbeat.
+#: Sorted set of workers that were alive during the last day, scored by their last heartbeat.
 NODES = f"{PREFIX}nodes"
-#: Counter of drain changes, which modify a worker's hash between heartbeats.
+#: Counter of changes to draining, because these change a worker's record between heartbeats.
 DRAINS = f"{PREFIX}drains"
-#: Stream of all events.
+#: Stream of the events of all jobs and workers.
 EVENTS = f"{PREFIX}events"
-#: Name of the leading coordinator, which runs the periodic cleanup.
+#: Name of the coordinator that is the leader and runs the periodic cleanup.
 LEADER = f"{PREFIX}leader"
-#: Set of tenants with recorded usage.
+#: Set of tenants that have recorded usage.
 USAGES = f"{PREFIX}usages"
-#: Stream of the audit log: entry N has the ID N-0, its hash and its body.
+#: Stream of the audit log. Entry N has the stream ID N-0 and contains its hash and its text.
 AUDIT_LOG = f"{PREFIX}auditlog"
-#: Hash of numbers and hashes of the last audit log entry, the last dropped one, and the last one in AUDIT_FILE.
+#: Hash with number and hash of the last audit log entry, the last dropped entry, and the last entry in AUDIT_FILE.
 AUDIT_HEAD = f"{PREFIX}audithead"
-#: Hash of queued and running work by queue, in milliseconds of one lane.
+#: Hash with the queued and running work of each queue, in milliseconds of a single lane.
 LOAD = f"{PREFIX}load"
-#: Hash of measured speed relative to the kind's estimate, by kind|mode|device.
+#: Hash with the ratio of measured speed to the kind's estimate, keyed by kind|mode|device.
 PACE = f"{PREFIX}pace"
-#: Hash of committed units by kind|device.
+#: Hash with the number of committed units, keyed by kind|device.
 UNITS = f"{PREFIX}units"
-#: Hash of the number of ended leases by outcome.
+#: Hash with the number of ended leases, keyed by outcome.
 OUTCOMES = f"{PREFIX}outcomes"
-#: Hash of the number of submitted jobs by kind.
+#: Hash with the number of submitted jobs, keyed by kind.
 SUBMITTED = f"{PREFIX}submitted"
-#: Hash of the number of finished jobs by kind|state.
+#: Hash with the number of finished jobs, keyed by kind|state.
 ENDED = f"{PREFIX}ended"
-#: Hash of wait time histograms in seconds, by queue|bound.
+#: Hash with histograms of wait times in seconds, keyed by queue|bound.
 WAITS = f"{PREFIX}waits"
-#: Hash of duration histograms in seconds, by kind|bound.
+#: Hash with histograms of job durations in seconds, keyed by kind|bound.
 DURATIONS = f"{PREFIX}durations"
-#: Hash of the latest span of each lane.
+#: Hash with the latest span (time of work on a lease) of each lane.
 SPAN = f"{PREFIX}span"
-#: Stream of earlier spans of all lanes.
+#: Stream of the earlier spans of all lanes.
 SPANS = f"{PREFIX}spans"
-#: List with one block of measurements per minute of the last hour.
+#: List of measurements of the last hour, with one block per minute.
 HISTORY = f"{PREFIX}history"
-#: List of the samples of the current minute.
+#: List of the measurements of the current minute.
 HISTORY_NOW = f"{PREFIX}history:now"
-#: Hash of alerts by ID, as JSON.
+#: Hash of alerts as JSON, keyed by alert ID.
 ALERTS = f"{PREFIX}alerts"
-#: Text with the desired number of workers by device, and the time since which fewer would suffice.
+#: Text with the desired number of workers per device, and the time since which fewer workers would suffice.
 DESIRED = f"{PREFIX}desired"
-#: Hash of sums by tenant|stored or loose|files or bytes.
+#: Hash with the number and total size of files, keyed by tenant|stored or loose|files or bytes.
 FILE_SUMS = f"{PREFIX}filesums"
-#: Sorted set of files without references (tenant/sha256), scored by the time until which they are kept.
+#: Sorted set of files that belong to no artifact (tenant/sha256), scored by the time until which they are kept.
 LOOSE = f"{PREFIX}loose"
-#: Sorted set of incomplete files (tenant/sha256), scored by the time until which their parts are kept.
+#: Sorted set of partly uploaded files (tenant/sha256), scored by the time until which their parts are kept.
 UPLOADS = f"{PREFIX}uploads"
-#: Sorted set of objects that belong to no file (tenant/object), scored by the time at which their bytes are deleted.
+#: Sorted set of storage objects that belong to no file (tenant/object), scored by the time of deletion.
 UNOWNED = f"{PREFIX}unowned"
-#: Set of tenant/object whose bytes are being deleted.
+#: Set of storage objects that are being deleted (tenant/object).
 DOOMED = f"{PREFIX}doomed"
-#: Sorted set of artifacts without holders (tenant/artifact), scored by the time since which they have none.
+#: Sorted set of artifacts without holders (tenant/artifact), scored by the time of their last holder's removal.
 UNHELD = f"{PREFIX}unheld"
-#: ID of the folder or bucket that stores the bytes of files, as in its marker file. Empty until the marker is written.
+#: ID of the artifact store, as in its marker file. Empty until the marker file is written.
 FILE_STORE = f"{PREFIX}filestore"
-#: Set of broken jobs (by ID) and broken keys (by name).
+#: Set of jobs and keys with unreadable data: job IDs and key names.
 BROKEN = f"{PREFIX}broken"
-#: Name of a key that was broken or contradicted the jobs. While it is set, Redis accepts no jobs.
+#: Name of a key with invalid data. While this key is set, Redis accepts no jobs.
 DAMAGED = f"{PREFIX}damaged"
-#: Key that is written before WAITAOF.
+#: Key that a call writes before WAITAOF, so that WAITAOF waits for a write of this connection.
 DURABLE = f"{PREFIX}durable"
-#: Reason for the last rewrite of the append-only file: Redis' run_id and its number of rejected writes.
+#: Text that identifies the cause of the last rewrite of the append-only file.
 REWRITTEN = f"{PREFIX}rewritten"
 #: Sorted set of all API tokens, scored by creation time.
 TOKENS = f"{PREFIX}tokens"
-#: Text that changes whenever an API token or session is added or removed.
+#: Text that changes whenever an API token or a browser session is added or removed.
 TOKENS_VERSION = f"{PREFIX}tokenset"
-#: Sorted set of browser sessions, scored by expiry.
+#: Sorted set of browser sessions, scored by the time at which they expire.
 SESSIONS = f"{PREFIX}sessions"
-#: Sorted set of tenant|origin (of webhook URLs), scored by the time of the next delivery.
+#: Sorted set of webhook receivers (tenant|origin of the URL), scored by the time of the next delivery.
 DELIVERIES = f"{PREFIX}deliveries"
-#: Hash of counters of webhook attempts (succeeded, failed) and deliveries (delivered, dead, dropped).
+#: Hash with the number of webhook attempts and deliveries, keyed by outcome.
 WEBHOOKS = f"{PREFIX}webhooks"
 #: Sorted set of schedules, scored by the time at which the leader processes them next.
 SCHEDULES = f"{PREFIX}schedules"
 #: Set of all services, including services that are being deleted.
 SERVICES = f"{PREFIX}services"
-#: Sorted set of function libraries, scored by the time at which a coordinator last used them.
+#: Sorted set of function libraries, scored by the last time at which a coordinator used them.
 LIBRARIES = f"{PREFIX}libraries"
 
-#: Sorted set of jobs that ended or were retried and whose children are not all notified, scored by that time.
+#: Sorted set of ended or retried jobs whose dependent jobs must be notified, scored by the time of this change.
 WAKING = f"{PREFIX}waking"
 #: Set of workflows that the leader processes next.
 WORKFLOWS_DUE = f"{PREFIX}workflowsdue"
 
 #: Set of workflows that the leader is processing.
 WORKFLOWS_TAKEN = f"{PREFIX}workflowstaken"
-#: Hash of workflow counts by state, with idle (time since a running one has had no active job) and at (count time).
+#: Hash with the number of workflows in each state, the start of the longest idle time, and the time of counting.
 WORKFLOW_FIGURES = f"{PREFIX}workflowfigures"
 
 #: Sorted set of all workflows, scored by creation time.
@@ -168,17 +169,17 @@ WORKFLOWS = f"{PREFIX}workflows"
 WORKFLOWS_LIVE = f"{PREFIX}workflowslive"
 #: Sorted set of workflows, scored by the time at which the leader deletes them.
 WORKFLOW_EXPIRY = f"{PREFIX}workflowexpiry"
-#: Hash of the size of workflow documents and records in bytes, by tenant.
+#: Hash with the size in bytes of each tenant's workflow documents and records.
 WORKFLOW_BYTES = f"{PREFIX}workflowbytes"
 
-#: Hash of active profiles as reported to workers: profile -> state|hz|until|hosts.
+#: Hash of active profiles, as reported to workers: profile -> state|hz|until|hosts.
 PROFILING = f"{PREFIX}profiling"
-#: Hash of recording parts that wait for the leader: profile|recording|number -> bytes.
+#: Hash of parts of recordings that the leader has not stored yet: profile|recording|number -> bytes.
 PROFILE_PARTS = f"{PREFIX}profile_parts"
 
-#: Pattern that matches all keys of RQ.
+#: Pattern that matches all keys of the library RQ.
 OF_RQ = "rq:*"
-#: RQ's set of its queue keys.
+#: Set of queue keys that RQ maintains.
 RQ_QUEUES = "rq:queues"
 
 #: Hash of a job's fields.
@@ -186,185 +187,185 @@ job = Family(f"{PREFIX}job:%s")
 
 
 def job_id(name: bytes) -> bytes | None:
-    """Return the ID of the job whose hash has this key, or None for any other key."""
+    """Return the job ID in the key of a job's hash, or None for any other key."""
     return name[len(job("")) :] if name.startswith(job("").encode()) and name.count(b":") == 2 else None
 
 
 #: Hash of a job's leases: token -> lo:hi:upto:expiries:errors:granted:lane.
 job_lease = Family(f"{PREFIX}job:%s:lease")
-#: Sorted set of a job's lease tokens, scored by expiry.
+#: Sorted set of the tokens of a job's leases, scored by the expiry of the lease.
 job_leases = Family(f"{PREFIX}job:%s:leases")
-#: List of a job's ranges that must be leased again.
+#: List of a job's unit ranges that must be leased again.
 job_free = Family(f"{PREFIX}job:%s:free")
-#: Sorted set of ranges whose kernel raised an error, scored by the earliest time of their retry.
+#: Sorted set of a job's unit ranges after kernel errors, scored by the earliest time of their retry.
 job_retry = Family(f"{PREFIX}job:%s:retry")
-#: List of a job's dead ranges.
+#: List of a job's unit ranges that were given up.
 job_dead = Family(f"{PREFIX}job:%s:dead")
-#: List of a job's committed partials that are not merged yet.
+#: List of a job's committed partial results that are not merged yet.
 job_parts = Family(f"{PREFIX}job:%s:parts")
-#: Partial into which earlier partials were merged.
+#: Merged partial result of a job.
 job_accumulator = Family(f"{PREFIX}job:%s:acc")
-#: Hash of a job's unmet dependencies: parent -> ok or any.
+#: Hash of a job's unfinished dependencies: parent -> ok or any.
 job_needs = Family(f"{PREFIX}job:%s:needs")
-#: Sorted set of a job's blocked children, scored 0 if they wait for this job, 1 if they wait only for others.
+#: Sorted set of blocked jobs that depend on a job, scored 0 if they wait for this job and 1 if only for others.
 job_children = Family(f"{PREFIX}job:%s:children")
 #: Set of jobs that were skipped because this job failed or was cancelled.
 job_skips = Family(f"{PREFIX}job:%s:skips")
-#: Hash of the artifacts with the output (log and files) of a job's units, by unit.
+#: Hash of the artifacts with log and output files of a job's units, keyed by unit.
 job_files = Family(f"{PREFIX}job:%s:files")
-#: Hash of the number of a job's units that name an artifact, by artifact.
+#: Hash with the number of a job's units that refer to an artifact, keyed by artifact.
 job_kept = Family(f"{PREFIX}job:%s:kept")
 #: Result of a job as JSON.
 job_result = Family(f"{PREFIX}job:%s:result")
-#: Set of a runner's leases of programs, as job|token.
+#: Set of a runner's leases for programs, as job|token.
 leased = Family(f"{PREFIX}leased:%s")
-#: Hash of failure records by unit, as JSON. Only the first thousand failed units of a program have one.
+#: Hash of failure records as JSON, keyed by unit. Only the first thousand failed units of a program have one.
 job_failures = Family(f"{PREFIX}job:%s:failures")
-#: Stream of a job's own events.
+#: Stream of the events of one job.
 job_events = Family(f"{PREFIX}job:%s:ev")
-#: Stream of the live output lines of a followed program.
+#: Stream of the live output of a program that users follow.
 output = Family(f"{PREFIX}output:%s")
-#: Hash of the size of an output stream in bytes, and the number of bytes that can be added now.
+#: Hash with the size in bytes of an output stream, and the number of bytes that it currently accepts.
 outputs = Family(f"{PREFIX}outputs:%s")
-#: Hash of a shell in a running program: owner, unit, state, and the offsets of both directions.
+#: Hash of an attached shell: owner, unit, state, and the offsets of both directions.
 attachment = Family(f"{PREFIX}attachment:%s")
-#: Stream of unread input of a shell. The ID of an entry is the byte offset after the entry.
+#: Stream of a shell's unread input. The ID of an entry is the byte offset after the entry.
 attachment_input = Family(f"{PREFIX}attachment_input:%s")
-#: Stream of unread output of a shell. The ID of an entry is the byte offset after the entry.
+#: Stream of a shell's unread output. The ID of an entry is the byte offset after the entry.
 attachment_output = Family(f"{PREFIX}attachment_output:%s")
-#: Sorted set of a queue's pending jobs, for which workers are notified, scored by position.
+#: Sorted set of a queue's pending jobs, scored by queue position.
 pending = Family(f"{PREFIX}pending:%s")
-#: Sorted set of one tenant's pending jobs of a queue, scored by position.
+#: Sorted set of a tenant's pending jobs in one queue, scored by queue position.
 tenant_pending = Family(f"{PREFIX}tenant_pending:%s:%s")
-#: Sorted set of a tenant's held jobs, scored by the number of their holders.
+#: Sorted set of a tenant's jobs in slots of workers, scored by the number of these workers.
 held = Family(f"{PREFIX}held:%s:%s")
-#: Set of tenants that can have held jobs in a queue.
+#: Set of tenants whose jobs of one queue can be in slots of workers.
 holding = Family(f"{PREFIX}holding:%s")
-#: Sorted set of tenants with pending jobs in a queue, scored by virtual time.
+#: Sorted set of tenants with pending jobs in a queue, scored by virtual time (used share).
 order = Family(f"{PREFIX}order:%s")
-#: Hash of the virtual time at which a tenant's last work of a priority ends, by tenant.
+#: Hash with the virtual time at which each tenant's latest work of a priority ends.
 finish = Family(f"{PREFIX}finish:%s")
 #: Virtual clock of a priority.
 virtual = Family(f"{PREFIX}virtual:%s")
-#: Sorted set of requirements, scored by the number of a tenant's unfinished jobs that have them.
+#: Sorted set of job requirements, scored by the number of a tenant's unfinished jobs that have them.
 tenant_shapes = Family(f"{PREFIX}shapes:%s")
-#: Sorted set of a tenant's queued and running jobs without its backlog, scored by submission number.
+#: Sorted set of a tenant's queued and running jobs, without its backlog, scored by submission number.
 admitted = Family(f"{PREFIX}admitted:%s")
-#: Sorted set of queued jobs that wait for a cap of their tenant, scored by position.
+#: Sorted set of queued jobs that wait for a limit of their tenant, scored by queue position.
 backlog = Family(f"{PREFIX}backlog:%s")
-#: Sorted set of a tenant's blocked jobs, scored by submission number.
+#: Sorted set of a tenant's jobs that wait for other jobs, scored by submission number.
 blocked = Family(f"{PREFIX}blocked:%s")
-#: Sorted set of a tenant's jobs of a kind that wait for the next day because of a daily cap, scored by position.
+#: Sorted set of a tenant's jobs that wait for the next day because of a daily limit, scored by queue position.
 deferred = Family(f"{PREFIX}deferred:%s:%s")
-#: Hash of stored bytes by job, for a tenant with a cap on stored bytes.
+#: Hash with the number of stored bytes of each job, for a tenant with a limit on them.
 stored = Family(f"{PREFIX}stored:%s")
-#: Field of SHARES with a tenant's further caps.
+#: Field of SHARES with a tenant's optional limits.
 caps = Family("%s|caps")
-#: Sorted set of the lease tokens of a tenant's jobs, scored by expiry.
+#: Sorted set of the lease tokens of a tenant's jobs, scored by the expiry of the lease.
 lanes = Family(f"{PREFIX}lanes:%s")
-#: Sorted set of jobs that wait for a worker with this version of their kind, scored by position.
+#: Sorted set of jobs that wait for a worker with their kind's version, scored by queue position.
 unsupported = Family(f"{PREFIX}unsupported:%s:%s|%s")
-#: Sorted set of jobs for one member of UNSUPPORTED or UNSUPPORTED_PROGRAMS.
+#: Sorted set of the jobs that belong to one member of UNSUPPORTED or UNSUPPORTED_PROGRAMS.
 unsupported_member = Family(f"{UNSUPPORTED}:%s")
 #: Sorted set of the jobs in a state, scored by submission number.
 in_state = Family(f"{PREFIX}in:%s")
-#: Sorted set of live workers of a device, scored by expiry.
+#: Sorted set of live workers of a device, scored by the time at which they count as dead.
 workers_of = Family(f"{PREFIX}workers:%s")
-#: Hash of a worker's record, from its heartbeats.
+#: Hash with a worker's record, as sent in its heartbeats.
 worker = Family(f"{PREFIX}worker:%s")
-#: Pub/sub channel, not a key: IDs of cancelled or paused jobs of which a worker has leases.
+#: Pub/sub channel with the IDs of cancelled or paused jobs for which a worker has leases. It is not a key.
 stops = Family(f"{PREFIX}stops:%s")
-#: Name of the worker that has claimed a GPU.
+#: Name of the worker that has claimed this GPU.
 gpu = Family(f"{PREFIX}gpu:%s")
 #: Set of GPUs that a runner has claimed.
 claimed = Family(f"{PREFIX}claimed:%s")
-#: Sorted set of priorities of programs (wanted) or kernels (needed) that wait for a GPU, scored by expiry.
+#: Sorted set of the priorities of work that waits for a GPU, scored by expiry. `wanted` is for programs.
 gpu_wish = Family(f"{PREFIX}gpu:%s:%s")
-#: Hash of a tenant's usage by day|name. The day is a number since 1970, or `before`.
+#: Hash with a tenant's usage, keyed by day|name. The day is a number since 1970, or `before`.
 usage = Family(f"{PREFIX}usage:%s")
-#: String with the job ID and the digest of the request body (job|digest), kept for a day.
+#: ID of the job that was submitted with an idempotency key, and the digest of the request (job|digest).
 idempotency = Family(f"{PREFIX}idem:%s:%s")
-#: Hash of an API token.
+#: Hash of one API token.
 token = Family(f"{PREFIX}token:%s")
-#: Hash of a browser session.
+#: Hash of one browser session.
 session = Family(f"{PREFIX}session:%s")
-#: Sorted set of the browser sessions of a token, scored by expiry.
+#: Sorted set of the browser sessions of an API token, scored by the time at which they expire.
 logins = Family(f"{PREFIX}logins:%s")
-#: Hash of a tenant's secrets: name -> key|changed, the ID of the encryption key and the time of the last change.
+#: Hash with the encryption key ID and the time of the last change of a tenant's secrets: name -> key|changed.
 secrets = Family(f"{PREFIX}secrets:%s")
-#: Hash of the encrypted values of a tenant's secrets: name -> key.sealed.
+#: Hash with the encrypted values of a tenant's secrets: name -> key.sealed.
 secret = Family(f"{PREFIX}secret:%s")
-#: Hash of a schedule.
+#: Hash of one schedule.
 schedule = Family(f"{PREFIX}schedule:%s")
 #: Hash of a tenant's schedules: name -> schedule ID.
 schedules_of = Family(f"{PREFIX}schedules:%s")
-#: Hash of a service.
+#: Hash of one service.
 service = Family(f"{PREFIX}service:%s")
 #: Hash of a tenant's services: name -> service ID.
 services_of = Family(f"{PREFIX}services:%s")
-#: Hash of the replicas of a service: number -> generation|since|stopping.
+#: Hash of a service's replicas: number -> generation|since|stopping.
 service_replicas = Family(f"{PREFIX}servicereplicas:%s")
-#: Hash of the number of requests that each coordinator has for a service, including waiting ones.
+#: Hash with the number of requests for a service at each coordinator, including waiting requests.
 service_asked = Family(f"{PREFIX}serviceasked:%s")
-#: Hash of requests to a service and their durations, slot|name -> count, in ten-second slots; and the newest slot.
+#: Hash with the number and durations of requests to a service, in slots of ten seconds: slot|name -> count.
 service_figures = Family(f"{PREFIX}servicefigures:%s")
-#: Hash of a runner's report about its replica, with state, address and key.
+#: Hash with a runner's report about a replica: state, address and key.
 replica = Family(f"{PREFIX}replica:%s")
-#: Hash of the coordinator that a runner's tunnel connects to: its URL for other coordinators, its key and its host.
+#: Hash of the coordinator to which a runner has a tunnel: its URL for other coordinators, its key and its host.
 tunnel = Family(f"{PREFIX}tunnel:%s")
-#: Hash of the number of requests that each coordinator is forwarding to a replica.
+#: Hash with the number of requests that each coordinator is forwarding to a replica.
 replica_busy = Family(f"{PREFIX}replicabusy:%s")
-#: Number of the last batch of model requests that a coordinator has counted, kept for an hour.
+#: Number of the last counted batch of model requests from one coordinator. Kept for an hour.
 inference_counted = Family(f"{PREFIX}inferencecounted:%s")
-#: Hash of a webhook delivery.
+#: Hash of one webhook delivery.
 delivery = Family(f"{PREFIX}delivery:%s")
-#: Sorted set of a tenant's deliveries to one scheme, host and port, scored by the time of their next attempt.
+#: Sorted set of a tenant's deliveries to one origin (scheme, host and port), scored by the next attempt.
 outbox = Family(f"{PREFIX}outbox:%s")
-#: Sorted set of a tenant's deliveries in a state, scored by the time of the change. Old ended ones are removed.
+#: Sorted set of a tenant's deliveries in one state, scored by the time of the change.
 deliveries_of = Family(f"{PREFIX}deliveries:%s:%s")
 #: Hash of a tenant's files: sha256 -> size:references:objects.
 files = Family(f"{PREFIX}files:%s")
-#: Hash of the uploaded parts of an incomplete file: number -> object, and the file's size.
+#: Hash of a partly uploaded file, with its size and its uploaded parts: number -> object.
 parts = Family(f"{PREFIX}parts:%s:%s")
 #: Hash of an artifact: size in bytes, number of files, creation time and manifest.
 artifact = Family(f"{PREFIX}artifact:%s:%s")
-#: Sorted set of a tenant's artifacts that have holders, scored by creation time.
+#: Sorted set of a tenant's artifacts with holders, scored by creation time.
 artifacts = Family(f"{PREFIX}artifacts:%s")
-#: Set of an artifact's holders: kept, name:NAME, job:ID.
+#: Set of the objects that keep an artifact: kept, name:NAME or job:ID.
 holders = Family(f"{PREFIX}holders:%s:%s")
 #: Hash of a tenant's artifact names: name -> artifact ID.
 names = Family(f"{PREFIX}names:%s")
-#: Hash of a workflow.
+#: Hash of one workflow.
 workflow = Family(f"{PREFIX}workflow:%s")
 #: Actions of a workflow, as zlib-compressed JSON.
 workflow_document = Family(f"{PREFIX}workflowdocument:%s")
-#: Hash of a workflow's jobs, by action or by action/number for items.
+#: Hash of the jobs of a workflow's actions, keyed by action, or by action/number for items.
 workflow_jobs = Family(f"{PREFIX}workflowjobs:%s")
-#: Hash of the outcomes of actions without a job, as JSON, by action or by action/number for items.
+#: Hash of the outcomes of actions without a job, as JSON, keyed like the jobs of actions.
 workflow_records = Family(f"{PREFIX}workflowrecords:%s")
-#: Set of actions, or action/number, whose jobs must be retried.
+#: Set of a workflow's actions whose jobs must be retried.
 workflow_retries = Family(f"{PREFIX}workflowretries:%s")
 #: Sorted set of a tenant's workflows, scored by creation time.
 workflows_of = Family(f"{PREFIX}workflows:%s")
-#: Hash of a profile.
+#: Hash of one profile.
 profile = Family(f"{PREFIX}profile:%s")
 #: Hash of a tenant's profiles: name -> profile ID.
 profiles_of = Family(f"{PREFIX}profiles:%s")
-#: Hash of the worker that samples each device: device -> worker|until.
+#: Hash with the worker that records each device of a profile: device -> worker|until.
 profile_claims = Family(f"{PREFIX}profile_claims:%s")
-#: Hash of recordings as JSON. Fields recording|name contain the worker, last report, file and end.
+#: Hash of a profile's recordings as JSON. Each recording has several fields, such as its worker and last report.
 profile_recordings = Family(f"{PREFIX}profile_recordings:%s")
-#: Token for the one-time login code with this digest.
+#: ID of the API token to which a one-time login code belongs, keyed by the code's digest.
 login = Family(f"{PREFIX}login:%s")
-#: List of the digests of a token's latest one-time login codes.
+#: List of the digests of an API token's latest one-time login codes.
 codes = Family(f"{PREFIX}codes:%s")
-#: Hash of facts that finished jobs have proved: range lo-hi -> payload.
+#: Hash of facts that finished jobs have proved about ranges of integers: lo-hi -> payload.
 mark = Family(f"{PREFIX}mark:%s:%s")
-#: Position from which the leader continues to move jobs out of a queue, or its cursor over the jobs in a state.
+#: Position at which the leader continues a cleanup of a queue or of the jobs in a state.
 sweep = Family(f"{PREFIX}sweep:%s")
-#: Contents of a broken key, kept for a week.
+#: Contents of a key with invalid data. Kept for a week.
 quarantined = Family(f"{PREFIX}quarantined:%s")
-#: Hash of the RQ job that all wake-ups share.
+#: Hash of the RQ job that represents all wake-ups.
 rq_job = Family("rq:job:%s")
 #: List of the wake-ups in an RQ queue.
 rq_queue = Family("rq:queue:%s")

@@ -1,4 +1,4 @@
-"""Profiles of tenants: time windows in which workers record telemetry of hosts and devices.
+"""Profiles of tenants: periods in which workers record measurements of hosts and devices.
 
 A profile is `recording`, then `collecting`: workers send their recordings in parts, which the leader moves from Redis
 into files of the tenant. Then it is `done`. A late recording makes it `collecting` again. See docs/profiles.md.
@@ -22,64 +22,64 @@ from jobs.store.work.bounds import Count, RecordingName
 
 #: Pattern of profile names. The artifact of a profile is named profile-NAME.
 NAME = r"^[a-z0-9][a-z0-9._-]{0,55}$"
-#: Sampling rates in samples per second, and durations of a profile in seconds.
+#: Maximum and default number of samples per second.
 MAX_HZ, DEFAULT_HZ = 100, 10
 MAX_SECONDS, DEFAULT_SECONDS = 86_400, 3600
-#: Maximum numbers of active profiles in the cluster and per tenant, and of all profiles per tenant.
+#: Maximum number of active profiles in the cluster and per tenant, and of all profiles per tenant.
 MAX_LIVE, MAX_LIVE_OF_TENANT, MAX_PROFILES = 4, 2, 1000
-#: Maximum number of active profiles when another one is recovered.
+#: Maximum number of active profiles that allows collecting late recordings of a finished profile.
 MAX_COLLECTED = 16
-#: Maximum numbers of hosts and of recordings per profile.
+#: Maximum number of hosts, and of recordings, in one profile.
 MAX_HOSTS, MAX_RECORDINGS = 256, 4096
-#: Maximum size of a recording in bytes, on the host's disk and as sent.
+#: Maximum size in bytes of one recording.
 MAX_BYTES = 2 << 30
-#: Size of a recording's part in bytes, and maximum numbers of parts in Redis per profile and in total.
+#: Size in bytes of a recording's parts, and maximum number of parts in Redis per profile and in total.
 PART_BYTES, PARTS_AT_ONCE, PARTS_OF_ALL = 8 << 20, 2, 16
-#: Milliseconds for which a worker's claim of a device or recording is valid unless it is renewed.
+#: Milliseconds for which a worker's claim to record a device is valid.
 CLAIM_MS = 5000
-#: Milliseconds without a report after which a worker's recording counts as lost until the worker reports again.
+#: Milliseconds without a report after which a recording counts as lost until its worker reports again.
 SILENT_MS = 15_000
-#: Maximum number of attempts to send a recording whose bytes do not match its SHA-256.
+#: Maximum number of attempts to send a recording, if the received bytes do not match its SHA-256.
 MOST_TRIES = 3
 Seconds = Annotated[float, Field(strict=True, ge=0, le=1e9)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """An active profile as reported to workers."""
+    """Active profile, as reported to workers."""
 
     profile_id: str
     #: State of the profile: recording or collecting.
     state: str
     hz: int
-    #: End of the profile in milliseconds of Redis time.
+    #: End of the profile in milliseconds since 1970, by Redis time.
     until: int
-    #: Hosts that the profile covers; empty for all.
+    #: Hosts that the profile covers. Empty means all hosts.
     hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """A file of samples, as reported by its worker."""
+    """File with samples, as its worker reports it."""
 
     #: Pydantic configuration: a JSON object without additional fields.
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    #: WORKER.NUMBER, unique within the profile.
+    #: Name in the form WORKER.NUMBER, which is unique within the profile.
     name: RecordingName
     host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,64}$")]
     devices: Annotated[tuple[Annotated[str, Field(max_length=128)], ...], Field(max_length=65)]
     samples: Count = 0
-    #: Number of samples that were late or could not be written.
+    #: Number of samples that the worker took too late or could not write.
     missed: Count = 0
     bytes: Count = 0
-    #: CPU time of the sampling process in seconds.
+    #: CPU time in seconds of the process that took the samples.
     cpu_seconds: Seconds = 0.0
     #: Seconds between the first and the last sample.
     seconds: Seconds = 0.0
-    #: Reason for the end of the recording; empty while it is running.
+    #: Reason for the end of the recording, or empty while it is running.
     reason: Annotated[str, Field(max_length=64)] = ""
-    #: Size in bytes and SHA-256 of the file to send; 0 and empty until it is ready.
+    #: Size in bytes of the file to send. It is 0 until the file is ready.
     size: Annotated[int, Field(strict=True, ge=0, le=MAX_BYTES)] = 0
     sha: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
 
@@ -88,50 +88,52 @@ class Recording:
             raise ValueError("size and sha must be set together")
 
     def row(self) -> str:
-        """Return the displayed fields as JSON."""
+        """Return the fields that are displayed to users, as JSON."""
         return json.dumps({name: value for name, value in asdict(self).items() if name not in ("name", "size", "sha")})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """Response to a worker's report."""
+    """Response to a worker's report about a profile."""
 
-    #: State of the profile; `gone` if it does not exist.
+    #: State of the profile, or `gone` if the profile does not exist.
     state: str
     #: Redis time in milliseconds.
     now: int
     #: Devices that the worker must sample.
     devices: tuple[str, ...]
-    #: For each recording, the number of the part to send, or wait, kept, lost, other or full.
+    #: Response for each recording: the number of the part to send, or wait, kept, lost, other or full.
     wanted: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class KnownRecording:
-    """A recording as stored."""
+    """Recording of a profile, as stored in Redis."""
 
     name: str
     worker: str
-    #: Fields of `Recording.row`.
+    #: Fields that the worker reported.
     row: Mapping[str, Any]
-    #: Time of the last report in milliseconds of Redis time.
+    #: Time of the worker's last report in milliseconds since 1970, by Redis time.
     heard: int
     size: int
     sha: str
-    #: True if all parts are stored.
+    #: True if all parts of the recording are stored.
     whole: bool
-    #: kept or lost; empty if undecided.
+    #: Final state of the recording: kept or lost. Empty while it is not decided.
     end: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """A profile as stored. Times are milliseconds of Redis time; 0 if the event has not happened."""
+    """Profile of a tenant, as stored in Redis. Times are milliseconds since 1970, or 0 for events that have not
+    happened.
+    """
 
     profile_id: str
     tenant: str
     name: str
-    #: Tenant and token that started the profile.
+    #: Tenant and token with which the profile was started.
     actor: Actor
     state: str
     hz: int
@@ -142,15 +144,15 @@ class Profile:
     ended: int
     collecting: int
     artifact: str
-    #: Reason why the leader cannot store recordings; empty if it can.
+    #: Reason why the leader cannot store recordings, or empty.
     trouble: str
 
 
 class Profiles(Part):
-    """Stores profiles and the reports of workers and of the leader."""
+    """Profiles in Redis, and the reports of workers and of the leader about them."""
 
     def start(self, profile: Profile, seconds: int) -> tuple[str, str]:
-        """Store a profile that starts recording now.
+        """Store a new profile, which starts recording immediately.
 
         Return (new, ID); otherwise (exists, name), (full, most), (live, most), (own, most) or (missing, tenant).
         """
@@ -172,7 +174,7 @@ class Profiles(Part):
         return how, what
 
     def stop(self, profile_id: str, actor: Actor = ANONYMOUS) -> bool:
-        """Stop recording and start collecting the recordings. Return False if the profile is not recording."""
+        """Stop recording, and start to collect the recordings. Return False if the profile is not recording."""
         return bool(
             self._functions.run_acknowledged("collect_profile", profile_id, "recording", *actor, "stop profile", 0)
         )
@@ -185,7 +187,10 @@ class Profiles(Part):
         return int(reply) != -1
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> tuple[str, str] | None:
-        """Delete a profile, even if Redis is full. Return its ID and artifact, or None if it does not exist."""
+        """Delete a profile. Return its ID and its artifact, or None if the profile does not exist.
+
+        This also works if Redis is full.
+        """
         found = self._functions.run_acknowledged_texts("delete_profile", tenant, name, *actor)
         return (found[0], found[1]) if found else None
 
@@ -196,7 +201,7 @@ class Profiles(Part):
         return sorted(found, key=lambda one: -one.created)
 
     def one(self, tenant: str, name: str) -> Profile | None:
-        """Return a profile, or None."""
+        """Return a profile by its name, or None if it does not exist."""
         [known] = self._functions.read(("HGET", keys.profiles_of(tenant), name))
         return next(iter(self.read([known.decode(errors="replace")])), None) if known else None
 
@@ -206,14 +211,14 @@ class Profiles(Part):
         return _recordings(texts(reply))
 
     def live(self) -> tuple[Order, ...] | None:
-        """Return the active profiles, or None if Redis fails, because a heartbeat must not fail with it."""
+        """Return the active profiles. If Redis fails, return None, so that a heartbeat still succeeds."""
         try:
             return self.orders()
         except RedisError:
             return None
 
     def orders(self) -> tuple[Order, ...]:
-        """Return the active profiles."""
+        """Return the active profiles, in the form in which workers get them."""
         stored = self._client.hgetall(keys.PROFILING)
         found = (_order(one.decode(errors="replace"), text.decode(errors="replace")) for one, text in stored.items())
         return tuple(order for order in found if order)
@@ -221,7 +226,7 @@ class Profiles(Part):
     # -- worker methods --------------------------------------------------------------------------------------------
 
     def report(self, profile_id: str, worker: str, devices: Sequence[str], recordings: Sequence[Recording]) -> Reported:
-        """Claim devices for CLAIM_MS and report recordings. The response names the granted devices and the parts to
+        """Claim devices for CLAIM_MS milliseconds and report recordings. Return the granted devices and the parts to
         send.
         """
         rows = (word for one in recordings for word in (one.name, one.row(), one.size, one.sha))
@@ -236,8 +241,9 @@ class Profiles(Part):
         )
 
     def add_part(self, profile_id: str, worker: str, recording: str, number: int, data: bytes) -> str:
-        """Store a part of a recording. Return stored, wait (too many are stored), gone (not needed) or size (wrong
-        length).
+        """Store a part of a recording. Return stored, wait, gone or size.
+
+        wait: too many parts are stored. gone: the part is not needed. size: the part has the wrong length.
         """
         reply: bytes = self._functions.run(
             "add_profile_part", profile_id, worker, recording, number, PARTS_AT_ONCE, PARTS_OF_ALL, data
@@ -247,41 +253,45 @@ class Profiles(Part):
     # -- leader methods --------------------------------------------------------------------------------------------
 
     def parts(self) -> list[tuple[str, str, int]]:
-        """Return the parts that wait for the leader, as (profile, recording, number)."""
+        """Return the parts of recordings that the leader has not stored yet, as (profile, recording, number)."""
         fields = (name.decode(errors="replace").split("|") for name in self._client.hkeys(keys.PROFILE_PARTS))
         return sorted((one[0], one[1], int(one[2])) for one in fields if len(one) == 3 and one[2].isdigit())
 
     def part(self, profile_id: str, recording: str, number: int) -> bytes | None:
-        """Return the bytes of a part, or None if the part does not exist."""
+        """Return the bytes of a recording's part, or None if the part does not exist."""
         data: bytes | None = self._client.hget(keys.PROFILE_PARTS, f"{profile_id}|{recording}|{number}")
         return data
 
     def keep_part(self, profile_id: str, recording: str, number: int, sha: str) -> None:
-        """Record that a part is stored, unless it must be sent again."""
+        """Record that a part of a recording is stored, unless it must be sent again."""
         self._functions.run("keep_profile_part", profile_id, recording, number, sha)
 
     def settle(self, profile_id: str, recording: str, how: str, sha: str) -> str:
-        """Record that a recording is kept or must be sent again. Return kept, again, or lost after MOST_TRIES."""
+        """Record that a recording is stored, or that it must be sent again. Return kept, again or lost.
+
+        The result is lost after MOST_TRIES attempts.
+        """
         reply: bytes = self._functions.run("settle_recording", profile_id, recording, how, sha, MOST_TRIES)
         return reply.decode()
 
     def trouble(self, profile_id: str, why: str) -> None:
-        """Record why the leader cannot store recordings."""
+        """Record the reason why the leader cannot store recordings."""
         if self._client.hget(keys.profile(profile_id), "state"):
             self._client.hset(keys.profile(profile_id), "trouble", why)
 
     def forget(self, profile_id: str) -> None:
-        """Stop reporting a profile to workers."""
+        """Stop reporting a profile to the workers."""
         self._client.hdel(keys.PROFILING, profile_id)
 
     def end(self, profile_id: str, artifact: str) -> bool:
-        """Record the artifact with the recordings; empty if there are none. Return False if the profile is not
-        collecting.
+        """Record the artifact that contains the recordings. Return False if the profile is not collecting.
+
+        `artifact` is empty if there are no recordings.
         """
         return bool(self._functions.run_acknowledged("end_profile", profile_id, artifact))
 
     def read(self, ids: Sequence[str]) -> list[Profile]:
-        """Return the existing profiles among the given IDs."""
+        """Return the profiles with these IDs. Profiles that do not exist are omitted."""
         stored = self._functions.read(*(("HGETALL", keys.profile(one)) for one in ids))
         return [_profile(one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
 

@@ -1,4 +1,4 @@
-"""Rebuild the indexes in Redis from the jobs: `python -m jobs.store.reindex`, with REDIS_URL set."""
+"""Command that rebuilds the indexes in Redis from the jobs: `python -m jobs.store.reindex`, with REDIS_URL set."""
 
 from __future__ import annotations
 

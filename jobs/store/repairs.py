@@ -1,11 +1,11 @@
-"""Repair invalid data in Redis: quarantine jobs, and rebuild indexes from the jobs."""
+"""Repairs of invalid data in Redis: mark jobs as unreadable, and rebuild indexes from the jobs."""
 
 from __future__ import annotations
 
 from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Functions, Part
 
-#: Number of jobs that one call of the Redis function REINDEX handles.
+#: Number of jobs that one call of the Redis function REINDEX processes.
 _JOBS_A_CALL = 100
 
 
@@ -20,7 +20,7 @@ class Repairs(Part):
         quarantine(self._functions, job, why)
 
     def reindex(self) -> int:
-        """Rebuild all indexes from the jobs and accept new jobs again. Return the number of jobs."""
+        """Rebuild all indexes from the jobs, and allow submissions again. Return the number of jobs."""
         [broken] = unreadable_entries.replies(self._pipe().smembers(keys.BROKEN))
         self._client.delete(keys.LOAD, keys.SHAPES, *self._client.scan_iter(keys.tenant_shapes("*"), count=1000))
         names = self._client.scan_iter(keys.job("*"), count=1000)
@@ -28,7 +28,7 @@ class Repairs(Part):
         for at in range(0, max(len(ids), 1), _JOBS_A_CALL):
             self._functions.run("reindex", *ids[at : at + _JOBS_A_CALL])
         for name in broken or ():
-            if b":" in name:  # a key name; broken jobs stay until they are deleted
+            if b":" in name:  # The name of a key. Broken jobs stay until they are deleted
                 self._client.srem(keys.BROKEN, name)
         self._client.delete(keys.DAMAGED)
         return len(ids)

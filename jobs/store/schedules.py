@@ -1,4 +1,4 @@
-"""Schedules of tenants. The leader claims one run at a time.
+"""Schedules of tenants. The leader claims each run of a schedule before it submits the run's job.
 
 One call claims a run and advances its schedule; another call records the outcome. In between, the run stays due: if the
 leader dies, the next leader submits the same job again, which SUBMIT recognizes as a duplicate.
@@ -16,43 +16,43 @@ from jobs.store.server.records import record, texts
 
 #: Maximum number of schedules per tenant.
 MAX_SCHEDULES = 1000
-#: Fields that determine when a schedule runs.
+#: Fields that determine the times at which a schedule runs.
 _TIMES = ("name", "every", "cron", "timezone", "created", "paused", "next", "firing")
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A schedule as stored. Times are seconds of Redis time since 1970."""
+    """Schedule of a tenant, as stored in Redis. Times are seconds since 1970, by Redis time."""
 
     schedule_id: str
     tenant: str
     name: str
-    #: ID of the token that created the schedule, and whether the token could run programs.
+    #: ID of the API token that created the schedule.
     token: str
     runs_programs: bool
-    #: Body of the job submission, as JSON; empty for a workflow.
+    #: Request that submits the job, as JSON. Empty for a workflow.
     job: str
     every: int
     cron: str
     timezone: str = "UTC"
     overlap: bool
-    #: Which missed runs are caught up: last or none.
+    #: Missed runs that are caught up: the last one (last) or none.
     catch_up: str = "last"
     created: int
-    #: Text of the workflow to submit; empty for a job.
+    #: Workflow to submit, as text. Empty for a job.
     workflow: str = ""
     paused: bool = False
-    #: Time of the next run; 0 if there is none or the schedule is paused.
+    #: Time of the next run, or 0 if there is none or the schedule is paused.
     next: int = 0
-    #: Time of the claimed run whose outcome is not recorded yet; 0 if none.
+    #: Time of the claimed run whose outcome is not recorded yet, or 0.
     firing: int = 0
     last: int = 0
-    #: Expiry of the claim of a manual run, in milliseconds since 1970; 0 if none.
+    #: Time in milliseconds since 1970 at which the claim of a manual run expires, or 0.
     by_hand_until: int = 0
-    #: The job or workflow that the schedule submitted last.
+    #: ID of the job or workflow that the schedule submitted last.
     last_job: str = ""
-    #: Message about the outcome of the last run.
+    #: Message to users about the outcome of the last run.
     said: str = ""
     submitted: int = 0
     skipped: int = 0
@@ -61,10 +61,10 @@ class Schedule:
 
 
 class Schedules(Part):
-    """Stores and advances schedules."""
+    """Schedules in Redis, and the claims of their runs."""
 
     def add(self, schedule: Schedule, artifacts: tuple[str, ...] = (), actor: Actor = ANONYMOUS) -> tuple[str, str]:
-        """Store a schedule whose job needs the given artifacts.
+        """Store a schedule whose job needs these artifacts.
 
         Return (new, ID); otherwise store nothing and return (exists, name), (full, most), (missing, tenant) or
         (artifact, ID).
@@ -92,28 +92,28 @@ class Schedules(Part):
         return how, what
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Delete a schedule, even if Redis is full. Return False if it does not exist."""
+        """Delete a schedule. Return False if it does not exist. This also works if Redis is full."""
         return bool(self._functions.run_acknowledged("end_schedule", tenant, name, *actor))
 
     def pause(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Pause a schedule until it is resumed. Return False if it does not exist."""
+        """Pause a schedule until a user resumes it. Return False if the schedule does not exist."""
         return bool(self._functions.run_acknowledged("advance_schedule", tenant, name, 0, *actor))
 
     def resume(self, tenant: str, name: str, following: int, actor: Actor = ANONYMOUS) -> bool:
-        """Resume a schedule, with its next run at `following`. Return False if it does not exist."""
+        """Resume a schedule. Its next run is at `following`. Return False if the schedule does not exist."""
         return bool(self._functions.run_acknowledged("advance_schedule", tenant, name, following, *actor))
 
     def due(self, most: int, without: int = 0) -> tuple[int, list[Schedule]]:
-        """Return Redis time in seconds and at most `most` due schedules, skipping the first `without`."""
+        """Return the current Redis time in seconds, and up to `most` due schedules after the first `without` ones."""
         now, *found = self._functions.run("due_schedules", most, without)
         return int(now), [_schedule(words[0].decode(), texts(words[1:])) for words in found]
 
     def coming(self) -> list[str]:
-        """Return the IDs of all schedules with a next run, latest run first."""
+        """Return the IDs of all schedules with a next run, ordered from the latest to the earliest run."""
         return [one.decode(errors="replace") for one in self._client.zrevrange(keys.SCHEDULES, 0, -1)]
 
     def times(self, ids: Sequence[str]) -> list[Schedule]:
-        """Return the fields that determine the run times of the given schedules. Omit missing schedules."""
+        """Return the fields that determine the run times of these schedules. Missing schedules are omitted."""
         pipe = self._pipe()
         for each in ids:
             pipe.hmget(keys.schedule(each), _TIMES)
@@ -127,15 +127,15 @@ class Schedules(Part):
         ]
 
     def late_seconds(self) -> float:
-        """Return the seconds for which the most overdue schedule has been due; 0 if none is due."""
+        """Return the seconds by which the most overdue schedule is late, or 0 if none is due."""
         first, (seconds, micros) = self._functions.read(("ZRANGE", keys.SCHEDULES, "0", "0", "WITHSCORES"), ("TIME",))
         now = int(seconds) + int(micros) / 1e6
         return max(0.0, now - float(first[1]) / 1000) if first else 0.0
 
     def claim(self, schedule: Schedule, firing: int, following: int, missed: int) -> bool:
-        """Advance a schedule and claim a run. `firing` or `following` is 0 if there is no run, or no next run.
+        """Claim a run and advance the schedule. Return False if another caller has already advanced the schedule.
 
-        Return False if another caller has already advanced the schedule.
+        `firing` is 0 if there is no run, and `following` is 0 if there is no next run.
         """
         return bool(self._functions.run("claim_run", schedule.schedule_id, schedule.next, firing, following, missed))
 
@@ -144,12 +144,15 @@ class Schedules(Part):
         self._functions.run("note_run", schedule_id, firing, outcome, job, said)
 
     def claim_by_hand(self, schedule_id: str, run: str, lease_ms: int) -> str:
-        """Claim a manual run. Return ok, same (it was already submitted) or busy (another run is being submitted)."""
+        """Claim a run that a user started by hand. Return ok, same or busy.
+
+        same: the run was already submitted. busy: another run is being submitted.
+        """
         reply: bytes = self._functions.run("claim_by_hand", schedule_id, run, lease_ms)
         return reply.decode()
 
     def note_by_hand(self, schedule_id: str, run: str, job: str) -> None:
-        """Record the job of a manual run; empty if the submission was rejected."""
+        """Record the job of a run that a user started by hand. The job is empty if the submission was rejected."""
         self._functions.run("note_by_hand", schedule_id, run, job)
 
     def of_tenant(self, tenant: str) -> list[Schedule]:
@@ -161,7 +164,7 @@ class Schedules(Part):
         return sorted(found, key=lambda one: one.name)
 
     def one(self, tenant: str, name: str) -> Schedule | None:
-        """Return a schedule, or None."""
+        """Return a schedule by its name, or None if it does not exist."""
         [known] = self._functions.read(("HGET", keys.schedules_of(tenant), name))
         if known is None:
             return None

@@ -1,4 +1,4 @@
-"""Services of tenants: their desired state, their replicas, and the addresses that replicas report.
+"""Services of tenants: their desired state, their replicas, and the addresses of the replicas.
 
 The leader starts and stops replicas. Each step is one idempotent function. Replica numbers are never reused, and a
 replica's job is named after its number, so a new leader can continue after any step.
@@ -19,23 +19,23 @@ from jobs.store.server.records import number, record, texts
 
 #: Maximum number of services per tenant.
 MAX_SERVICES = 100
-#: Milliseconds for which a replica's report is valid. Runners repeat it every five seconds.
+#: Milliseconds for which a runner's report about a replica is valid. Runners repeat reports every five seconds.
 REPORT_TTL_MS = 60_000
 _JOB = re.compile(r"v-([0-9a-f]+)-([1-9][0-9]{0,15})")
-#: Seconds for which a coordinator's report of a tunnel is valid. Coordinators repeat it every five seconds.
+#: Seconds for which a coordinator's report about a tunnel is valid. Coordinators repeat reports every five seconds.
 _TUNNEL_SECONDS = 15
-#: Seconds for which a coordinator's request count is valid.
+#: Seconds for which a coordinator's number of requests is valid.
 _BUSY_SECONDS = 10
-#: Length of a statistics slot in milliseconds, and number of earlier slots that count. Same as in COUNT_INFERENCE.
+#: Length in milliseconds of the intervals in which requests are counted, and number of earlier intervals in use.
 SLOT_MS, SLOTS = 10_000, 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunnelEnd:
-    """The coordinator at the end of a runner's tunnel, as other coordinators reach it."""
+    """Coordinator to which a runner has a tunnel, with its address for other coordinators."""
 
     url: str
-    #: Key with which other coordinators authenticate.
+    #: Key that other coordinators send to authenticate.
     key: str = field(repr=False)
     #: Name of the coordinator's host.
     host: str
@@ -43,51 +43,51 @@ class TunnelEnd:
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """A service as stored. Times are milliseconds of Redis time since 1970."""
+    """Service of a tenant, as stored in Redis. Times are milliseconds since 1970, by Redis time."""
 
     service_id: str
     tenant: str
     name: str
     engine: str
-    #: ID of the token that created the service.
+    #: ID of the API token that created the service.
     token: str = ""
-    #: Body of the submission of a replica, as JSON.
+    #: Request that submits the job of a replica, as JSON.
     job: str = "{}"
     #: Request that created the service, as JSON.
     asked: str = "{}"
-    #: ID of the artifact that the replicas use; empty if none.
+    #: ID of the artifact that the replicas use, or empty.
     artifact: str = ""
     replicas: int = 1
     stopped: bool = False
     deleted: bool = False
-    #: Number of restarts plus one. Replicas of earlier generations are replaced.
+    #: Number of the service's restarts plus one. Replicas of earlier generations are replaced.
     generation: int = 1
     created: int = 0
-    #: Number of the next replica.
+    #: Number that the next replica gets.
     next: int = 1
-    #: Number of consecutive replica failures, earliest time of the next start, and reason of the last failure.
+    #: Number of consecutive failures of replicas.
     failures: int = 0
     retry_at: int = 0
     said: str = ""
-    #: Job of the replica that failed last, kept for its log; empty if none.
+    #: ID of the failed replica's job that is kept for its log, or empty.
     died: str = ""
-    #: Time of the last request, and time at which all replicas were last needed.
+    #: Time of the last request for the service.
     asked_at: int = 0
     needed_at: int = 0
-    #: Number of requests at coordinators, including waiting ones.
+    #: Number of requests for the service at all coordinators, including waiting requests.
     demand: int = 0
-    #: Number of the leading replica of this generation; 0 if none.
+    #: Number of the replica that leads the current generation, or 0.
     leads: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A runner's report about its replica."""
+    """Report of a runner about one of its replicas."""
 
     #: State of the replica: starting, ready, unhealthy or stopping.
     state: str
     why: str
-    #: Start of this state in milliseconds of Redis time.
+    #: Time in milliseconds since 1970 at which this state began, by Redis time.
     since: int
     address: str
     port: int
@@ -95,69 +95,69 @@ class Report:
     worker: str
     #: Name of the runner's host.
     host: str
-    #: Memory of the replica's processes and its devices; None if the runner does not report them.
+    #: Memory in bytes that the replica's processes use, or None if the runner does not report it.
     memory_bytes: int | None = None
     devices: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replica:
-    """A replica of a service."""
+    """Replica of a service, with the state of its job and its runner's report."""
 
     number: int
     job_id: str
     generation: int
-    #: Time at which the replica was added, and time at which it stopped getting requests; 0 if it still gets them.
+    #: Time at which the replica was added.
     since: int
     stopping: int = 0
-    #: State of the replica's job; None if the job does not exist.
+    #: State of the replica's job, or None if the job does not exist.
     job_state: str | None = None
     report: Report | None = None
-    #: Number of unfinished requests that coordinators have forwarded to the replica.
+    #: Number of requests that coordinators are currently forwarding to the replica.
     busy: int = 0
 
 
 @dataclass(kw_only=True)
 class Asked:
-    """Numbers of requests to a model, of prompt tokens and of completion tokens."""
+    """Number of requests to a model, of prompt tokens and of completion tokens."""
 
     requests: int = 0
     prompt: int = 0
     answer: int = 0
-    #: Additions to the statistics of the last minute, by name.
+    #: Counts to add to the statistics of the last minute, keyed by name.
     figures: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecentUsage:
-    """Statistics of a service over the last minute, from all coordinators."""
+    """Statistics of a service over the last minute, collected from all coordinators."""
 
-    #: Length of the period in seconds: 60 to 70, or less if the service is younger.
+    #: Length in seconds of the period that the statistics cover. It is at most 70.
     seconds: float
     counts: Mapping[str, int]
 
 
 def new_replica(service: Service, number: int, now: int) -> Replica:
-    """Return a new replica that was added at `now`, in milliseconds of Redis time."""
+    """Return a new replica. `now` is its creation time in milliseconds of Redis time."""
     return Replica(number=number, job_id=job_id(service.service_id, number), generation=service.generation, since=now)
 
 
 def job_id(service_id: str, number: int) -> str:
-    """Return the job ID of a replica."""
+    """Return the ID of a replica's job."""
     return f"v-{service_id}-{number}"
 
 
 def parse_job_id(job: str) -> tuple[str, int]:
-    """Return the service ID and number of a replica from its job ID, or "" and 0 for any other job."""
+    """Return the service ID and the number of the replica with this job ID. For any other job, return "" and 0."""
     found = _JOB.fullmatch(job)
     return (found[1], int(found[2])) if found else ("", 0)
 
 
 class Services(Part):
-    """Stores services and their replicas."""
+    """Services and their replicas in Redis."""
 
     def add(self, service: Service, actor: Actor = ANONYMOUS) -> tuple[str, str]:
-        """Store a service.
+        """Store a new service.
 
         Return (new, ID); otherwise store nothing and return (exists, name), (full, most), (missing, tenant) or
         (artifact, ID).
@@ -171,31 +171,35 @@ class Services(Part):
         return how, what
 
     def scale(self, tenant: str, name: str, replicas: int, actor: Actor = ANONYMOUS) -> bool:
-        """Set the number of replicas. Return False if the service does not exist."""
+        """Set the desired number of replicas. Return False if the service does not exist."""
         return bool(self._functions.run_acknowledged("change_service", tenant, name, "scale", replicas, *actor))
 
     def restart(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Replace all replicas. Return False if the service does not exist."""
+        """Replace all replicas of a service. Return False if the service does not exist."""
         return bool(self._functions.run_acknowledged("change_service", tenant, name, "restart", "", *actor))
 
     def stop(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Stop all replicas until the service is scaled or restarted. Return False if the service does not exist."""
+        """Stop all replicas until a user scales or restarts the service. Return False if the service does not exist."""
         return bool(self._functions.run_acknowledged("change_service", tenant, name, "stop", "", *actor))
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Delete a service, even if Redis is full: free its name and stop its replicas. Return False if it does not
-        exist.
+        """Delete a service and stop its replicas. Return False if the service does not exist.
+
+        This also works if Redis is full. The name becomes free.
         """
         return bool(self._functions.run_acknowledged("change_service", tenant, name, "delete", "", *actor))
 
     def log_disclosure(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> None:
-        """Record in the audit log that the access key of a service was disclosed."""
+        """Record in the audit log that a user read the access key of a service."""
         self._functions.run_acknowledged("log_disclosure", "show service access", f"{tenant}/{name}", *actor)
 
     # -- leader methods --------------------------------------------------------------------------------------------
 
     def place(self, service_id: str, number: int, generation: int) -> bool:
-        """Add a replica before its job is submitted. Return False if the service is stopped or the number is wrong."""
+        """Add a replica to a service. Return False if the service is stopped or the replica's number is wrong.
+
+        Call this method before the replica's job is submitted.
+        """
         return bool(self._functions.run("place_replica", service_id, number, generation))
 
     def retire(self, service_id: str, number: int) -> bool:
@@ -205,8 +209,9 @@ class Services(Part):
     def end(
         self, service_id: str, replica: Replica, failures: int | None = None, retry_at: int = 0, said: str = ""
     ) -> bool:
-        """Remove a replica whose job has ended. If it failed, `failures` is the count, and no replica starts before
-        `retry_at`.
+        """Remove a replica whose job has ended.
+
+        If it failed, `failures` is the number of consecutive failures, and no replica starts before `retry_at`.
         """
         counted = "" if failures is None else failures
         return bool(
@@ -214,27 +219,29 @@ class Services(Part):
         )
 
     def note(self, service_id: str, *, failures: int, said: str) -> bool:
-        """Record the number of consecutive failures and a message for users. Return False if the service does not
-        exist.
+        """Record the number of consecutive failures and a message for users.
+
+        Return False if the service does not exist.
         """
         return bool(self._functions.run("note_service", service_id, "failures", failures, "said", said))
 
     def route(self, service_id: str, asked: str) -> bool:
-        """Replace the stored request by one with a different route. Return False if the service does not exist."""
+        """Replace the stored request of a service, to change its route. Return False if the service does not exist."""
         return bool(self._functions.run("note_service", service_id, "asked", asked))
 
     def rescale(self, service_id: str, before: int, replicas: int, needed_at: int) -> bool:
-        """Scale by load. All replicas were last needed at `needed_at`. Return False if the service was scaled
-        meanwhile.
+        """Change the number of replicas because of the load. Return False if a user has scaled the service meanwhile.
+
+        All replicas were last needed at `needed_at`.
         """
         return bool(self._functions.run("rescale_service", service_id, before, replicas, needed_at))
 
     def forget(self, service_id: str) -> bool:
-        """Remove a deleted service without replicas."""
+        """Remove the record of a deleted service that has no replicas."""
         return bool(self._functions.run("forget_service", service_id))
 
     def failure(self, job: str) -> str:
-        """Return the error that the runner reported for a replica's program; empty if the program did not fail."""
+        """Return the error message of a replica's program, or empty if the program did not fail."""
         row, error = self._functions.read(("HGET", keys.job_failures(job), "0"), ("HGET", keys.job(job), "error"))
         try:
             return str(json.loads(row)["error"]) if row else _text(error) or ""
@@ -242,45 +249,46 @@ class Services(Part):
             return _text(error) or ""
 
     def leaving(self, workers: Sequence[str]) -> frozenset[str]:
-        """Return the workers that are draining."""
+        """Return the workers in this list that are draining."""
         rows = self._functions.read(*(("HGET", keys.worker(one), "drain") for one in workers))
         return frozenset(one for one, drains in zip(workers, rows, strict=True) if drains == b"1")
 
     def gone(self, workers: Sequence[str], now: int) -> frozenset[str]:
-        """Return the workers without heartbeats. `now` is Redis time in milliseconds."""
+        """Return the workers in this list that sent no recent heartbeat. `now` is Redis time in milliseconds."""
         rows = self._functions.read(*(("ZSCORE", keys.WORKERS, one) for one in workers))
         return frozenset(one for one, until in zip(workers, rows, strict=True) if until is None or float(until) < now)
 
     # -- reports of runners and coordinators ------------------------------------------------------------------------
 
     def report(self, job: str, token: str, fields: Mapping[str, str | int]) -> bool:
-        """Store a replica's report from the holder of its lease. Return False if the lease has another token."""
+        """Store a runner's report about a replica. Return False if `token` is not the token of the replica's lease."""
         flat = [word for pair in fields.items() for word in pair]
         return bool(self._functions.run("report_replica", job, token, REPORT_TTL_MS, *flat))
 
     def lead(self, job: str, token: str) -> int | None:
-        """Return the number of the leading replica. The first caller becomes the leader. None if the lease has another
-        token.
+        """Return the number of the replica that leads its group. The first caller becomes the leader.
+
+        Return None if the lease has another token.
         """
         service, number = parse_job_id(job)
         found = int(self._functions.run("lead_replica", job, token, service, number))
         return None if found < 0 else found
 
     def note_tunnel(self, worker: str, at: TunnelEnd) -> None:
-        """Record the coordinator that a runner's tunnel connects to, for _TUNNEL_SECONDS. The last report counts."""
+        """Record the coordinator to which a runner has a tunnel. The last report is valid for _TUNNEL_SECONDS."""
         pipe = self._pipe()
         pipe.hset(keys.tunnel(worker), mapping={"url": at.url, "key": at.key, "host": at.host})
         pipe.expire(keys.tunnel(worker), _TUNNEL_SECONDS)
         pipe.execute()
 
     def tunnels(self, workers: Sequence[str]) -> dict[str, TunnelEnd]:
-        """Return the coordinators to which the given runners have tunnels, as far as known, by runner."""
+        """Return the coordinators to which these runners have tunnels, keyed by runner. Unknown tunnels are omitted."""
         rows = self._functions.read(*(("HGETALL", keys.tunnel(one)) for one in workers))
         found = {worker: texts(row) for worker, row in zip(workers, rows, strict=True)}
         return {worker: TunnelEnd(**row) for worker, row in found.items() if row.keys() == {"url", "key", "host"}}
 
     def count_busy(self, coordinator: str, counts: Mapping[str, int]) -> None:
-        """Record the number of requests that this coordinator is forwarding, by the replica's job."""
+        """Record the number of requests that a coordinator is forwarding, for each replica's job."""
         pipe = self._pipe()
         for job, count in counts.items():
             pipe.hset(keys.replica_busy(job), coordinator, count)
@@ -288,7 +296,7 @@ class Services(Part):
         pipe.execute()
 
     def ask(self, coordinator: str, requests: Mapping[str, int], new: Collection[str]) -> int:
-        """Record the number of a coordinator's requests for each service. Return the number of existing services.
+        """Record the number of a coordinator's requests for each service. Return the number of services that exist.
 
         A service in `new` has new requests, which wake it if it was scaled to zero.
         """
@@ -296,9 +304,10 @@ class Services(Part):
         return int(self._functions.run("ask_services", coordinator, _BUSY_SECONDS, *flat)) if flat else 0
 
     def count(self, coordinator: str, number: int, counts: Mapping[tuple[str, str, str], Asked]) -> bool:
-        """Add requests and tokens to tenants' usage and to statistics, by tenant, model and service ID.
+        """Add requests and tokens to the usage of tenants and to statistics. Return False for a batch that was counted
+        before.
 
-        Return False if this batch was counted before. A coordinator numbers its batches.
+        The keys of `counts` are (tenant, model, service ID). A coordinator numbers its batches.
         """
         flat = [
             word
@@ -329,12 +338,15 @@ class Services(Part):
         return sorted(found, key=lambda one: one.name)
 
     def one(self, tenant: str, name: str) -> Service | None:
-        """Return a service, or None."""
+        """Return a service by its name, or None if it does not exist."""
         [known] = self._functions.read(("HGET", keys.services_of(tenant), name))
         return next(iter(self.by_ids([known.decode(errors="replace")])), None) if known else None
 
     def by_ids(self, ids: Sequence[str]) -> list[Service]:
-        """Return the existing services among the given IDs, in order, including services that are being deleted."""
+        """Return the services with these IDs in order. Services that do not exist are omitted.
+
+        Services that are being deleted are included.
+        """
         commands = [
             each for one in ids for each in (("HGETALL", keys.service(one)), ("HVALS", keys.service_asked(one)))
         ]
@@ -346,7 +358,7 @@ class Services(Part):
         ]
 
     def replicas(self, ids: Sequence[str]) -> dict[str, list[Replica]]:
-        """Return the replicas by service ID, in order, with the state and report of their jobs."""
+        """Return the replicas of these services, with their jobs' states and their runners' reports."""
         rows = self._functions.read(*(("HGETALL", keys.service_replicas(one)) for one in ids))
         found = {one: [_replica(one, *pair) for pair in texts(row).items()] for one, row in zip(ids, rows, strict=True)}
         jobs = [replica.job_id for several in found.values() for replica in several]
@@ -359,7 +371,7 @@ class Services(Part):
         }
 
     def recent_usage(self, services: Sequence[Service], now: int) -> dict[str, RecentUsage]:
-        """Return the statistics of the last minute by service ID. `now` is Redis time in milliseconds."""
+        """Return the statistics of the last minute, keyed by service ID. `now` is Redis time in milliseconds."""
         rows = self._functions.read(*(("HGETALL", keys.service_figures(one.service_id)) for one in services))
         return {one.service_id: _recent_usage(one, texts(row), now) for one, row in zip(services, rows, strict=True)}
 
@@ -381,7 +393,7 @@ class Services(Part):
 
 
 def with_job_state(replica: Replica, state: str | None, report: Report | None, busy: int) -> Replica:
-    """Return a copy of the replica with the state of its job."""
+    """Return a copy of a replica with the state of its job and other current facts."""
     return replace(replica, job_state=state, report=report, busy=busy)
 
 

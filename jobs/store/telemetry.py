@@ -1,4 +1,4 @@
-"""Telemetry: spans, history, alerts and counters. Methods return stored rows; callers decode them."""
+"""Reads and writes of telemetry in Redis: spans, history, alerts and counters. Callers decode the stored records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threads_protocol.states import ACTIVE, JobState
 
 
 class Memory(NamedTuple):
-    """Memory in bytes that Redis uses, and its limit or its machine's memory; None if unknown."""
+    """Memory in bytes that Redis uses, and the limit. The values are None if they are unknown."""
 
     used: int
     limit: int | None
@@ -21,15 +21,15 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSpans:
-    """Spans at the Redis time `now`, in milliseconds.
+    """Spans, which are the times of work on leases, as of `now` (milliseconds of Redis time).
 
     `oldest` is the end of the oldest stored span. `full` is True if older spans were dropped.
     """
 
     now: int
-    #: Fields of each ended span.
+    #: Fields of the spans that have ended.
     past: Sequence[tuple[bytes, Mapping[bytes, bytes]]]
-    #: Name and latest span of each lane.
+    #: Name of each lane, and its latest span.
     latest: Sequence[tuple[bytes, bytes]]
     running: Sequence[str]
     full: bool
@@ -37,12 +37,12 @@ class StoredSpans:
 
 
 class Telemetry(Part):
-    """Writes and reads telemetry. No work depends on it."""
+    """Telemetry in Redis. No job depends on telemetry."""
 
     # -- counters ---------------------------------------------------------------------------------------------------
 
     def figures(self, key: str) -> dict[str, float]:
-        """Return the numeric fields of a hash. Skip unreadable fields."""
+        """Return the numeric fields of a Redis hash. Unreadable fields are skipped."""
         [stored] = unreadable_entries.replies(self._pipe().hgetall(key))
         return dict(
             unreadable_entries.readable(
@@ -51,7 +51,7 @@ class Telemetry(Part):
         )
 
     def units(self) -> tuple[float, dict[str, int]]:
-        """Return Redis time in seconds and the exact numbers of committed units by kind|device."""
+        """Return Redis time in seconds, and the exact number of committed units, keyed by kind|device."""
         (seconds, micros), stored = unreadable_entries.replies(self._pipe().time().hgetall(keys.UNITS))
         counts = unreadable_entries.readable(
             "figure", (stored or {}).items(), lambda name, text: (name.decode(), int(text))
@@ -59,17 +59,17 @@ class Telemetry(Part):
         return seconds + micros / 1e6, dict(counts)
 
     def broken(self) -> int:
-        """Return the number of broken jobs and keys."""
+        """Return the number of jobs and keys with unreadable data."""
         [count] = unreadable_entries.replies(self._pipe().scard(keys.BROKEN))
         return count or 0
 
     def memory(self) -> Memory:
-        """Return the memory usage of Redis."""
+        """Return how much memory Redis uses."""
         memory = self._client.info("memory")
         return Memory(memory["used_memory"], memory.get("maxmemory") or memory.get("total_system_memory") or None)
 
     def failed(self, most: int) -> list[tuple[bytes, Sequence[Any]]]:
-        """Return (ID, (end in milliseconds, kind)) of at most `most` failed jobs, newest first."""
+        """Return up to `most` failed jobs, newest first, as (ID, (end in milliseconds, kind))."""
         pipe = self._pipe()
         [ids] = unreadable_entries.replies(pipe.zrevrange(keys.in_state(JobState.FAILED), 0, most - 1))
         pipe = self._pipe()
@@ -80,13 +80,14 @@ class Telemetry(Part):
     # -- history ----------------------------------------------------------------------------------------------------
 
     def append_sample(self, row: str) -> int:
-        """Add a sample to the current minute. Return its number of samples."""
+        """Add a sample to the current minute of the history. Return the minute's number of samples."""
         return int(self._client.rpush(keys.HISTORY_NOW, row))
 
     def fold_samples(self, count: int, most: int, pack: Callable[[Sequence[bytes]], bytes]) -> bool:
-        """Replace the oldest `count` samples by the block that `pack` creates, and keep the last `most` blocks.
+        """Replace the oldest `count` samples with one block, and keep the last `most` blocks. Return False if this
+        failed.
 
-        Return False if there are fewer samples, or if another process has replaced them meanwhile.
+        `pack` creates the block. The method fails if there are fewer samples or another process has replaced them.
         """
         pipe = self._client.pipeline(transaction=True)
         try:
@@ -102,13 +103,13 @@ class Telemetry(Part):
         except RedisError as error:
             if isinstance(error, Unreachable):
                 raise
-            return False  # another leader changed the list meanwhile
+            return False  # Another leader changed the list meanwhile
         finally:
             pipe.reset()
         return True
 
     def history(self, blocks: int) -> tuple[int, list[bytes], list[bytes]]:
-        """Return Redis time in seconds, the last `blocks` blocks, and the samples after them, read atomically."""
+        """Return Redis time in seconds, the last `blocks` blocks of the history, and the samples after them."""
         (now, _), samples, stored = unreadable_entries.replies_at_once(
             self._functions,
             ("TIME",),
@@ -120,12 +121,12 @@ class Telemetry(Part):
     # -- alerts -----------------------------------------------------------------------------------------------------
 
     def alerts(self) -> list[tuple[bytes, bytes]]:
-        """Return the ID and JSON of each alert."""
+        """Return the ID of each alert, and the alert as JSON."""
         [stored] = unreadable_entries.replies(self._pipe().hgetall(keys.ALERTS))
         return list((stored or {}).items())
 
     def write_alerts(self, changed: Mapping[str, str], gone: Iterable[str]) -> None:
-        """Write alerts as JSON by ID, and delete the alerts in `gone`."""
+        """Write alerts as JSON, keyed by alert ID. Delete the alerts in `gone`."""
         if changed:
             self._client.hset(keys.ALERTS, mapping=dict(changed))
         if names := list(gone):
@@ -134,12 +135,15 @@ class Telemetry(Part):
     # -- spans ------------------------------------------------------------------------------------------------------
 
     def put_spans_away(self) -> int:
-        """Move the ended spans of lanes to the stream of spans. Return their number. Only the leader calls this."""
+        """Move ended spans from the lanes' records to the stream of spans, and return their number.
+
+        Only the leader calls this method.
+        """
         return int(self._functions.run("spans"))
 
     def spans(self, seconds: int) -> StoredSpans:
-        """Return all spans that ended within the last `seconds`, and each lane's latest span."""
-        pipe = self._pipe()  # a full Redis rejects MULTI
+        """Return the spans that ended within the last `seconds`, and the latest span of each lane."""
+        pipe = self._pipe()  # A full Redis rejects MULTI
         pipe.time().hgetall(keys.SPAN).xlen(keys.SPANS).xrange(keys.SPANS, count=1)
         for state in ACTIVE:
             pipe.zrange(keys.in_state(state), 0, -1)
@@ -155,7 +159,7 @@ class Telemetry(Part):
         )
 
     def held(self, jobs: Sequence[str]) -> list[tuple[str, tuple[Sequence[bytes | None], Sequence[bytes]]]]:
-        """Return the kind, size class, queue and stored leases of each job."""
+        """Return the kind, size class, queue and leases of each job."""
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(keys.job(job), "kind", "small", "queue").hvals(keys.job_lease(job))

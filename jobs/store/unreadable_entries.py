@@ -1,4 +1,4 @@
-"""Skip unreadable entries in Redis. Each one is logged once by its name and counted by its type."""
+"""Handling of unreadable entries in Redis, which reads skip. Each entry is logged once and counted by type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 Stored = TypeVar("Stored")
 Read = TypeVar("Read")
-#: Types of entries that can be skipped: values of the metric's label.
+#: Types of entries that can be skipped, which are the values of a metric's label.
 SORTS = (
     "job",
     "workflow",
@@ -31,12 +31,12 @@ SORTS = (
     "output",
     "attachment",
 )
-#: Maximum number of names that are remembered as logged.
+#: Maximum number of names of skipped entries that are remembered.
 _REMEMBERED = 10_000
 
 
 class Skips:
-    """Counts of skipped entries by type. Thread-safe."""
+    """Counts of skipped entries, keyed by type. Thread-safe."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(SORTS, 0))
@@ -44,7 +44,7 @@ class Skips:
         self._lock = threading.Lock()
 
     def note(self, sort: str, name: str, why: object) -> None:
-        """Count a skipped entry, and log it if its name is new."""
+        """Count a skipped entry. Log the entry if its name is new."""
         with self._lock:
             self.counts[sort] += 1
             known = (sort, name) in self._logged or len(self._logged) >= _REMEMBERED
@@ -53,12 +53,12 @@ class Skips:
             log.warning("skipped a broken %s: %s: %s", sort, name[:200], str(why)[:500])
 
 
-#: Counts of this process.
+#: Counts of skipped entries in this process.
 SKIPS = Skips()
 
 
 def readable(sort: str, rows: Iterable[tuple[Any, Stored]], read: Callable[[Any, Stored], Read]) -> list[Read]:
-    """Return `read(name, stored)` for all readable rows, and skip the others."""
+    """Return `read(name, stored)` for each row that is readable. Other rows are skipped."""
     entries = []
     for name, stored in rows:
         try:
@@ -69,13 +69,13 @@ def readable(sort: str, rows: Iterable[tuple[Any, Stored]], read: Callable[[Any,
 
 
 def replies(pipe: Any) -> list[Any]:
-    """Execute a pipeline and return its replies, with None for commands whose key has the wrong type."""
+    """Execute a pipeline and return its replies. The reply is None if a key has the wrong type."""
     commands = [command[0] for command in pipe.command_stack]
     return _without_wrong_types(commands, pipe.execute(raise_on_error=False))
 
 
 def replies_at_once(functions: Functions, *commands: Sequence[str]) -> list[Any]:
-    """Execute commands atomically and return their replies, with None as in `replies`."""
+    """Execute commands atomically and return their replies. The reply is None if a key has the wrong type."""
     return _without_wrong_types(commands, functions.replies(*commands))
 
 

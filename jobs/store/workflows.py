@@ -15,133 +15,133 @@ from jobs.store.server.functions import Part
 from jobs.store.server.records import record
 from jobs.store.work.jobs import CapReached, parse_cap_reached
 
-#: Maximum number of unfinished workflows per tenant, and maximum size of its compressed documents in bytes.
+#: Maximum number of unfinished workflows per tenant, and maximum total size of their compressed documents in bytes.
 MAX_LIVE, MAX_STORED = 100, 64 << 20
-#: Number of jobs whose fields are read in one round trip.
+#: Number of jobs whose fields are read in one round trip to Redis.
 _AT_ONCE = 1000
-#: Estimated size of a unit's artifact ID in bytes.
+#: Estimated size in bytes of the ID of a unit's artifact.
 _ARTIFACT_BYTES = 100
-#: Actor that deletes expired workflows.
+#: Name under which the audit log records the deletion of expired workflows.
 _EXPIRED = Actor("", "*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewWorkflow:
-    """A workflow to be added."""
+    """Workflow that a client submits."""
 
-    #: Idempotency key as OWNER:KEY; empty if none. While its workflow exists, repeated submissions return it.
+    #: Idempotency key in the form OWNER:KEY, or empty.
     key: str = ""
-    #: Digest of the request.
+    #: Digest of the request body.
     digest: str
-    #: Actions as JSON values.
+    #: Actions of the workflow as JSON values.
     document: Any
     name: str
     description: str
     total: int
-    #: True if the creator may run programs.
+    #: True if the user who submits the workflow can run programs.
     run: bool
-    #: URL that is notified when the workflow ends; empty if none.
+    #: URL to which the cluster sends a webhook when the workflow ends, or empty.
     notify: str = ""
-    #: W3C traceparent and tracestate of the submission; empty without tracing.
+    #: W3C traceparent of the submission, or empty if it is not traced.
     traceparent: str = ""
     tracestate: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredWorkflow:
-    """A workflow without its document."""
+    """Workflow as stored in Redis, without its document."""
 
     id: str
     tenant: str
-    #: ID of the token that submitted the workflow; empty if none.
+    #: ID of the API token that submitted the workflow, or empty.
     token: str
     run: bool
     name: str
     description: str
     state: str
-    #: Number of retries plus one.
+    #: Number of times that the workflow was retried, plus one.
     attempt: int
-    #: Number of actions.
+    #: Number of actions in the workflow.
     total: int
-    #: Times in milliseconds since 1970; `ended` is 0 for an unfinished workflow.
+    #: Creation time in milliseconds since 1970.
     created: int
     ended: int
-    #: Number of actions by state, as the leader last counted them.
+    #: Number of actions in each state, when the leader last counted them.
     counts: Mapping[str, int]
-    #: Reason why the next job is not submitted, and error of the first failed action; empty if neither applies.
+    #: Reason why the next job is not submitted, or empty.
     waits: str
     error: str
-    #: URL that is notified when the workflow ends; empty if none.
+    #: URL to which the cluster sends a webhook when the workflow ends, or empty.
     notify: str = ""
-    #: W3C traceparent and tracestate of the submission; empty without tracing.
+    #: W3C traceparent of the submission, or empty if it is not traced.
     traceparent: str = ""
     tracestate: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowCounts:
-    """The fields of a workflow that are needed for counting."""
+    """Fields of a workflow that are needed to count workflows and actions."""
 
     state: str
-    #: Number of actions by state, as last counted, and time of their last change in milliseconds since 1970.
+    #: Number of actions in each state, when the leader last counted them.
     counts: Mapping[str, int]
     changed: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """Progress of a workflow's actions."""
+    """Progress of the actions of a workflow."""
 
     workflow: StoredWorkflow
     jobs: Mapping[str, str]
     records: Mapping[str, Any]
     retries: frozenset[str]
-    #: Final states of the actions; empty until the workflow ends.
+    #: Final states of the actions, or empty while the workflow is active.
     final: Mapping[str, str]
 
 
 class OutputSizes(NamedTuple):
-    """Sizes of the output of a finished job."""
+    """Sizes of the parts of a finished job's output."""
 
     units: int
     result_bytes: int
     accumulator_bytes: int
 
     def bytes(self, *, with_units: bool) -> int:
-        """Return the size of the result in bytes, optionally with the units' values and artifact IDs."""
+        """Return the size of a job's result in bytes, optionally with the units' values and artifact IDs."""
         of_units = self.accumulator_bytes + _ARTIFACT_BYTES * self.units if with_units else 0
         return self.result_bytes + of_units
 
 
 class JobOutput(NamedTuple):
-    """Output of a finished job."""
+    """Output of a finished job, which later actions of the workflow can use."""
 
     state: str
     result: bytes
-    #: Values and artifact IDs of the units; empty if they were not requested.
+    #: Values and artifact IDs of the units, or empty if they were not requested.
     accumulator: bytes
     artifacts: Sequence[Any]
 
     @property
     def units(self) -> int:
-        """Number of units whose artifacts were requested."""
+        """Return the number of units whose artifacts were requested."""
         return len(self.artifacts)
 
     @property
     def bytes(self) -> int:
-        """Total size of the output in bytes."""
+        """Return the total size of the output in bytes."""
         return len(self.result) + len(self.accumulator) + _ARTIFACT_BYTES * len(self.artifacts)
 
 
 class Workflows(Part):
-    """Adds, controls, reads and deletes workflows."""
+    """Workflows in Redis."""
 
     def add(self, new: NewWorkflow, actor: Actor = ANONYMOUS) -> tuple[str, str] | CapReached:
-        """Store a workflow under a random ID. Return (new or same, ID).
+        """Store a new workflow under a random ID. Return (new, ID), or (same, ID) for a repeated submission.
 
         Otherwise, return (conflict, ID) if the key belongs to another request, (missing, 0) if the tenant does not
-        exist, (live, number of unfinished workflows), (full, stored bytes), or Over if a cap of the tenant or the limit
-        of pending webhooks is exceeded.
+        exist, (live, number of unfinished workflows), (full, stored bytes), or CapReached if a cap of the tenant or the
+        limit of pending webhooks is exceeded.
         """
         how, *words = "taken", ""
         while how == "taken":
@@ -168,11 +168,13 @@ class Workflows(Part):
         return self._functions.run_acknowledged_texts("add_workflow", *named, *actor, *limits, document, *fields)
 
     def cancel(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Cancel a workflow. Return [ok, state], [conflict, state] or [missing], like approve, retry and delete."""
+        """Cancel a workflow. Return [ok, state], [conflict, state] or [missing], like other calls that control
+        workflows.
+        """
         return self._functions.run_acknowledged_texts("cancel_workflow", workflow, *actor)
 
     def approve(self, workflow: str, attempt: int, action: str, record: Any, actor: Actor = ANONYMOUS) -> list[str]:
-        """Approve an action that waits for a person, and store the record of the approval."""
+        """Approve an action that waits for a person, and store the approval."""
         return self._functions.run_acknowledged_texts(
             "approve_workflow", workflow, attempt, action, json.dumps(record), *actor
         )
@@ -180,8 +182,9 @@ class Workflows(Part):
     def retry(
         self, workflow: str, attempt: int, retried: Sequence[str], forgotten: Sequence[str], actor: Actor = ANONYMOUS
     ) -> list[str]:
-        """Retry a failed or cancelled workflow. Actions in `retried` keep their jobs; actions in `forgotten` get new
-        ones.
+        """Retry a failed or cancelled workflow.
+
+        Actions in `retried` keep their jobs; actions in `forgotten` get new ones.
         """
         counts = (len(retried), len(forgotten))
         return self._functions.run_acknowledged_texts(
@@ -189,14 +192,15 @@ class Workflows(Part):
         )
 
     def delete(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Delete a finished workflow, even if Redis is full. Its jobs remain."""
+        """Delete a finished workflow. Its jobs remain. This also works if Redis is full."""
         return self._functions.run_acknowledged_texts("delete_workflow", workflow, *actor)
 
     # -- reads ------------------------------------------------------------------------------------------------------
 
     def page(self, tenant: str | None, after: tuple[int, str] | None, most: int) -> list[tuple[int, str]]:
-        """Return (creation, ID) of at most `most` workflows after a position, newest first, of one tenant or of all
-        tenants.
+        """Return one page of workflows, newest first, as (creation time, ID). `tenant` is None for all tenants.
+
+        `after` is the last workflow of the previous page, and `most` is the size of the page.
         """
         place = keys.WORKFLOWS if tenant is None else keys.workflows_of(tenant)
         top, found, at = "+inf" if after is None else after[0], list[tuple[int, str]](), 0
@@ -207,7 +211,7 @@ class Workflows(Part):
         return found[:most]
 
     def read(self, ids: Sequence[str]) -> list[StoredWorkflow | None]:
-        """Return workflows by ID, with None for missing or unreadable ones. Unreadable ones are logged."""
+        """Return workflows by ID. The entry of a missing or unreadable workflow is None. Unreadable ones are logged."""
         pipe = self._pipe()
         for each in ids:
             pipe.hgetall(keys.workflow(each))
@@ -216,11 +220,13 @@ class Workflows(Part):
         ]
 
     def course(self, workflow: str) -> Course | None:
-        """Return the progress of a workflow's actions, or None if it does not exist. Raises ValueError for invalid
-        data.
+        """Return the progress of a workflow's actions, or None if the workflow does not exist.
+
+        Raises ValueError for invalid data.
         """
         pipe = self._pipe().hgetall(keys.workflow(workflow)).hgetall(keys.workflow_jobs(workflow))
-        # These reads are not atomic, because a script would block Redis while it reads ten thousand fields.
+        # These reads are not atomic, because a script would block Redis while reading ten thousand fields.
+        #
         # `settle` rejects an outdated state or attempt.
         pipe.hgetall(keys.workflow_records(workflow)).smembers(keys.workflow_retries(workflow))
         fields, jobs, records, retries = pipe.execute()
@@ -237,9 +243,7 @@ class Workflows(Part):
         )
 
     def document(self, workflow: str) -> tuple[Any, int] | None:
-        """Return a workflow's actions as passed to `add`, and their size as JSON in bytes. Return None if there are
-        none.
-        """
+        """Return the actions of a workflow and their size as JSON in bytes. Return None if there are none."""
         stored = self._client.get(keys.workflow_document(workflow))
         if not stored:
             return None
@@ -247,7 +251,7 @@ class Workflows(Part):
         return json.loads(text), len(text)
 
     def job_fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
-        """Return the named fields of each job, with None for missing jobs."""
+        """Return the named fields of each job. The values of a missing job are None."""
         rows: list[list[bytes | None]] = []
         for first in range(0, len(ids), _AT_ONCE):
             pipe = self._pipe()
@@ -257,7 +261,7 @@ class Workflows(Part):
         return rows
 
     def done_heads(self, ids: Sequence[str]) -> list[OutputSizes | None]:
-        """Return the output sizes of jobs, with None for missing or broken jobs, in one round trip."""
+        """Return the sizes of the output of jobs, in one round trip. The entry of a missing or broken job is None."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hget(keys.job(job_id), "total")
@@ -267,7 +271,7 @@ class Workflows(Part):
         return [None if None in row or not row[0].isdigit() else OutputSizes(*map(int, row)) for row in rows]
 
     def done_jobs(self, wanted: Sequence[tuple[str, int]]) -> list[JobOutput]:
-        """Return the output of jobs, each with the given number of its first units, in one round trip."""
+        """Return the output of jobs, in one round trip. `wanted` contains job IDs and numbers of units."""
         pipe = self._pipe()
         for job_id, units in wanted:
             pipe.hget(keys.job(job_id), "state").get(keys.job_result(job_id))
@@ -279,19 +283,19 @@ class Workflows(Part):
     # -- leader methods --------------------------------------------------------------------------------------------
 
     def take_due(self, most: int) -> list[str]:
-        """Take workflows to be processed next. They remain `open` until `looked` is called."""
+        """Take the workflows that must be processed next. `open` returns them until `looked` is called."""
         return [each.decode() for each in self._functions.run("take_workflows", most)]
 
     def looked(self, workflow: str) -> None:
-        """Record that a due workflow was processed."""
+        """Record that a workflow was processed."""
         self._client.srem(keys.WORKFLOWS_TAKEN, workflow)
 
     def open(self) -> list[str]:
-        """Return unfinished workflows, and due workflows whose processing may have been interrupted."""
+        """Return all unfinished workflows, and workflows whose processing may have been interrupted."""
         return sorted(each.decode() for each in self._client.sunion(keys.WORKFLOWS_LIVE, keys.WORKFLOWS_TAKEN))
 
     def glances(self, ids: Sequence[str]) -> list[WorkflowCounts]:
-        """Return the fields needed for counting, for the workflows that exist."""
+        """Return the fields that are needed to count workflows and actions. Missing workflows are omitted."""
         pipe = self._pipe()
         for each in ids:
             pipe.hmget(keys.workflow(each), ["state", "counts", "changed", "created"])
@@ -306,12 +310,13 @@ class Workflows(Part):
         ]
 
     def publish(self, figures: Mapping[str, int]) -> None:
-        """Store workflow counts for metrics."""
+        """Store the numbers of workflows for metrics."""
         self._client.hset(keys.WORKFLOW_FIGURES, mapping={name: str(value) for name, value in figures.items()})
 
     def record(self, workflow: str, attempt: int, key: str, record: Any) -> bool:
-        """Record the outcome of an action without a job, once. Return False if the workflow is not running this
-        attempt.
+        """Record the outcome of an action without a job. Return False if the workflow is not running this attempt.
+
+        An outcome is recorded only once.
         """
         text = json.dumps(record, separators=(",", ":"))
         return bool(self._functions.run_acknowledged("record_action", workflow, attempt, key, text))
@@ -325,7 +330,7 @@ class Workflows(Part):
         /,
         **fields: str | bytes,
     ) -> bool:
-        """Record a workflow's current state and other fields. Return False if its state has changed meanwhile.
+        """Record a workflow's new state and other fields. Return False if its state has changed meanwhile.
 
         The state was derived from `jobs`, which lists job IDs with their states. Return False if one of these has
         changed.
@@ -335,17 +340,20 @@ class Workflows(Part):
         return bool(self._functions.run_acknowledged("settle_workflow", *arguments))
 
     def forget(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
-        """Remove the jobs and records of actions, so that the actions start again. Return False if another attempt is
-        running.
+        """Remove the jobs and outcomes of actions, so that the actions start again.
+
+        Return False if another attempt is running.
         """
         return bool(self._functions.run_acknowledged("forget_actions", workflow, attempt, *names))
 
     def retried(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
-        """Record that the jobs of the given actions were retried. Return False if another attempt is running."""
+        """Record that the jobs of these actions were retried. Return False if another attempt of the workflow is
+        running.
+        """
         return bool(self._functions.run("retried_actions", workflow, attempt, *names))
 
     def purge(self, most: int) -> int:
-        """Delete expired workflows. Return their number."""
+        """Delete expired workflows, and return their number."""
         now = self.now_ms()
         expired = self._client.zrangebyscore(keys.WORKFLOW_EXPIRY, "-inf", now, 0, most)
         for workflow in expired:
@@ -354,7 +362,7 @@ class Workflows(Part):
 
 
 def pack_states(states: Mapping[str, str]) -> bytes:
-    """Return the states of actions in the format of `Course.final`."""
+    """Encode the final states of a workflow's actions for storage in Redis."""
     return zlib.compress(json.dumps(states, separators=(",", ":")).encode())
 
 

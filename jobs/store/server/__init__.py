@@ -1,1 +1,1 @@
-"""Connections to Redis, the function library, and the append-only file."""
+"""Connections to Redis, the library of Redis functions, and the append-only file."""

@@ -1,4 +1,4 @@
-"""Acknowledged writes: a call returns only after replicas or Redis' disk have its writes.
+"""Acknowledged writes: a call returns only after Redis replicas or disks have stored its writes.
 
 WAIT and WAITAOF cover the writes of the same connection. The waiting command is therefore in the same pipeline as the
 writes: another connection could reach a server without these writes.
@@ -12,27 +12,27 @@ from typing import Any
 from jobs.store import keys
 from jobs.store.server.connection import Unacknowledged
 
-#: Maximum wait in milliseconds. It is shorter than the coordinator's timeout for a reply.
+#: Maximum wait in milliseconds, which is shorter than the coordinator's timeout for a reply.
 WAIT_MS = 2500
 
 
 @dataclass(frozen=True, kw_only=True)
 class Acknowledgement:
-    """Servers that must have a write before the call returns. By default, only the master."""
+    """Servers that must have stored a write before the call returns. By default, only the master."""
 
-    #: Number of replicas that must have the write.
+    #: Number of replicas that must have stored the write.
     replicas: int = 0
-    #: True if the disks of the master and these replicas must have the write. Requires Redis 7.2.
+    #: True if the write must be on the disks of the master and of these replicas. Requires Redis 7.2.
     disk: bool = False
-    #: True if an earlier call can have made the same write. An additional write then makes Redis wait for both writes.
+    #: True if an earlier call may have made the same write. The call then waits for that write, too.
     repeatable: bool = field(default=True)
 
     def __bool__(self) -> bool:
         return self.disk or self.replicas > 0
 
     def ask(self, pipe: Any) -> None:
-        """Add the waiting commands to a pipeline. Pass the reply of the last command to `check`."""
-        if self.repeatable:  # a full Redis rejects it and waits only for the call's own writes
+        """Add the commands that wait to a pipeline. Pass the reply of the last command to `check`."""
+        if self.repeatable:  # A full Redis rejects this and waits only for the call's own writes
             pipe.set(keys.DURABLE, 1)
         if self.disk:
             pipe.waitaof(1, self.replicas, WAIT_MS)
@@ -40,7 +40,7 @@ class Acknowledgement:
             pipe.wait(self.replicas, WAIT_MS)
 
     def check(self, reply: Any) -> None:
-        """Raise Unacknowledged if too few servers have the write."""
+        """Raise Unacknowledged if too few servers have stored the write."""
         if isinstance(reply, Exception):
             raise reply
         local, replicas = reply if self.disk else (1, reply)

@@ -1,4 +1,4 @@
-"""State and rewrites of Redis' append-only file (AOF)."""
+"""State of Redis' append-only file (AOF), and requests to rewrite the file."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from jobs.store.server.functions import Part
 
 
 class AofState(NamedTuple):
-    """State of the append-only file according to INFO."""
+    """State of the append-only file, as Redis reports it in INFO."""
 
-    #: Redis is still reading the file. Until then, it reports the file as disabled.
+    #: True while Redis is reading the file. Redis then reports the file as disabled.
     loading: bool
     enabled: bool
-    #: A rewrite is running, or starts after the current snapshot.
+    #: True if a rewrite is running or starts after the current snapshot.
     rewriting: bool
-    #: The last rewrite since Redis started has failed.
+    #: True if the last rewrite since the start of Redis failed.
     failed: bool
-    #: The last write to the file has failed. Redis rejects writes until a write succeeds.
+    #: True if the last write to the file failed. Redis then rejects writes until a write succeeds.
     unwritten: bool = False
 
 
 class RewriteRefused(Exception):
-    """Redis rejects a rewrite: the user may not request it, Redis cannot fork, or the command does not exist."""
+    """Redis refuses to rewrite the file: the user lacks permission, Redis cannot fork, or the command does not
+    exist.
+    """
 
 
 class Aof(Part):
-    """Reads the state of the append-only file and requests rewrites."""
+    """Reads the state of the append-only file, and requests rewrites of the file."""
 
     def cause(self) -> str:
-        """Return a text that changes when Redis restarts, and when Redis rejects writes because of its disk.
+        """Return a text that changes whenever Redis restarts or rejects writes because of its disk.
 
         The text is empty if Redis reports neither.
         """
@@ -43,7 +45,7 @@ class Aof(Part):
         return f"{run_id}:{times}" if run_id and times else run_id
 
     def state(self) -> AofState:
-        """Return the state of the append-only file."""
+        """Return the state of Redis' append-only file."""
         info: dict[str, Any] = self._client.info("persistence")
         return AofState(
             loading=bool(info.get("loading")),
@@ -54,7 +56,7 @@ class Aof(Part):
         )
 
     def rewrite(self) -> None:
-        """Start a rewrite in a process that Redis forks. Raises RewriteRefused if Redis rejects it."""
+        """Start to rewrite the append-only file in the background. Raises RewriteRefused."""
         try:
             self._client.execute_command("BGREWRITEAOF")
         except ResponseError as error:
@@ -62,10 +64,10 @@ class Aof(Part):
                 raise RewriteRefused(str(error)) from error
 
     def rewritten(self) -> str:
-        """Return the `cause` of the last successful rewrite; empty if there was none."""
+        """Return the cause of the last successful rewrite, or an empty text if there was none."""
         [cause] = unreadable_entries.replies(self._pipe().get(keys.REWRITTEN))
         return cause.decode(errors="replace") if cause else ""
 
     def note_rewritten(self, cause: str) -> None:
-        """Record the `cause` of a successful rewrite for later leaders."""
+        """Record the cause of a successful rewrite, so that later leaders do not repeat it."""
         self._client.set(keys.REWRITTEN, cause)

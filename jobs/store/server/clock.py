@@ -1,4 +1,4 @@
-"""Redis' clock, which all timestamps use. A coordinator with a wrong clock therefore reports correct times."""
+"""Clock of Redis, which all timestamps use. Timestamps are therefore correct even if a coordinator's clock is wrong."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import time
 
 from jobs.store.server.functions import Functions, Part
 
-#: Seconds for which a reading of Redis' clock is used. In between, the local monotonic clock counts.
+#: Seconds for which a reading of Redis' clock is used before the clock is read again.
 FRESH_SECONDS = 1.0
 
 
 class Clock(Part):
-    """Redis' clock, cached for FRESH_SECONDS. Thread-safe."""
+    """Cached reading of Redis' clock. Thread-safe."""
 
     def __init__(self, functions: Functions) -> None:
         super().__init__(functions)
-        #: Local time.monotonic() of the last reading, and the Redis time that was read.
+        #: Local monotonic time of the last reading, and the Redis time that was read.
         self._read = (float("-inf"), 0.0)
 
     def now(self) -> float:
-        """Return Redis time in seconds since 1970."""
+        """Return the current Redis time in seconds since 1970."""
         here, (asked, answer) = time.monotonic(), self._read
         if here - asked < FRESH_SECONDS:
             return answer + here - asked

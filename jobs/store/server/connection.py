@@ -1,4 +1,4 @@
-"""Connections to Redis, and the errors of an unavailable Redis. Only this module imports redis."""
+"""Connections to Redis, and the errors if Redis is unavailable. Only this module imports the library redis."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from redis.sentinel import Sentinel as SentinelClient
 
 from jobs.network import redis_address
 
-#: A redis.Redis client. The library's annotations are unions of all client modes, which would be useless here.
+#: Client of the library redis. The library's type annotations cover all modes of the client, so they do not help here.
 Client: TypeAlias = Any
 RedisError = redis.exceptions.RedisError
-#: The ACL of Redis does not permit this command.
+#: Error if the Redis user lacks permission for a command.
 Denied = redis.exceptions.NoPermissionError
 ResponseError = redis.exceptions.ResponseError
-#: Redis is out of memory and rejects additions.
+#: Error if Redis is out of memory and rejects additions.
 Full = redis.exceptions.OutOfMemoryError
 SilenceError = redis.exceptions.TimeoutError
 
@@ -33,18 +33,18 @@ class Refused(redis.exceptions.ResponseError):
 
 
 class Silent(redis.exceptions.ConnectionError):
-    """Redis has not replied for some time. The connection can still look intact."""
+    """Redis has not replied for some time, although the connection can look intact."""
 
 
 class UnsupportedRedis(redis.exceptions.ResponseError):
-    """Redis does not support functions, which require version 7."""
+    """The Redis server does not support functions. They require version 7."""
 
     def __init__(self, _answer: str) -> None:
         super().__init__("Redis is older than version 7 and has no functions. Upgrade to Redis or Valkey 7 or later.")
 
 
 class LibraryMissing(redis.exceptions.ConnectionError):
-    """Redis lacks the functions of this version, and this process may not load them."""
+    """Redis lacks the functions of this version, and this process is not allowed to load them."""
 
     def __init__(self, library: str) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class LibraryMissing(redis.exceptions.ConnectionError):
 
 
 class LoadDenied(LibraryMissing):
-    """Redis lacks the functions of this version, and its ACL does not permit this coordinator to load them."""
+    """Redis lacks the functions of this version, and this coordinator's Redis user is not allowed to load them."""
 
     def __init__(self, library: str) -> None:
         redis.exceptions.ConnectionError.__init__(
@@ -69,25 +69,25 @@ class CoordinatorAway(redis.exceptions.ConnectionError):
 
     def __init__(self, detail: str, pause_seconds: float) -> None:
         super().__init__(detail)
-        #: Seconds after which a repetition can succeed.
+        #: Seconds after which the call can be repeated.
         self.pause_seconds = pause_seconds
 
 
 class CoordinatorRejects(redis.exceptions.ResponseError):
-    """The coordinator at WORKER_API rejects the contents of a call. A repetition would fail, too."""
+    """The coordinator at WORKER_API rejects a call because of its contents. Repeating the call would fail, too."""
 
     def __init__(self, detail: str, status: int = 0, field: str = "") -> None:
         super().__init__(detail)
-        #: HTTP status of the response, and the field named in it; 0 and empty if there is none.
+        #: HTTP status of the response, or 0 if there is none.
         self.status = status
         self.field = field
 
 
 class Unacknowledged(redis.exceptions.ConnectionError):
-    """Redis executed a write, but too few servers have it. The message says which servers, and what to do."""
+    """Redis executed a write, but too few servers have stored it. The message contains the reason and a remedy."""
 
 
-#: Errors of calls if Redis is unreachable or rejects writes. Such calls can be repeated.
+#: Errors of calls while Redis is unreachable or rejects writes. Such calls can be repeated.
 Unreachable = (
     redis.exceptions.ConnectionError,
     redis.exceptions.TimeoutError,
@@ -97,14 +97,14 @@ Unreachable = (
     Refused,
     UnsupportedRedis,
 )
-#: Errors of a server that is not the master. A new connection may reach the master.
+#: Errors of a Redis server that is not the master. A new connection can reach the master.
 Replaced = (
     redis.exceptions.ConnectionError,
     redis.exceptions.ReadOnlyError,
     redis.exceptions.MasterDownError,
     Refused,
 )
-#: Exceptions by the start of Redis' error message. Functions and pipelines add a prefix to these messages.
+#: Exceptions for Redis' error messages, keyed by the start of the message. Pipelines put a prefix before a message.
 _REFUSALS: dict[str, type[RedisError]] = {
     "OOM command": Full,
     "OOM allow-oom": Full,
@@ -117,23 +117,23 @@ _REFUSALS: dict[str, type[RedisError]] = {
     "NOREPLICAS Not": Refused,
     "BUSY Redis": Refused,
     "BUSY Valkey": Refused,
-    # The Redis function SUBMIT returns this error until the indexes are rebuilt. The name of the broken key follows.
+    # The Redis function SUBMIT returns this error until an operator rebuilds the indexes.
     "DAMAGED ": Refused,
-    # A blocked call gets this error when its server becomes a replica.
+    # A blocked call gets this error if its server becomes a replica.
     "UNBLOCKED force": Refused,
     "unknown command `FCALL": UnsupportedRedis,
     "unknown command `FUNCTION": UnsupportedRedis,
 }
-#: Matches a rejected write after Redis failed to write its AOF, with the reason from the operating system.
+#: Pattern of Redis' error after a failed write to its append-only file. It captures the system's reason.
 _UNWRITTEN = re.compile(r"MISCONF .*(?:Errors writing to the AOF file|AOF error): (.*?)(?: script: .*)?$", re.DOTALL)
-#: Errors with a message that already explains the remedy.
+#: Errors whose message already contains the remedy.
 _EXPLAINED = (UnsupportedRedis, LibraryMissing, Unacknowledged)
-#: Matches an unresolved host name. getaddrinfo errors have negative numbers; connection errors have positive ones.
+#: Pattern of an error for a host name that cannot be resolved. Only these errors have negative numbers.
 _NAMELESS = re.compile(r"Error -\d+ connecting")
-#: Errors from parsing invalid data. Any other error is a bug or a connection error.
+#: Errors that mean invalid data. Any other error is a bug or a connection error.
 Unreadable = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, AttributeError)
 
-#: TCP keepalive: after 5 s of silence, the kernel sends three probes, 2 s apart.
+#: TCP keepalive: after 5 seconds of silence, the kernel sends three probes, 2 seconds apart.
 KEEPALIVE = {
     getattr(socket, name): value
     for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
@@ -141,17 +141,17 @@ KEEPALIVE = {
 }
 
 
-#: Timeout in seconds for replies from Sentinel.
+#: Timeout in seconds for a reply from a Sentinel.
 SENTINEL_SECONDS = 1.0
 
 
 def wrong_type(error: object) -> bool:
-    """Return True if the error means that the key's type does not match the command."""
+    """Return True if the error means that a key has the wrong type for a command."""
     return isinstance(error, redis.exceptions.ResponseError) and "WRONGTYPE" in str(error)
 
 
 def refusal(text: str) -> RedisError | None:
-    """Return the error in Unreachable that matches Redis' message, or None."""
+    """Return the exception that matches Redis' error message, or None."""
     for beginning, error in _REFUSALS.items():
         place = text.find(beginning)
         if place == 0 or (place > 0 and text[place - 1] in " -"):
@@ -160,7 +160,7 @@ def refusal(text: str) -> RedisError | None:
 
 
 def reason(error: Exception) -> str:
-    """Describe an error in Unreachable to users, without the address of Redis."""
+    """Describe for users why Redis is unavailable, without the address of Redis."""
     if isinstance(error, _EXPLAINED):
         return str(error)
     if isinstance(error, Full):
@@ -203,33 +203,33 @@ def _unreachable(error: Exception) -> str:
 
 
 def describe_for_log(error: Exception) -> str:
-    """Describe an error in Unreachable for a worker's log."""
+    """Describe for a worker's log why Redis is unavailable."""
     said = isinstance(error, (CoordinatorAway, *_EXPLAINED))
     return str(error) if said else f"redis cannot be reached: {error}"
 
 
 def pause(error: Exception, seconds: float) -> float:
-    """Return the seconds to wait before a repetition: the value in the error, or `seconds`."""
+    """Return the seconds to wait before a call is repeated. `seconds` is the default for errors without a wait time."""
     return error.pause_seconds if isinstance(error, CoordinatorAway) else seconds
 
 
 class ReplyParser(DefaultParser):  # type: ignore[misc,valid-type]
-    """Maps error messages to exceptions, even inside a function's error or if redis-py does not know the message."""
+    """Parser of Redis' replies that maps error messages to exceptions, even for errors inside functions."""
 
     @classmethod
     def parse_error(cls, response: str) -> Exception:
-        """Return the exception for Redis' error message."""
+        """Return the exception for an error message of Redis."""
         return refusal(response) or super().parse_error(response)
 
 
 class SentinelServers(SentinelClient):
-    """Asks several Sentinels for the master, starting with the Sentinel that last answered.
+    """Client of several Sentinels that looks up the master. It starts with the Sentinel that answered last.
 
     The list of Sentinels is replaced, never modified, because threads read it concurrently.
     """
 
     def discover_master(self, service_name: str) -> tuple[Any, Any]:
-        """Return host and port of the master from the first Sentinel that knows it.
+        """Return host and port of the master, from the first Sentinel that knows the master.
 
         Raises MasterNotFoundError if no Sentinel knows it.
         """
@@ -239,7 +239,7 @@ class SentinelServers(SentinelClient):
                 masters: Any = sentinel.sentinel_masters()
                 state = masters.get(service_name)
                 usable = state and self.check_master_state(state, service_name)  # type: ignore[no-untyped-call]
-            except (RedisError, *Unreadable):  # another service may be listening there
+            except (RedisError, *Unreadable):  # Another service may be listening at this address
                 continue
             if usable:
                 self.sentinels = [sentinel, *(each for each in asked if each is not sentinel)]
@@ -247,18 +247,18 @@ class SentinelServers(SentinelClient):
         raise MasterNotFoundError(f"no Sentinel reports a master for {service_name}")
 
     def doubt(self) -> None:
-        """Query the current Sentinel last from now on, because an isolated Sentinel reports a former master."""
+        """Query the current Sentinel last from now on. An isolated Sentinel reports a former master."""
         self.sentinels = [*self.sentinels[1:], *self.sentinels[:1]]
 
 
 class _MasterConnection(SentinelManagedConnection):
-    """Connection that closes when its server has lost its replicas or is busy, because the master may have changed.
+    """Connection that closes if its server may no longer be the master: the server lost its replicas or is busy.
 
     If the server is not the master that a Sentinel reported, the next connection asks another Sentinel first.
     """
 
     def connect_to(self, address: tuple[Any, Any]) -> None:
-        """Connect to the server that a Sentinel reported."""
+        """Connect to the Redis server that a Sentinel reported."""
         try:
             super().connect_to(address)  # type: ignore[no-untyped-call]
         except Unreachable:
@@ -266,11 +266,10 @@ class _MasterConnection(SentinelManagedConnection):
             raise
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
-        """Return the next reply. Disconnect after NOREPLICAS or BUSY, so that the next call asks Sentinel for the
-        master.
+        """Return the next reply. After some errors, disconnect, so that the next call asks Sentinel for the master.
 
-        Any failed read disconnects, too. By default, redis-py keeps the connection open, and the next command would
-        receive this reply.
+        The errors are NOREPLICAS and BUSY. Any failed read disconnects, too. By default, redis-py keeps the connection
+        open, and the next command would receive this reply.
         """
         options.setdefault("disconnect_on_error", True)
         try:
@@ -288,7 +287,7 @@ class _MasterConnection(SentinelManagedConnection):
 
 
 def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Client:
-    """Return a client for the Redis at `url`. `timeout` is the maximum wait for a reply in seconds.
+    """Return a client for the Redis server at `url`. `timeout` is the maximum wait for a reply in seconds.
 
     `retries` is the number of repetitions of a command. It must be 0 for RQ, whose writes are not idempotent.
     """
@@ -298,7 +297,7 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Clien
         "health_check_interval": 10,
         "retry": Retry(ExponentialWithJitterBackoff(base=0.1, cap=1), retries),
         "parser_class": ReplyParser,
-        # The ACL of workers does not permit CLIENT SETINFO.
+        # The Redis permissions of workers do not include CLIENT SETINFO.
         "driver_info": None,
         "retry_on_error": [redis.exceptions.BusyLoadingError, redis.exceptions.ReadOnlyError],
     }
@@ -311,13 +310,13 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Clien
 
 
 def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Client:
-    """Return a client of the master. Each new connection asks Sentinel for the master."""
+    """Return a client of the Redis master. Each new connection asks a Sentinel for the master's address."""
     asking = {
         "username": place.sentinel_user,
         "password": place.sentinel_password,
         "socket_timeout": SENTINEL_SECONDS,
         "driver_info": None,
-        # Instead of a retry, the client asks the next Sentinel.
+        # If a Sentinel fails, the client asks the next Sentinel without retries.
         "retry": Retry(NoBackoff(), 0),
     }
     sentinel: Any = SentinelServers(place.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
@@ -334,7 +333,7 @@ def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Cl
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """Address of a server, and the first commands of a new connection."""
+    """Address of a Redis server, and the first commands that a new connection sends."""
 
     host: str
     port: int
@@ -342,7 +341,7 @@ class Server:
 
 
 def server_of(client: Client) -> Server | None:
-    """Return the server to which the client connects next, or None for TLS and Unix sockets.
+    """Return the server to which the client connects next. Return None for TLS and Unix sockets.
 
     This asks Sentinel for the master. Raises an error in Unreachable.
     """
@@ -356,7 +355,7 @@ def server_of(client: Client) -> Server | None:
 
 
 def _greeting(options: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield the commands that authenticate a connection and select its database."""
+    """Yield the commands that authenticate a new connection and select its database."""
     if options.get("password"):
         yield ("AUTH", options.get("username") or "default", options["password"])
     if options.get("db"):

@@ -1,4 +1,4 @@
-"""Calls of the Redis Functions in this project's library.
+"""Calls of this project's Redis functions.
 
 Every function is atomic, idempotent and uses Redis time, so a call can be repeated after a lost reply.
 """
@@ -16,31 +16,30 @@ from jobs.store.server.connection import Client, Denied, Full, LibraryMissing, L
 from jobs.store.server.library import Library, Setting, make_library
 
 LEASE_TTL_MS = 3000
-#: Duration of program leases in milliseconds: the time that a disconnected runner has to return.
+#: Duration of program leases in milliseconds. A disconnected runner can reconnect within this time.
 PROGRAM_TTL_MS = 30_000
 SLOT_TTL_MS = 3000
-#: Duration of GPU claims of GPU workers and of runners, in milliseconds.
-#: Disconnected runners can suspend programs for ten minutes. A runner that stops loses its claims at once.
+#: Duration of GPU claims in milliseconds, for GPU workers and for runners.
+#:
+#: Disconnected runners can suspend programs for ten minutes.
 GPU_TTL_MS = 5000
 PROGRAM_GPU_TTL_MS = PROGRAM_TTL_MS + 620_000
 WORKER_TTL_MS = 5000
-#: Maximum number of spans. Below it, spans are dropped only by age.
+#: Maximum number of stored spans. Up to this number, spans are dropped only by age.
 SPANS_KEPT = 20_000
 
 
-#: Functions that Redis rejects when it is full, with replacement functions that add no data.
+#: Functions that Redis rejects if it is full, and alternatives that add no data.
 WHEN_FULL = {"lease": "lease_when_full", "submit": "submit_when_full"}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of retries: lane deaths before a range is halved, errors before a range is dead, and ranges per retry
-    call.
-    """
+    """Limits of retries: lane deaths per range, errors per range, and ranges per retry call."""
 
     expiries: int = 3
     errors: int = 3
-    #: Maximum number of a program's ranges that one retry call moves, which takes a few milliseconds.
+    #: Maximum number of a program's ranges that one retry call moves. Moving them takes a few milliseconds.
     retried: int = 1000
 
 
@@ -48,7 +47,7 @@ LIMITS = Limits()
 
 
 class Functions:
-    """Calls functions with one client.
+    """Calls of the Redis functions through one client.
 
     `run_acknowledged` waits until `replicas` Redis replicas have its writes. Only tests set `clock` (Lua text that
     defines now()) and `limits`.
@@ -69,11 +68,11 @@ class Functions:
         self.library: Library = make_library(settings_of(limits), clock)
 
     def function(self, name: str) -> str:
-        """Return the full name of a function in Redis."""
+        """Return the full name that a function has in Redis."""
         return self.library.function(name)
 
     def load(self) -> None:
-        """Load the library. Raises LibraryMissing if this process may not, or LoadDenied if its user may not."""
+        """Load the function library into Redis. Raises LibraryMissing or LoadDenied if this is not allowed."""
         if not self._loads:
             raise LibraryMissing(self.library.name)
         try:
@@ -82,18 +81,19 @@ class Functions:
             raise LoadDenied(self.library.name) from error
 
     def run(self, name: str, *arguments: Any) -> Any:
-        """Call a function and return its reply."""
+        """Call a Redis function and return its reply."""
         [reply] = self._call(name, [arguments], None)
         if isinstance(reply, Exception):
             raise reply
         return reply
 
     def run_texts(self, name: str, *arguments: Any) -> list[str]:
-        """Call a function and return its reply as a list of strings."""
+        """Call a Redis function and return its reply as a list of strings."""
         return _texts(self.run(name, *arguments))
 
     def run_acknowledged(self, name: str, *arguments: Any, repeatable: bool = True) -> Any:
-        """Call a function and return its reply after `replicas` have its writes. Raises Unacknowledged.
+        """Call a Redis function, and return its reply after enough replicas have stored its writes. Raises
+        Unacknowledged.
 
         With `repeatable`, replicas must also have the writes of an earlier call that the reply may describe.
         """
@@ -106,11 +106,11 @@ class Functions:
         return reply
 
     def run_acknowledged_texts(self, name: str, *arguments: Any) -> list[str]:
-        """Call a function with `run_acknowledged` and return its reply as a list of strings."""
+        """Call a function with `run_acknowledged`, and return its reply as a list of strings."""
         return _texts(self.run_acknowledged(name, *arguments))
 
     def many(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None = None) -> list[Any]:
-        """Call one function many times in one round trip. The list contains an exception for each failed call.
+        """Call one Redis function many times in one round trip. The reply to a failed call is an exception.
 
         Raises Unacknowledged if the servers in `asked` lack the writes.
         """
@@ -126,7 +126,7 @@ class Functions:
         return replies
 
     def _call_with_library(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
-        """Make the calls. Load the library if the server lacks it, for example after a failover."""
+        """Make the calls. If the server lacks the library, for example after a failover, load the library first."""
         replies = self._send(name, calls, asked)
         if any(_is_missing(reply) for reply in replies):
             self.load()
@@ -138,7 +138,7 @@ class Functions:
 
     def _send(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
         function = self.function(name)
-        if len(calls) == 1 and not asked:  # a pipeline needs twice the CPU time
+        if len(calls) == 1 and not asked:  # A pipeline would need twice the CPU time
             try:
                 return [self.client.execute_command("FCALL", function, 0, *calls[0])]
             except ResponseError as error:
@@ -151,7 +151,10 @@ class Functions:
         return cast(list[Any], pipe.execute(raise_on_error=False))
 
     def read(self, *commands: Sequence[str]) -> list[Any]:
-        """Execute read commands atomically, even if Redis is full, and return the replies. Raises the first error."""
+        """Execute read commands atomically and return their replies. Raises the first error.
+
+        This also works if Redis is full.
+        """
         replies = self.replies(*commands) if commands else []
         for reply in replies:
             if isinstance(reply, Exception):
@@ -159,7 +162,7 @@ class Functions:
         return replies
 
     def replies(self, *commands: Sequence[str]) -> list[Any]:
-        """Execute read commands atomically and return the replies, with exceptions for failed commands."""
+        """Execute read commands atomically and return their replies. The reply to a failed command is an exception."""
         return cast(list[Any], self.run("read", json.dumps(commands)))
 
 
@@ -172,7 +175,7 @@ def _is_missing(reply: Any) -> bool:
 
 
 def settings_of(limits: Limits) -> dict[str, Setting]:
-    """Return the SETTINGS table of the library."""
+    """Return the values of the constant SETTINGS in the Lua library."""
     return {
         "max_expiries": limits.expiries,
         "max_errors": limits.errors,
@@ -191,7 +194,7 @@ def settings_of(limits: Limits) -> dict[str, Setting]:
 
 
 class Part:
-    """Base class of the parts of a Store, which share one function library and one client."""
+    """Base class of the parts of a Store. The parts share one function library and one Redis client."""
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions
@@ -201,10 +204,10 @@ class Part:
         return self._functions.client
 
     def now_ms(self) -> int:
-        """Return Redis time in milliseconds."""
+        """Return the current Redis time in milliseconds since 1970."""
         seconds, micros = self._client.time()
         return int(seconds) * 1000 + int(micros) // 1000
 
     def _pipe(self) -> Any:
-        """Return a pipeline without MULTI, which a full Redis rejects."""
+        """Return a pipeline without MULTI, because a full Redis rejects MULTI."""
         return self._client.pipeline(transaction=False)

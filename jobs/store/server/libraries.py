@@ -1,4 +1,4 @@
-"""Function libraries on the server: this version's and others."""
+"""Function libraries on a Redis server: the library of this version and those of other versions."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from jobs.store.server.library import PREFIX
 
 log = logging.getLogger(__name__)
 
-#: Milliseconds for which an unused library is kept, as long as lost workers are remembered.
+#: Milliseconds for which a library is kept after its last use.
 KEPT_MS = 86_400_000
 
 
 class Libraries(Part):
-    """Loads this version's library and deletes unused ones."""
+    """Loads the function library of this version, and deletes unused libraries."""
 
     def load(self) -> None:
-        """Load the library, even if one with its name exists: a backup or another process may have changed that one."""
+        """Load the function library, even if one with the same name exists, because that one may have been changed."""
         self._functions.load()
 
     def check(self) -> None:
-        """Raise LibraryMissing if the server lacks this version's functions and this process may not load them."""
+        """Raise LibraryMissing if the server lacks this version's functions and this process cannot load them."""
         self._functions.read(("EXISTS", keys.UNSUPPORTED))
 
     def names(self) -> list[str]:
-        """Return the names of this project's libraries on the server."""
+        """Return the names of this project's libraries on the Redis server."""
         found = self._client.execute_command("FUNCTION LIST", "LIBRARYNAME", f"{PREFIX}*")
         return [_name(each) for each in found]
 
     def delete_unused(self) -> list[str]:
-        """Delete libraries that no running process uses, and return their names. Only the leader calls this."""
+        """Delete libraries that no running process uses, and return their names. Only the leader calls this method."""
         unused = self._functions.run_texts("unused_libraries", KEPT_MS, *self.names())
         for name in unused:
             self._client.execute_command("FUNCTION DELETE", name)
@@ -39,6 +39,6 @@ class Libraries(Part):
 
 
 def _name(row: object) -> str:
-    """Return the library name in an entry of FUNCTION LIST: pairs, as a list or a dictionary."""
+    """Return the library name in an entry of FUNCTION LIST, which is a list of pairs or a dictionary."""
     pairs = row if isinstance(row, dict) else dict(zip(row[::2], row[1::2], strict=True))  # type: ignore[index]
     return bytes(pairs[b"library_name"]).decode()

@@ -1,4 +1,4 @@
-"""Library of Redis Functions: joins the files in `lua/` and names the library by a digest of its text.
+"""Library of Redis functions, which consists of the files in `lua/`. Its name contains a digest of its text.
 
 Function names are global on a server. With a digest in the names, libraries of several versions can coexist, and each
 process calls the functions of its own version.
@@ -15,29 +15,29 @@ from typing import TypeAlias
 
 Setting: TypeAlias = int | Sequence[str] | Sequence[float]
 
-#: Prefix of library names.
+#: Prefix of the library names.
 PREFIX = "tc_"
-#: Number of digest characters in a name.
+#: Number of characters of the digest in a library name.
 _DIGEST = 8
 _FOLDER = Path(__file__).resolve().parents[1] / "lua"
-#: Files whose names are visible to all other files. Each other file is a block.
+#: Lua files whose local names are visible in all files. In the library, each other file is a separate block.
 _SHARED = ("library", "clock")
 
 
 @dataclass(frozen=True)
 class Library:
-    """A library for FUNCTION LOAD."""
+    """Text and name of a function library for FUNCTION LOAD."""
 
     name: str
     text: str
 
     def function(self, name: str) -> str:
-        """Return the name of a function on the server."""
+        """Return the name that a function has on the Redis server."""
         return f"{self.name}_{name}"
 
 
 def make_library(settings: Mapping[str, Setting], clock: str | None = None) -> Library:
-    """Return the library with the given SETTINGS. `clock` is Lua text that defines now() instead of clock.lua."""
+    """Return the function library with these settings. `clock` is Lua text that replaces clock.lua."""
     constants = ", ".join(f"{name} = {_literal(value)}" for name, value in settings.items())
     return _library(f"local SETTINGS = {{ {constants} }}", clock)
 

@@ -1,4 +1,4 @@
-"""Convert Redis hashes to dataclasses by the types of their fields."""
+"""Conversion of Redis hashes to dataclasses, by the types of the fields."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ Record = TypeVar("Record")
 
 
 def texts(reply: Sequence[bytes]) -> dict[str, str]:
-    """Return the fields of a hash from a reply of HGETALL."""
+    """Return the fields of a hash as texts, from a reply to HGETALL."""
     words = [word.decode(errors="replace") for word in reply]
     return dict(zip(words[::2], words[1::2], strict=False))
 
 
 def number(text: str) -> int:
-    """Return the stored number, or 0 if the text is empty or not a number."""
+    """Return the number in a stored text, or 0 if the text is not a number."""
     return int(text) if text.isdigit() else 0
 
 
 def record(kind: Callable[..., Record], stored: Mapping[str, str], **given: Any) -> Record:
-    """Return a dataclass with the `given` fields and the hash's fields of type str, int or bool.
+    """Create a dataclass from the fields of a Redis hash and from the fields in `given`.
 
-    Missing fields have their default value, or "", 0 or False if there is no default.
+    Only fields of type str, int or bool are read from the hash. Missing fields have their default value, or "", 0 or
+    False if there is no default.
     """
     found = {name: read(stored[name]) for name, read in _readers(kind) if name in stored and name not in given}
     return kind(**_empty(kind) | found | given)

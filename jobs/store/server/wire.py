@@ -1,4 +1,4 @@
-"""Pipelined connection to Redis in an event loop: many calls are in progress at once, and no thread waits for replies.
+"""Pipelined connection to Redis in an event loop. Many calls can be in progress, and no thread waits for replies.
 
 Use it for calls that can be repeated. If Redis is unavailable, NoReply is raised at once. The caller then makes the
 call in a thread with the ordinary client, which handles a Redis that is down, was replaced, or has lost its functions.
@@ -23,17 +23,17 @@ from jobs.store.server.connection import KEEPALIVE, Client, Server, Unreachable
 log = logging.getLogger(__name__)
 
 Command: TypeAlias = Sequence[str | bytes | int | float]
-#: Maximum number of calls in progress.
+#: Maximum number of calls that are in progress at the same time.
 MOST = 256
 #: Seconds without a reply after which the connection is closed.
 SILENCE_SECONDS = 1.0
-#: Interval between connection attempts and timeout of an attempt, both in seconds.
+#: Interval between connection attempts, and timeout of an attempt, in seconds.
 RETRY_SECONDS, CONNECT_SECONDS = 1.0, 3.0
 _NOTHING_YET = object()
 
 
 class NoReply(Exception):
-    """The call got no reply, but Redis may have executed it. Repeat it in a thread."""
+    """The call got no reply, but Redis may have executed the call. Repeat the call in a thread."""
 
 
 class _Call:
@@ -46,11 +46,11 @@ class _Call:
         self._count = count
 
     def add(self, reply: Any) -> bool:
-        """Add a reply. Return True if it is the last one."""
+        """Add a reply. Return True if it is the last missing reply."""
         self.replies.append(reply)
         if len(self.replies) < self._count:
             return False
-        if not self.whole.done():  # the caller may be cancelled
+        if not self.whole.done():  # The caller may have been cancelled
             self.whole.set_result(self.replies)
         return True
 
@@ -60,7 +60,7 @@ class _Call:
 
 
 class _Replies(asyncio.Protocol):
-    """Assigns each reply to the oldest call."""
+    """Protocol that assigns each reply from Redis to the oldest call without a reply."""
 
     def __init__(self) -> None:
         self.waiting: deque[_Call] = deque()
@@ -75,7 +75,7 @@ class _Replies(asyncio.Protocol):
             connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
     def send(self, commands: Sequence[Command]) -> asyncio.Future[list[Any]]:
-        """Send commands in one packet and return a future of their replies. Raises NoReply."""
+        """Send commands in one packet, and return a future for their replies. Raises NoReply."""
         if self.transport is None:
             raise NoReply
         call = _Call(len(commands), asyncio.get_running_loop())
@@ -86,7 +86,7 @@ class _Replies(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         while (reply := self._reader.gets()) is not _NOTHING_YET:
-            if not self.waiting:  # not a reply to any call
+            if not self.waiting:  # Not a reply to any call
                 self.give_up()
                 return
             if self.waiting[0].add(reply):
@@ -101,14 +101,14 @@ class _Replies(asyncio.Protocol):
             self.waiting.popleft().fail()
 
     def give_up(self) -> None:
-        """Close the connection. Calls in progress fail with NoReply."""
+        """Close the connection. Calls in progress then fail with NoReply."""
         if self.transport is not None:
             self.transport.abort()
             self.transport = None
 
 
 class Wire:
-    """Calls Redis on one connection of an event loop, and replaces a lost connection.
+    """Connection to Redis for calls in one event loop. A lost connection is replaced.
 
     With TLS or a Unix socket there is no connection, and every call raises NoReply.
     """
@@ -122,12 +122,12 @@ class Wire:
         self._closed = True
 
     def open(self) -> None:
-        """Allow connections. Without this call, none is made, because the event loop could end first."""
+        """Allow this object to connect to Redis. Before this call, it does not connect."""
         self._closed = False
 
     @property
     def ready(self) -> bool:
-        """True if a call can be made now. Otherwise, start to connect, unless an attempt was made recently."""
+        """Return True if a call is possible now. Otherwise, start to connect, unless an attempt was made recently."""
         if self._replies.transport is not None:
             return len(self._replies.waiting) < MOST
         rested = time.monotonic() - self._tried >= RETRY_SECONDS
@@ -137,7 +137,10 @@ class Wire:
         return False
 
     async def call(self, *commands: Command) -> list[Any]:
-        """Send commands in one packet and return their replies, with exceptions for failed commands. Raises NoReply."""
+        """Send commands in one packet and return their replies. Raises NoReply.
+
+        The reply to a failed command is an exception.
+        """
         if not self.ready:
             raise NoReply
         replies = self._replies.send(commands)
@@ -146,7 +149,7 @@ class Wire:
         return await replies
 
     def _look(self) -> None:
-        """Close the connection if its oldest call has waited too long."""
+        """Close the connection if its oldest call has waited for too long."""
         self._watch = None
         if not self._replies.waiting:
             return
@@ -167,7 +170,7 @@ class Wire:
                 self._replies = await _open_connection(server)
 
     async def close(self) -> None:
-        """Close the connection and do not reconnect."""
+        """Close the connection permanently."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -179,7 +182,7 @@ class Wire:
 
 
 async def _open_connection(server: Server) -> _Replies:
-    """Return an authenticated connection. Raises OSError or NoReply."""
+    """Open and authenticate a connection to Redis. Raises OSError or NoReply."""
     _, replies = await asyncio.get_running_loop().create_connection(_Replies, server.host, server.port)
     try:
         answers = await replies.send(server.greeting) if server.greeting else []

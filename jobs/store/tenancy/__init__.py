@@ -1,1 +1,1 @@
-"""Tenants: tokens, caps, usage, secrets and the audit log."""
+"""Tenants: API tokens, limits, usage, secrets and the audit log."""

@@ -1,4 +1,4 @@
-"""Audit log: changes and denied calls, as a hash chain to which the Redis functions append.
+"""Audit log of changes and denied calls. It is a hash chain to which the Redis functions append.
 
 The line of an entry is `{"seq":N,BODY,"hash":"H"}`, JSON whose text is stored as written. H is the SHA-1 of the
 previous hash and `{"seq":N,BODY}`, because Redis functions have no other hash. The hash before the first entry is ROOT.
@@ -19,7 +19,7 @@ ROOT = "0" * 40
 
 
 class Position(NamedTuple):
-    """Position in the chain: number and hash of an entry, or 0 and ROOT before the first entry."""
+    """Position in the audit log: number and hash of an entry. Before the first entry, they are 0 and ROOT."""
 
     seq: int
     hash: str
@@ -29,7 +29,7 @@ START = Position(0, ROOT)
 
 
 class Entry(NamedTuple):
-    """An entry of the audit log."""
+    """Entry of the audit log."""
 
     seq: int
     hash: str
@@ -37,29 +37,29 @@ class Entry(NamedTuple):
 
     @property
     def line(self) -> bytes:
-        """The entry as one line of JSON."""
+        """Return the entry as one line of JSON."""
         return b'{"seq":%d,%b,"hash":"%b"}' % (self.seq, self.body, self.hash.encode())
 
     def follows(self, before: Position) -> bool:
-        """Return True if this is the entry after `before`, with a valid hash."""
+        """Return True if this entry directly follows the position `before` and its hash is valid."""
         text = b'%b{"seq":%d,%b}' % (before.hash.encode(), self.seq, self.body)
         return self.seq == before.seq + 1 and hashlib.sha1(text, usedforsecurity=False).hexdigest() == self.hash
 
 
 class Denied(NamedTuple):
-    """Denied calls of one principal with the same reason."""
+    """Calls of one user that were denied for the same reason."""
 
     actor: Actor
-    #: Network address of the caller.
+    #: Network address from which the calls came.
     source: str
     reason: str
     times: int
 
 
 class Log(NamedTuple):
-    """Part of the audit log, read atomically."""
+    """Part of the audit log that was read atomically."""
 
-    #: Positions of the last entry and of the last dropped entry, and number of the last entry in AUDIT_FILE.
+    #: Position of the last entry.
     head: Position
     dropped: Position
     exported: int
@@ -67,28 +67,28 @@ class Log(NamedTuple):
 
 
 class AuditLog(Part):
-    """Reads and trims the audit log, and adds denied calls. Functions that make a change log it themselves."""
+    """Audit log in Redis. Functions that make a change add its entry themselves."""
 
     def read(self, after: int, most: int) -> Log:
-        """Return at most `most` entries after entry `after`."""
+        """Return up to `most` entries that follow entry number `after`."""
         return self._log(("XRANGE", keys.AUDIT_LOG, f"({after}-0", "+", "COUNT", str(most)))
 
     def newest(self, most: int) -> Log:
-        """Return the last `most` entries."""
+        """Return the last `most` entries of the audit log."""
         log = self._log(("XREVRANGE", keys.AUDIT_LOG, "+", "-", "COUNT", str(most)))
         return log._replace(entries=log.entries[::-1])
 
     def up_to(self, last: int) -> Log:
-        """Return all stored entries up to entry `last`."""
+        """Return all stored entries up to entry number `last`."""
         return self._log(("XRANGE", keys.AUDIT_LOG, "-", f"{last}-0"))
 
     def hash_of(self, seq: int) -> str | None:
-        """Return the hash of an entry, or None if the entry is not stored."""
+        """Return the hash of an entry, or None if the entry is not stored any more."""
         entries = self._log(("XRANGE", keys.AUDIT_LOG, f"{seq}-0", f"{seq}-0")).entries
         return entries[0].hash if entries else None
 
     def unexported_seconds(self) -> float:
-        """Return the age of the oldest entry that is not in AUDIT_FILE, by Redis time; 0 if all are.
+        """Return the age in seconds of the oldest entry that is not in AUDIT_FILE, or 0 if all entries are.
 
         An entry from the future also counts as old: after the clock was set back, it may have waited for long.
         """
@@ -116,12 +116,12 @@ class AuditLog(Part):
         )
 
     def deny(self, calls: Sequence[Denied]) -> None:
-        """Add one entry for each item in `calls`."""
+        """Add an entry to the audit log for each item in `calls`."""
         rows = [[*one.actor, one.source, one.reason, one.times] for one in calls]
         self._functions.run("log_denied", json.dumps(rows))
 
     def trim(self, keep: int, *, slack: int = 0, exported: int | None = None) -> int:
-        """Drop all but the last `keep` entries if there are more than `keep` + `slack`. Return the number of dropped
+        """Drop old entries and keep the last `keep`, if more than `keep` + `slack` exist. Return the number of dropped
         entries.
 
         If `exported` (the number of the last entry in AUDIT_FILE) is set, no later entry is dropped. Otherwise, an
@@ -130,7 +130,10 @@ class AuditLog(Part):
         return int(self._functions.run("log_trim", keep, slack, "" if exported is None else exported))
 
     def rebase(self, end: Position, void: int, seen: Position) -> bool:
-        """Continue the log after `end`, the last entry in AUDIT_FILE. Redis lacks the entries from number `void` on."""
+        """Continue the audit log after `end`, the last entry in AUDIT_FILE, because Redis has lost entries.
+
+        Redis lacks the entries from number `void` on.
+        """
         return bool(self._functions.run("log_rebase", end.seq, end.hash, void, seen.hash))
 
 

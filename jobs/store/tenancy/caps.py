@@ -1,4 +1,4 @@
-"""Caps on a tenant's daily usage and stored bytes: their encoding and their current use."""
+"""Limits on a tenant's daily usage and stored bytes, as stored in Redis, and their current use."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from jobs.store.server.functions import Functions
 
-#: Names of caps. The names of daily caps match the counters in `usage`. UNITS is followed by a kind.
+#: Names of limits. A kind follows the prefix of the limit on units.
 GPU_MS, UNITS, STORED_BYTES = "device_ms", "units|", "stored_bytes"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cap:
-    """A cap and its current use. For daily caps, the use of today."""
+    """Limit of a tenant and its current use. For daily limits, only today's use counts."""
 
     used: int
     most: int
@@ -24,12 +24,12 @@ class Cap:
 
 
 def encode_caps(most: Mapping[str, int]) -> str:
-    """Return caps in the format of the Redis functions, without caps of 0."""
+    """Encode limits for the Redis functions. Limits of 0 are omitted."""
     return ",".join(f"{what}={number}" for what, number in most.items() if number)
 
 
 def read(functions: Functions, tenants: Sequence[str]) -> tuple[int, list[dict[str, Cap]]]:
-    """Return the milliseconds until the next day (UTC, Redis time), and the caps of each tenant by name."""
+    """Return the milliseconds until the next day in UTC, and the limits of each tenant, keyed by name."""
     left, *texts = functions.run_texts("daily", *tenants)
     return int(left), [dict(_cap(item) for item in text.split(",") if item) for text in texts]
 

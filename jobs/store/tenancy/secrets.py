@@ -1,4 +1,4 @@
-"""Encrypted secrets of tenants. Only coordinators have the keys, in `coordinator/secrets`."""
+"""Encrypted secrets of tenants. Only coordinators have the encryption keys, in `coordinator/secrets`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
 from jobs.store.server.functions import Part
 
-#: Pattern of secret names, which are names of environment variables.
+#: Pattern of secret names, which are also valid names of environment variables.
 NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
-#: Maximum number of secrets per tenant, and maximum size of a value in UTF-8 bytes.
+#: Maximum number of secrets per tenant, and maximum size of a secret's value in bytes of UTF-8.
 MAX_SECRETS, MAX_BYTES = 100, 64 << 10
 
 
@@ -19,49 +19,54 @@ MAX_SECRETS, MAX_BYTES = 100, 64 << 10
 class Sealed:
     """Encrypted value of a secret."""
 
-    #: ID of the encryption key.
+    #: ID of the key that encrypted the value.
     key: str
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Secret:
-    """A secret without its value."""
+    """Name and properties of a secret, without its value."""
 
     name: str
-    #: ID of the encryption key.
+    #: ID of the key that encrypted the value.
     key: str
-    #: Time at which the value was set, in milliseconds of Redis time.
+    #: Time of the last change in milliseconds since 1970, by Redis time.
     changed: int
 
 
 class Secrets(Part):
-    """Stores, lists and deletes secrets of tenants."""
+    """Encrypted secrets of tenants in Redis."""
 
     def put(self, tenant: str, name: str, sealed: Sealed, actor: Actor = ANONYMOUS) -> str:
-        """Set a secret. Return new, changed, full (beyond MAX_SECRETS) or missing (the tenant is not registered)."""
+        """Set the value of a secret. Return new, changed, full or missing.
+
+        full: the tenant has MAX_SECRETS secrets. missing: the tenant is not registered.
+        """
         reply: bytes = self._functions.run_acknowledged(
             "set_secret", tenant, name, sealed.key, _stored(sealed), MAX_SECRETS, *actor
         )
         return reply.decode()
 
     def reseal(self, tenant: str, name: str, before: Sealed, after: Sealed, actor: Actor = ANONYMOUS) -> bool:
-        """Store a secret's value encrypted with another key. Return False if the secret has changed."""
+        """Replace a secret's value by the same value, encrypted with another key. Return False if the secret has
+        changed.
+        """
         arguments = (tenant, name, _stored(before), after.key, _stored(after), *actor)
         return bool(self._functions.run_acknowledged("reseal_secret", *arguments))
 
     def remove(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Delete a secret, even if Redis is full. Return False if it does not exist."""
+        """Delete a secret. Return False if it does not exist. This also works if Redis is full."""
         return bool(self._functions.run_acknowledged("delete_secret", tenant, name, *actor))
 
     def all(self, tenant: str) -> list[Secret]:
-        """Return a tenant's secrets by name, without their values."""
+        """Return a tenant's secrets sorted by name, without their values."""
         [reply] = self._functions.read(("HGETALL", keys.secrets(tenant)))
         words = [item.decode(errors="replace") for item in reply]
         return sorted(map(_secret, words[::2], words[1::2]), key=lambda secret: secret.name)
 
     def sealed(self, tenant: str, names: Sequence[str]) -> dict[str, Sealed]:
-        """Return the encrypted values of the secrets that exist."""
+        """Return the encrypted values of these secrets. Secrets that do not exist are omitted."""
         if not names:
             return {}
         [replies] = self._functions.read(("HMGET", keys.secret(tenant), *names))

@@ -1,4 +1,4 @@
-"""Recount the stored bytes of tenants with a cap on them, job by job.
+"""Recount of stored bytes, job by job, for tenants with a limit on them.
 
 Functions that write, finish or purge a job also update its size and its tenant's sum, so both are exact without a
 recount. The recount covers data that was stored before the tenant got the cap, even if a caller died between setting
@@ -14,15 +14,15 @@ from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 from jobs.store.tenancy import caps
 
-#: Number of jobs that one call counts.
+#: Number of jobs that one call of the Redis function counts.
 _JOBS_A_CALL = 500
 
 
 class StoredBytes(Part):
-    """Recounts the stored bytes of tenants."""
+    """Recount of the bytes that tenants have stored."""
 
     def recount(self) -> list[str]:
-        """Count all jobs of tenants with the cap, and return the tenants. If there are any, scan all jobs.
+        """Recount the stored bytes of all tenants with a limit on them. Return these tenants.
 
         The recount can run at any time and can be interrupted: each call leaves sizes and sum consistent.
         """
@@ -45,7 +45,7 @@ class StoredBytes(Part):
         ]
 
     def _weighed(self, tenant: str) -> Iterator[list[bytes]]:
-        """Yield the jobs that count for the tenant, including deleted ones."""
+        """Yield pages of the jobs whose size counts for a tenant, including deleted jobs."""
         return _pages(job for job, _ in self._client.hscan_iter(keys.stored(tenant), count=_JOBS_A_CALL))
 
     def _jobs(self) -> Iterator[list[bytes]]:

@@ -1,4 +1,4 @@
-"""Tenants: their weights and caps, and their current usage."""
+"""Tenants: their weights, their limits, and their current usage."""
 
 from __future__ import annotations
 
@@ -16,55 +16,55 @@ from jobs.store.tenancy.stored_bytes import StoredBytes
 
 #: Pattern of tenant names.
 NAME = r"^[a-z0-9][a-z0-9-]{0,31}$"
-#: Maximum weight, and maximum value of caps on lanes and jobs.
+#: Maximum weight of a tenant, and maximum value of limits on lanes and jobs.
 MAX_WEIGHT, MAX_CAP = 1_000_000, 1_000_000_000
-#: Maximum values of the caps on units per day, on GPU seconds per day, and on stored bytes.
+#: Maximum values of the limits on units per day, on GPU seconds per day, and on stored bytes.
 MAX_UNITS, MAX_GPU_SECONDS, MAX_BYTES = 2**53 - 1, 10**9, 2**50
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tenant:
-    """A tenant of the cluster. Unregistered tenants have the defaults."""
+    """Tenant of the cluster. A tenant that is not registered has the default values."""
 
     name: str
-    #: Share of the lanes relative to other tenants; at least 1.
+    #: Weight of the tenant's share of the lanes, relative to other tenants. At least 1.
     weight: int = 1
-    #: Maximum number of lanes that compute its jobs at once; 0 for no limit.
+    #: Maximum number of lanes that compute the tenant's jobs at the same time. 0 means no limit.
     max_lanes: int = 0
-    #: Maximum number of its queued and running jobs; 0 for no limit.
+    #: Maximum number of the tenant's queued and running jobs. 0 means no limit.
     max_jobs: int = 0
-    #: Maximum number of units per day, by kind. Other kinds have no limit.
+    #: Maximum number of units per day, keyed by kind. Other kinds have no limit.
     max_units: Mapping[str, int] = field(default_factory=dict)
-    #: Maximum number of GPU seconds per day; 0 for no limit.
+    #: Maximum number of GPU seconds per day. 0 means no limit.
     max_gpu_seconds: int = 0
-    #: Maximum number of bytes of its jobs, artifacts and workflows; 0 for no limit.
+    #: Maximum number of bytes in the tenant's jobs, artifacts and workflows. 0 means no limit.
     max_stored_bytes: int = 0
-    #: Labels that a host must have to compute the tenant's jobs. When a tenant is written, None keeps its labels.
+    #: Labels that a host needs to compute the tenant's jobs. On writes, None means no change.
     requires: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TenantUse:
-    """Current usage of a tenant's caps."""
+    """Current usage of a tenant, to compare with its limits."""
 
-    #: Number of active leases of its jobs.
+    #: Number of active leases of the tenant's jobs.
     lanes: int
-    #: Number of queued and running jobs.
+    #: Number of the tenant's queued and running jobs.
     jobs: int
-    #: Number of jobs that wait until max_jobs admits them.
+    #: Number of the tenant's jobs that wait because of max_jobs.
     backlog: int
-    #: Today's units by kind and GPU milliseconds, if they have a cap.
+    #: Today's number of units, keyed by kind, for kinds with a limit.
     units: Mapping[str, int] = field(default_factory=dict)
     gpu_ms: int = 0
-    #: Bytes of its jobs, artifacts and workflows, if they have a cap.
+    #: Bytes in the tenant's jobs, artifacts and workflows, if there is a limit on them.
     stored_bytes: int = 0
 
 
 class Tenants(Part):
-    """Registers, changes and reads tenants."""
+    """Registered tenants in Redis."""
 
     def put(self, tenant: Tenant, actor: Actor = ANONYMOUS) -> bool:
-        """Register a tenant or change its weight, caps and required labels. Return True if it is new.
+        """Register a tenant, or change its weight, limits and required labels. Return True if the tenant is new.
 
         Registering the first tenant also registers `default`.
         """
@@ -78,21 +78,22 @@ class Tenants(Part):
         return bool(reply == b"new")
 
     def remove(self, name: str, actor: Actor = ANONYMOUS) -> str:
-        """Remove a tenant. Return ok, missing, default, busy, workflows, tokens or artifacts.
+        """Remove a tenant. Return ok, or the reason why the tenant cannot be removed.
 
-        `default` cannot be removed. `busy` means that the tenant has queued or running jobs; `workflows`, `tokens` and
-        `artifacts` mean that it still has some.
+        The reasons are missing, default, busy, workflows, tokens and artifacts. `default` cannot be removed. `busy`
+        means that the tenant has queued or running jobs; `workflows`, `tokens` and `artifacts` mean that it still has
+        some.
         """
         reply: bytes = self._functions.run_acknowledged("tenant_remove", name, *actor)
         return reply.decode()
 
     def names(self) -> list[str]:
-        """Return the names of registered tenants, sorted."""
+        """Return the sorted names of all registered tenants."""
         [members] = unreadable_entries.replies(self._pipe().zrange(keys.TENANTS, 0, -1))
         return sorted(name.decode() for name in members or ())
 
     def lets(self, job: str, of_host: Collection[str]) -> bool:
-        """Return True if a host with these labels may compute the job, or if the job does not exist."""
+        """Return True if a host with these labels can compute the job, or if the job does not exist."""
         pipe = self._pipe().hget(keys.SHARES, labels.REQUIRED).hget(keys.job(job), "tenant")
         required, tenant = (
             value.decode(errors="replace") if value else "" for value in unreadable_entries.replies(pipe)
@@ -100,7 +101,7 @@ class Tenants(Part):
         return labels.parse_required_labels(required).get(tenant, frozenset()) <= set(of_host)
 
     def read(self, names: Sequence[str]) -> list[tuple[Tenant, TenantUse]]:
-        """Return the properties and usage of tenants, registered or not."""
+        """Return the properties and the usage of each tenant, whether it is registered or not."""
         seconds, micros = self._client.time()
         now = seconds * 1000 + micros // 1000
         pipe = self._pipe().hget(keys.SHARES, labels.REQUIRED)
@@ -123,7 +124,7 @@ def _encode_caps(tenant: Tenant) -> str:
 
 
 def _describe_caps(tenant: Tenant) -> str:
-    """Return the optional caps in the format of the audit log."""
+    """Return the optional limits of a tenant in the format of the audit log."""
     limits = {f"max_units {kind}": most for kind, most in sorted(tenant.max_units.items())}
     limits |= {"max_gpu_seconds": tenant.max_gpu_seconds, "max_stored_bytes": tenant.max_stored_bytes}
     requires = f", requires {' '.join(sorted(tenant.requires)) or 'no labels'}" if tenant.requires is not None else ""

@@ -1,4 +1,4 @@
-"""API tokens, browser sessions and one-time login codes, which authenticate requests.
+"""API tokens, browser sessions and one-time login codes, which authenticate the users of the API.
 
 Redis stores only SHA-256 digests of secrets. The secrets are 256 random bits and cannot be guessed. One key changes
 with the set of tokens and sessions, so coordinators detect changes by reading only this key. It is not a counter,
@@ -20,60 +20,60 @@ from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor
 from jobs.store import keys
 from jobs.store.server.functions import Part
 
-#: Format of a token (tc_<id>_<secret>) or session cookie (ts_<id>_<secret>).
+#: Pattern of a token (tc_<id>_<secret>) or a session cookie (ts_<id>_<secret>).
 _WRITTEN = re.compile(r"(tc|ts)_([a-z0-9]{10})_([A-Za-z0-9_-]{43})")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-#: Maximum numbers of tokens and sessions, which each coordinator keeps in memory.
+#: Maximum number of tokens, and of sessions. Each coordinator keeps all of them in memory.
 MAX_TOKENS, MAX_SESSIONS = 10_000, 10_000
-#: Maximum number of sessions per token, so that repeated logins do not end other tokens' sessions.
+#: Maximum number of sessions per token. Without this limit, repeated logins could end the sessions of other tokens.
 MAX_LOGINS = 100
-#: Duration of a browser session in milliseconds.
+#: Duration of a browser session in milliseconds: twelve hours.
 SESSION_MS = 12 * 3600 * 1000
-#: Seconds for which a one-time code is valid.
+#: Seconds for which a one-time login code is valid.
 CODE_SECONDS = 600
-#: Maximum number of valid codes per token; older codes become invalid.
+#: Maximum number of valid login codes per token. Older codes become invalid.
 MAX_CODES = 10
 
 
 class LastAdmin(Exception):
-    """The token was not revoked because it is the last valid one with the scope admin."""
+    """The token cannot be revoked, because it is the last valid token with the scope admin."""
 
 
 class Credential(NamedTuple):
-    """A token or session cookie as sent by a client."""
+    """API token or session cookie, as a client sends it."""
 
-    #: tc or ts.
+    #: Prefix of the credential: tc for a token, ts for a session.
     kind: str
     id: str
     digest: str
     text: str
 
     def matches(self, digest: str) -> bool:
-        """Return True if this is the digest of the secret."""
+        """Return True if `digest` is the digest of this credential's secret."""
         return hmac.compare_digest(self.digest, digest)
 
 
 def mint(kind: str = "tc") -> Credential:
-    """Return a new random credential for a token or a session."""
+    """Return a new random token (tc) or session cookie (ts)."""
     name = "".join(secrets.choice(_LETTERS) for _ in range(10))
     text = secrets.token_urlsafe(32)
     return Credential(kind, name, digest(text), f"{kind}_{name}_{text}")
 
 
 def parse_credential(text: str, kind: str = "tc") -> Credential | None:
-    """Parse a credential; return None if the text is not a credential of this kind."""
+    """Parse a token or session cookie. Return None if the text is not a valid one."""
     parts = _WRITTEN.fullmatch(text)
     return Credential(kind, parts[2], digest(parts[3]), text) if parts and parts[1] == kind else None
 
 
 def digest(secret: str) -> str:
-    """Return the SHA-256 of a secret in hexadecimal."""
+    """Return the SHA-256 digest of a secret in hexadecimal."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Token:
-    """An API token as stored. Times are milliseconds of Redis time; 0 means never."""
+    """API token, as stored in Redis. Times are milliseconds since 1970, and 0 means never."""
 
     id: str
     name: str
@@ -83,37 +83,37 @@ class Token:
     created: int
     expires: int
     used: int
-    #: Labels of the worker's host. For an invitation, labels of the host that joins with it.
+    #: Labels of the worker's host, or of the host that joins with this invitation.
     labels: tuple[str, ...] = ()
-    #: Name of the host that joined with the token; empty for other tokens.
+    #: Name of the host that joined the cluster with the token. Empty for other tokens.
     host: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrowserSession:
-    """A session of a browser."""
+    """Login of a browser, which lasts until it expires or is ended."""
 
     id: str
     digest: str
-    #: Digest of the CSRF token that pages send in a header.
+    #: Digest of the CSRF token, which pages send in a header.
     csrf: str
-    #: ID of the API token used for the login. The session ends with this token.
+    #: ID of the API token that was used to log in. If the token ends, the session ends, too.
     token: str
-    #: Digest of CLUSTER_TOKEN if it was used for the login; otherwise empty.
+    #: Digest of CLUSTER_TOKEN if it was used to log in. Otherwise empty.
     bootstrap: str
     expires: int
 
 
 class Tokens(Part):
-    """Creates, finds and ends tokens and sessions."""
+    """API tokens, browser sessions and login codes in Redis."""
 
     def state(self) -> tuple[bytes, int]:
-        """Return the text that changes with the set of tokens and sessions, and Redis time in milliseconds."""
+        """Return a text that changes with the set of tokens and sessions, and the Redis time in milliseconds."""
         version, (seconds, micros) = self._functions.read(("GET", keys.TOKENS_VERSION), ("TIME",))
         return version or b"", int(seconds) * 1000 + int(micros) // 1000
 
     def ids(self) -> frozenset[str]:
-        """Return the IDs of all tokens and sessions."""
+        """Return the IDs of all tokens and all browser sessions."""
         tokens, sessions = self._functions.read(
             ("ZRANGE", keys.TOKENS, "0", "-1"), ("ZRANGE", keys.SESSIONS, "0", "-1")
         )
@@ -133,7 +133,8 @@ class Tokens(Part):
         labels: Iterable[str] = (),
         host: str = "",
     ) -> str:
-        """Store a token that expires after ttl_ms, or never if that is 0. Return new, full or missing.
+        """Store an API token that expires after `ttl_ms` milliseconds, or never if that is 0. Return new, full or
+        missing.
 
         `labels` are the labels of the worker's host; `host` is the host that joins with the token. `full` means that
         MAX_TOKENS exist; `missing` means that the tenant is not registered.
@@ -148,9 +149,10 @@ class Tokens(Part):
         return answer
 
     def revoke(self, token_id: str, actor: Actor = ANONYMOUS, *, keep_admin: bool = False) -> bool:
-        """Delete a token and its sessions, even if Redis is full. Return False if it does not exist.
+        """Delete an API token and its sessions. Return False if the token does not exist.
 
-        With `keep_admin`, raise LastAdmin for the last valid token with the scope admin.
+        This also works if Redis is full. With `keep_admin`, raise LastAdmin for the last valid token with the scope
+        admin.
         """
         index = keys.TOKENS.removeprefix(keys.PREFIX)
         ended = int(self._functions.run_acknowledged("end_token", index, token_id, *actor, int(keep_admin)))
@@ -159,16 +161,16 @@ class Tokens(Part):
         return bool(ended)
 
     def touch(self, token_id: str) -> None:
-        """Record that a token was used now."""
+        """Record the current time as the last use of a token."""
         self._functions.run("touch_token", token_id)
 
     def get(self, token_id: str) -> Token | None:
-        """Return a token, or None if it does not exist or is unreadable."""
+        """Return an API token, or None if it does not exist or is unreadable."""
         [fields] = self._functions.read(("HGETALL", keys.token(token_id)))
         return _token(token_id, _text(fields))
 
     def all(self) -> list[Token]:
-        """Return all tokens, including expired ones, oldest first."""
+        """Return all API tokens, oldest first, including expired tokens."""
         ids = [name.decode() for name in self._client.zrange(keys.TOKENS, 0, -1)]
         pipe = self._pipe()
         for name in ids:
@@ -179,7 +181,7 @@ class Tokens(Part):
     # -- sessions ---------------------------------------------------------------------------------------------------
 
     def log_in(self, credential: Credential, csrf: str, actor: Actor, bootstrap: str = "") -> None:
-        """Store a session for SESSION_MS.
+        """Store a browser session that lasts for SESSION_MS milliseconds.
 
         Beyond MAX_LOGINS, the token's oldest session ends; beyond MAX_SESSIONS, the oldest of all sessions.
         """
@@ -188,12 +190,12 @@ class Tokens(Part):
         self._functions.run("log_in", credential.id, *actor, SESSION_MS, MAX_SESSIONS, MAX_LOGINS, *flat)
 
     def log_out(self, session_id: str, actor: Actor = ANONYMOUS) -> bool:
-        """End a session, even if Redis is full."""
+        """End a browser session. This also works if Redis is full."""
         index = keys.SESSIONS.removeprefix(keys.PREFIX)
         return bool(self._functions.run_acknowledged("end_token", index, session_id, *actor, 0))
 
     def session(self, session_id: str) -> BrowserSession | None:
-        """Return a session, or None."""
+        """Return a browser session, or None if it does not exist."""
         [reply] = self._functions.read(("HGETALL", keys.session(session_id)))
         row = _text(reply)
         try:
@@ -211,14 +213,16 @@ class Tokens(Part):
     # -- one-time codes ---------------------------------------------------------------------------------------------
 
     def add_code(self, code: str, *, token: str, bootstrap: str = "") -> None:
-        """Store a code with which the owner of a token can log in once, within CODE_SECONDS.
+        """Store a one-time login code for the owner of an API token. The code is valid for CODE_SECONDS seconds.
 
         Only the token's MAX_CODES latest codes are valid.
         """
         self._functions.run("add_code", digest(code), token, CODE_SECONDS, MAX_CODES, f"{token}|{bootstrap}")
 
     def redeem_code(self, code: str) -> tuple[str, str] | None:
-        """Consume a code and return its (token ID, digest of CLUSTER_TOKEN). Return None for an invalid code."""
+        """Consume a login code, and return its token ID and the digest of CLUSTER_TOKEN. Return None if it is
+        invalid.
+        """
         stored = self._client.getdel(keys.login(digest(code)))
         token, bar, bootstrap = (stored or b"").decode(errors="replace").partition("|")
         return (token, bootstrap) if bar else None

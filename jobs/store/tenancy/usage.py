@@ -1,4 +1,4 @@
-"""Usage of tenants by day (UTC, Redis time). The functions that commit work count it, and it is kept for DAYS."""
+"""Daily usage of tenants, by days in UTC. Functions that commit work count the usage, and it is kept for DAYS days."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _DAY_MS = 86_400_000
 
 @dataclass(kw_only=True)
 class DayUsage:
-    """Usage of one tenant on one day. Times are in milliseconds."""
+    """Usage of one tenant on one day. Durations are in milliseconds."""
 
-    #: Lane time by device.
+    #: Time of lanes that computed the tenant's jobs, keyed by device.
     lane_ms: dict[str, int] = field(default_factory=dict)
-    #: Number of committed units and of finished jobs, by kind.
+    #: Number of committed units, keyed by kind.
     units: dict[str, int] = field(default_factory=dict)
     jobs: dict[str, int] = field(default_factory=dict)
-    #: Device time, divided among the leases that share a device, and energy if it was measured.
+    #: Time of devices that computed the tenant's jobs. Leases that share a device share its time.
     device_ms: int = 0
     millijoules: int | None = None
-    #: Number of requests to models, and of prompt and completion tokens, by model.
+    #: Number of requests, keyed by model.
     requests: dict[str, int] = field(default_factory=dict)
     prompt_tokens: dict[str, int] = field(default_factory=dict)
     answer_tokens: dict[str, int] = field(default_factory=dict)
 
     def add(self, what: str, label: str, amount: int) -> None:
-        """Add a stored counter. Raises LookupError for an unknown one."""
+        """Add a stored counter to this usage. Raises LookupError if the counter is unknown."""
         if what == "device_ms":
             self.device_ms += amount
         elif what == "mj":
@@ -49,20 +49,20 @@ class DayUsage:
 
 
 class Usage(Part):
-    """Reads usage of tenants."""
+    """Daily usage of tenants in Redis."""
 
     def today(self) -> int:
-        """Return the current day of Redis time as the number of days since 1970."""
+        """Return the current day in Redis time, as the number of days since 1970."""
         seconds, _ = self._client.time()
         return int(seconds) * 1000 // _DAY_MS
 
     def tenants(self) -> list[str]:
-        """Return the names of tenants with usage, sorted."""
+        """Return the sorted names of all tenants that have used the cluster."""
         [names] = unreadable_entries.replies(self._pipe().smembers(keys.USAGES))
         return sorted(name.decode(errors="replace") for name in names or ())
 
     def by_day(self, tenants: Sequence[str], since: int) -> dict[tuple[str, int], DayUsage]:
-        """Return the usage of each tenant on each day since `since`. Days without usage are omitted."""
+        """Return the usage of each tenant on each day from `since` on. Days without usage are omitted."""
         days: dict[tuple[str, int], DayUsage] = {}
         for tenant, stored in self._stored(tenants):
             for day, what, label, amount in _counters(stored):
@@ -71,7 +71,7 @@ class Usage(Part):
         return days
 
     def totals(self, tenants: Sequence[str]) -> dict[str, DayUsage]:
-        """Return the total usage of each tenant. These numbers never decrease."""
+        """Return the total usage of each tenant. The totals never decrease."""
         totals = {tenant: DayUsage() for tenant in tenants}
         for tenant, stored in self._stored(tenants):
             for _, what, label, amount in _counters(stored):
@@ -87,15 +87,16 @@ class Usage(Part):
         ]
 
     def prune(self) -> None:
-        """Remove the days before the last DAYS from the daily usage; `totals` still includes them. Only the leader
-        calls this.
+        """Remove days that are more than DAYS days old from the daily usage. The totals still include them.
+
+        Only the leader calls this method.
         """
         for tenant in self.tenants():
             self._functions.run("usage_prune", tenant, self.today() - DAYS + 1)
 
 
 def _counters(stored: Mapping[bytes, bytes]) -> list[tuple[str, str, str, int]]:
-    """Return day, name, label and amount of each readable counter."""
+    """Return the day, name, label and amount of each readable counter."""
     return unreadable_entries.readable("figure", stored.items(), _counter)
 
 

@@ -1,1 +1,1 @@
-"""Jobs and leases: submission, slots, leases, results and output."""
+"""Jobs and leases in Redis: submission, slots of workers, leases, results and output."""

@@ -1,4 +1,4 @@
-"""Types of the arguments that workers send to the store, with bounds that coordinators check and document."""
+"""Types of the arguments that workers send to the store. Coordinators check their bounds."""
 
 from __future__ import annotations
 
@@ -24,26 +24,28 @@ from pydantic_core import from_json
 from jobs import queues
 from jobs.models import MAX_UNITS
 
-#: Maximum size in bytes of JSON texts that are parsed. Parsing larger texts would delay all other calls.
+#: Maximum size in bytes of a JSON text that is parsed. Parsing a larger text would delay all other calls.
 READ_BYTES = 1 << 20
-#: Number of base64 characters decoded at once, a multiple of four.
+#: Number of base64 characters that are decoded at once. It is a multiple of four.
 _PIECE = 1 << 20
-#: Maximum number of characters of an error message.
+#: Maximum number of characters in an error message.
 MAX_REASON = 2000
-#: Maximum number of characters of a program unit's error, and maximum size of its record in bytes.
+#: Maximum number of characters in the error of a program's unit, and maximum size of its record in bytes.
 MAX_UNIT_ERROR, MAX_UNIT_ROW = 300, 4096
-#: Maximum wait of a failed unit in milliseconds.
+#: Maximum number of milliseconds before a failed unit can be leased again.
 MAX_WAIT_MS = 3_600_000
-#: Maximum rate of a lane in units/s, and maximum speed relative to the kind's estimate.
+#: Maximum rate of a lane in units per second, and maximum ratio of measured speed to the kind's estimate.
 MAX_RATE, MAX_PACE = 1e18, 1e9
-#: Maximum lane time for one lease in milliseconds.
+#: Maximum lane time in milliseconds that one lease can report.
 _MAX_MS = 31 * 86_400_000
-#: Maximum absolute value of numbers in a worker's JSON texts.
+#: Maximum absolute value of a number in a JSON text from a worker.
 _MOST = 2**64
 
 
 def json_check(shape: Any, what: str) -> Callable[[str], str]:
-    """Return a function that checks JSON texts for this shape and raises ValueError. `what` names the shape."""
+    """Return a function that checks JSON texts and raises ValueError. `shape` is a type, and `what` describes it to
+    users.
+    """
     sort: TypeAdapter[Any] = TypeAdapter(shape)
 
     def check(text: str) -> str:
@@ -57,29 +59,29 @@ def json_check(shape: Any, what: str) -> Callable[[str], str]:
 
 
 def is_json_of(shape: Any, what: str) -> AfterValidator:
-    """Return an annotation that checks JSON texts as `json_check` does."""
+    """Return an annotation that checks whether a JSON text has the type `shape`."""
     return AfterValidator(json_check(shape, what))
 
 
 def _decode_base64(text: Any) -> bytes:
-    """Decode base64. Raises ValueError if the text is invalid."""
-    try:  # decode in pieces, so that other threads can run
+    """Decode a base64 text. Raises ValueError if the text is invalid."""
+    try:  # Decoding in pieces lets other threads run
         starts = range(0, len(text), _PIECE)
         pieces = [binascii.a2b_base64(text[start : start + _PIECE], strict_mode=True) for start in starts]
     except (TypeError, ValueError):
         raise ValueError("must be base64") from None
-    if any(len(piece) != _PIECE // 4 * 3 for piece in pieces[:-1]):  # padding before the end
+    if any(len(piece) != _PIECE // 4 * 3 for piece in pieces[:-1]):  # Padding before the end
         raise ValueError("must be base64")
     return b"".join(pieces)
 
 
 def encode_base64(content: bytes) -> str:
-    """Encode bytes as base64 for a JSON text."""
+    """Encode bytes as base64, so that a JSON text can contain them."""
     return base64.b64encode(content).decode()
 
 
 def _is_object(text: bytes) -> bytes:
-    """Return the text if it is a JSON object in UTF-8 without NaN. Raises ValueError otherwise."""
+    """Return the text if it is a JSON object in UTF-8 without NaN. Otherwise, raise ValueError."""
     if not (_reads_as_object(text) if len(text) <= READ_BYTES else _has_ends(text)):
         raise ValueError("must be the base64 of a JSON object")
     return text
@@ -106,7 +108,7 @@ Count = Annotated[int, Field(strict=True, ge=0, le=MAX_UNITS)]
 
 
 class Failure(BaseModel):
-    """Record of a failed attempt. Runners may add fields."""
+    """Record of a failed attempt of a program's unit. Runners can add fields."""
 
     model_config = ConfigDict(extra="allow", strict=True)
     __pydantic_extra__: dict[str, str | bool | Number | None] = Field(init=False)
@@ -126,7 +128,7 @@ _check_failure = json_check(Failure, f"object of at most {MAX_UNIT_ROW} bytes th
 
 
 def _is_failure(text: str) -> str:
-    """Return the record of a failure, or an empty text. Raises ValueError for any other text."""
+    """Return the text if it is empty or the record of a failure. Otherwise, raise ValueError."""
     if len(text.encode()) > MAX_UNIT_ROW:
         raise ValueError(f"must be a JSON object of at most {MAX_UNIT_ROW} bytes")
     return _check_failure(text) if text else text
@@ -138,7 +140,7 @@ _MARKS: TypeAdapter[Any] = TypeAdapter(
 
 
 def _are_marks(text: str) -> str:
-    """Return marks in their stored form."""
+    """Check a JSON list of marks, and return it in the form in which Redis stores it."""
     try:
         return json.dumps(_MARKS.validate_json(text, strict=True))
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Read the waiting and running work from which the leader computes the number of needed workers."""
+"""Reads of waiting and running work. The leader computes the number of required workers from them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 from threads_protocol.states import JobState
 
-#: Maximum number of jobs read from all queues, and of running jobs read.
+#: Maximum number of jobs that are read from all queues, and of running jobs that are read.
 MOST_READ = 500
-#: Minimum number of jobs read from each index.
+#: Minimum number of jobs that are read from each index.
 _LEAST_READ = 5
-#: Maximum number of tenants read per queue, lowest virtual time first.
+#: Maximum number of tenants that are read per queue. Tenants with the least usage come first.
 _TENANTS = 200
-#: Fields of a job that describe its work and limits.
+#: Fields of a job that describe its work and its limits.
 FIELDS = (
     "state",
     "queue",
@@ -36,43 +36,43 @@ FIELDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """Waiting and running work at one point in time."""
+    """Waiting and running work of the cluster at one time."""
 
-    #: Redis time in seconds since 1970.
+    #: Time of the read in seconds since 1970, by Redis time.
     now: float
-    #: Held and running jobs: ID, fields, and the number of jobs that this job represents.
+    #: Running jobs and jobs in slots of workers, each with the number of jobs that it represents.
     running: Sequence[tuple[str, tuple[Sequence[bytes | None], float]]] = ()
-    #: Jobs in queues, in the same format as `running`.
+    #: Jobs that wait in queues, each with the number of jobs that it represents.
     waiting: Sequence[tuple[str, tuple[Sequence[bytes | None], float]]] = ()
-    #: Number of jobs that wait for a worker that supports them, by queue.
+    #: Number of jobs in each queue that wait for a worker that supports them.
     unsupported: Mapping[str, int] = field(default_factory=dict)
-    #: weight|max_lanes|max_jobs by tenant.
+    #: Weight and limits of each tenant, encoded as weight|max_lanes|max_jobs.
     shares: Mapping[bytes, bytes] = field(default_factory=dict)
-    #: Tenants that use all their lanes, and gpu:tenant for tenants that have used today's GPU seconds.
+    #: Tenants that use all of their lanes. gpu:tenant means that today's GPU seconds are used up.
     capped: frozenset[str] = frozenset()
-    #: Ratio of measured speed to the kind's estimate, by kind|mode|device.
+    #: Ratio of the measured speed to the kind's estimate, keyed by kind|mode|device.
     paces: Mapping[bytes, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Index:
-    """IDs of jobs by index."""
+    """IDs of waiting and running jobs, and the keys of their indexes."""
 
-    #: Sample of the running jobs, and number of all running jobs.
+    #: Random sample of the running jobs.
     running: Sequence[bytes]
     running_count: int
-    #: Jobs in the slots of workers.
+    #: Jobs that are in the slots of workers.
     held: frozenset[bytes]
-    #: Keys of the indexes of waiting jobs.
+    #: Redis keys of the indexes of waiting jobs.
     places: Sequence[str]
     unsupported: Sequence[str]
 
 
 class DemandReads(Part):
-    """Reads the demand for workers, and stores the desired number that the leader computed from it."""
+    """Demand for workers, and the desired number of workers that the leader computes from it."""
 
     def read(self) -> Demand:
-        """Return the current work, always in six round trips."""
+        """Return the waiting and running work. This always takes six round trips to Redis."""
         pipe = self._pipe().time().hgetall(keys.PACE).hgetall(keys.SHARES).smembers(keys.CAPPED)
         (seconds, micros), paces, shares, capped = unreadable_entries.replies(pipe)
         index = self._index()
@@ -107,7 +107,9 @@ class DemandReads(Part):
         )
 
     def _waiting(self, index: _Index) -> tuple[dict[bytes, float], dict[str, int]]:
-        """Return waiting jobs, each with the number of jobs it represents, and counts of unsupported jobs by queue."""
+        """Return the waiting jobs and how many jobs each of them represents, and the number of unsupported jobs per
+        queue.
+        """
         pipe = self._pipe()
         for place in (*index.places, *map(keys.unsupported_member, index.unsupported)):
             pipe.zcard(place)
@@ -120,7 +122,7 @@ class DemandReads(Part):
         return self._first(waiting), unsupported
 
     def _first(self, counts: Mapping[str, int]) -> dict[bytes, float]:
-        """Return the first jobs of each index, each with the number of jobs it represents."""
+        """Return the first jobs of each index, and how many jobs each of them represents."""
         most = max(_LEAST_READ, MOST_READ // max(1, len(counts)))
         pipe = self._pipe()
         for place in counts:
@@ -133,7 +135,7 @@ class DemandReads(Part):
         }
 
     def _jobs(self, weights: Mapping[bytes, float]) -> list[tuple[str, tuple[Any, float]]]:
-        """Return the fields of each job that exists."""
+        """Return the ID and the fields of each job that exists."""
         pipe = self._pipe()
         for job_id in weights:
             pipe.hmget(keys.job("").encode() + job_id, *FIELDS)
@@ -142,16 +144,18 @@ class DemandReads(Part):
         return [(job_id.decode(errors="replace"), (row, weight)) for (job_id, weight), row in stored if row and row[0]]
 
     def scales(self) -> bytes | None:
-        """Return the text that `write_scales` stored, or None after it has expired."""
+        """Return the stored desired numbers of workers, or None if they have expired."""
         [stored] = unreadable_entries.replies(self._pipe().get(keys.DESIRED))
         return stored if stored is None else bytes(stored)
 
     def write_scales(self, text: str, seconds: int) -> None:
-        """Store the desired workers, as JSON, for at most `seconds`. Only the leader calls this."""
+        """Store the desired numbers of workers, as JSON, for `seconds`. Only the leader calls this method."""
         self._client.set(keys.DESIRED, text, ex=seconds)
 
 
 def _places(queue: str, tenants: Iterable[bytes] | None) -> list[str]:
-    """Return the index keys of jobs waiting in a queue: one key per tenant if tenants are registered."""
+    """Return the keys of the indexes of jobs that wait in a queue. With registered tenants, each tenant has an
+    index.
+    """
     names = [name.decode(errors="replace") for name in tenants or ()]
     return [keys.tenant_pending(queue, name) for name in names] or [keys.pending(queue)]

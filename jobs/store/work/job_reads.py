@@ -1,6 +1,6 @@
-"""Reads of jobs for display: fields, states, queue positions and results, in one round trip each.
+"""Reads of jobs for users: fields, states, queue positions and results. Most reads take one round trip.
 
-A key of the wrong type counts as missing and is recorded in `skipped`.
+A key of the wrong type counts as missing and is recorded in `unreadable_entries`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from jobs.store.tenancy import caps
 from jobs.store.tenancy.caps import Cap
 from threads_protocol.states import JobState
 
-#: Hash of a job.
+#: Redis hash of a job.
 Fields: TypeAlias = Mapping[bytes, bytes]
-#: State, kind and error of a job; None if missing.
+#: State, kind and error of a job. Missing values are None.
 Head: TypeAlias = Sequence[bytes | None]
 
-#: Maximum submission number.
+#: Maximum submission number of a job.
 _LAST = str(2**53)
-#: Maximum number of bytes of a result that one call reads.
+#: Maximum number of bytes of a job's result that one call reads.
 PIECE_BYTES = 1 << 20
 
 
 class JobReads(Part):
-    """Reads jobs."""
+    """Jobs in Redis, for reading."""
 
     def hashes(self, ids: Sequence[str]) -> list[tuple[str, Fields]]:
-        """Return ID and fields of each job that exists, in order."""
+        """Return the ID and all fields of each job that exists, in order."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hgetall(keys.job(job_id))
@@ -42,7 +42,7 @@ class JobReads(Part):
         ]
 
     def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[tuple[str, dict[str, bytes | None]]]:
-        """Return ID and the named fields of each job that exists, with None for missing fields."""
+        """Return the ID and the named fields of each job that exists. The value of a missing field is None."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hmget(keys.job(job_id), names)
@@ -50,11 +50,11 @@ class JobReads(Part):
         return [(job_id, dict(zip(names, row, strict=True))) for job_id, row in rows if row and any(row)]
 
     def exists(self, job_id: str) -> bool:
-        """Return True if a hash exists for the job ID."""
+        """Return True if Redis has a job with this ID."""
         return bool(self._client.exists(keys.job(job_id)))
 
     def tenants(self, ids: Sequence[str]) -> list[str | None]:
-        """Return the tenant of each job, or None if the job is missing or unreadable."""
+        """Return the tenant of each job. The entry of a missing or unreadable job is None."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hmget(keys.job(job_id), "state", "tenant")
@@ -64,7 +64,7 @@ class JobReads(Part):
         ]
 
     def places(self, waiting: Sequence[tuple[str, str, str, str]]) -> list[QueuePosition]:
-        """Return the queue position of each waiting (queue, tenant, kind, job)."""
+        """Return the queue position of each waiting job. The arguments are tuples of queue, tenant, kind and job ID."""
         if not waiting:
             return []
         pipe = self._pipe().hgetall(keys.SHARES).smembers(keys.CAPPED).hgetall(keys.RESERVED)
@@ -100,7 +100,7 @@ class JobReads(Part):
         ]
 
     def _spent(self, asked: Set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
-        """Return the reached daily caps of each (tenant, kind), as fields of Place."""
+        """Return the daily limits that were reached, for each tenant and kind."""
         if not asked:
             return {}
         tenants = sorted({tenant for tenant, _ in asked})
@@ -109,7 +109,9 @@ class JobReads(Part):
         return {(tenant, kind): _reached_caps(by_tenant[tenant], kind, left_ms / 1000) for tenant, kind in asked}
 
     def newest(self, state: str | None, before: int | None, most: int) -> list[tuple[bytes, int]]:
-        """Return (ID, submission number) of at most `most` jobs below number `before`, newest first."""
+        """Return up to `most` jobs, newest first, as (ID, submission number). `before` is the end of the
+        previous page.
+        """
         index = keys.in_state(state) if state else keys.JOBS
         top = _LAST if before is None else f"({before}"
         pipe = self._pipe().zrevrangebyscore(index, top, 0, start=0, num=most, withscores=True)
@@ -117,14 +119,14 @@ class JobReads(Part):
         return [(job_id, int(number)) for job_id, number in page or ()]
 
     def states(self, ids: Sequence[str]) -> list[str | None]:
-        """Return the state of each job, or None if it does not exist."""
+        """Return the state of each job. The entry of a job that does not exist is None."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hget(keys.job(job_id), "state")
         return [state.decode(errors="replace") if state else None for state in unreadable_entries.replies(pipe)]
 
     def counts(self) -> dict[str, int]:
-        """Return the number of stored jobs by state."""
+        """Return the number of stored jobs in each state."""
         pipe = self._pipe()
         for state in JobState:
             pipe.zcard(keys.in_state(state))
@@ -133,7 +135,7 @@ class JobReads(Part):
         }
 
     def submission_times(self, ids: Sequence[str]) -> dict[str, float]:
-        """Return the submission time of each readable job, in seconds since 1970."""
+        """Return the submission time of each job in seconds since 1970. Unreadable jobs are omitted."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hget(keys.job(job_id), "created")
@@ -141,14 +143,14 @@ class JobReads(Part):
         return dict(unreadable_entries.readable("job", stored, lambda job_id, ms: (job_id, int(ms or 0) / 1000)))
 
     def dead_counts(self, ids: Sequence[str]) -> list[int]:
-        """Return the number of dead ranges of each job."""
+        """Return the number of unit ranges that were given up, for each job."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.llen(keys.job_dead(job_id))
         return [count or 0 for count in unreadable_entries.replies(pipe)] if ids else []
 
     def dead_ranges(self, ids: Sequence[str], most: int) -> list[list[DeadRange]]:
-        """Return at most `most` dead ranges of each job, with their errors."""
+        """Return up to `most` unit ranges that were given up, with their errors, for each job."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.lrange(keys.job_dead(job_id), 0, most - 1)
@@ -166,7 +168,9 @@ class JobReads(Part):
     # -- results ----------------------------------------------------------------------------------------------------
 
     def stored_result(self, job_id: str) -> tuple[list[bytes | None], ResultText | None] | None:
-        """Return (kind, total, done, state) and the result, read atomically, or None if a key has the wrong type."""
+        """Return kind, total, done and state of a job together with its result. Return None if a key has the wrong
+        type.
+        """
         head, key = ("HMGET", keys.job(job_id), "kind", "total", "done", "state"), keys.job_result(job_id)
         try:
             row, first, length = self._functions.read(
@@ -179,12 +183,12 @@ class JobReads(Part):
         return row, ResultText(self, job_id, first, length) if length else None
 
     def result_piece(self, job_id: str, start: int) -> bytes:
-        """Return at most PIECE_BYTES of a result, starting at an offset. Empty if the job does not exist."""
+        """Return up to PIECE_BYTES bytes of a result from an offset on. Return b"" if the job does not exist."""
         piece: bytes = self._client.getrange(keys.job_result(job_id), start, start + PIECE_BYTES - 1)
         return piece
 
     async def short_result(self, wire: Wire, job_id: str, most: int) -> tuple[str, bytes] | None:
-        """Return a job's state and its result (empty if there is none), in an event loop.
+        """Return a job's state and its result without blocking the event loop. The result is empty if there is none.
 
         Return None if the result is over `most` bytes, if the job is just finishing, or if the call failed.
         """
@@ -200,7 +204,9 @@ class JobReads(Part):
         return None if state == JobState.DONE and not result else (state, result)
 
     def result_beginnings(self, ids: Sequence[str], most: int) -> tuple[list[Head], list[bytes]]:
-        """Return state, kind, error and result of each job. Results over `most` bytes are cut to `most` + 1."""
+        """Return the state, kind, error and result of each job. A result over `most` bytes is cut to `most` + 1
+        bytes.
+        """
         pipe = self._pipe()
         for job_id in ids:
             pipe.hmget(keys.job(job_id), "state", "kind", "error").getrange(keys.job_result(job_id), 0, most)
@@ -208,14 +214,14 @@ class JobReads(Part):
         return [head or (None, None, None) for head in replies[::2]], [text or b"" for text in replies[1::2]]
 
     def result_lengths(self, ids: Sequence[str]) -> list[int]:
-        """Return the size of each job's result in bytes; 0 if there is none."""
+        """Return the size in bytes of each job's result, or 0 for a job without a result."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.strlen(keys.job_result(job_id))
         return cast(list[int], pipe.execute())
 
     def result_texts(self, ids: Sequence[str]) -> list[bytes]:
-        """Return each job's result as stored; empty if there is none."""
+        """Return the result of each job as stored, or an empty text for a job without a result."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.get(keys.job_result(job_id))
@@ -223,7 +229,7 @@ class JobReads(Part):
 
 
 class ResultText:
-    """Stored result of a job. Only the first piece of a long result is in memory; the rest is read in pieces."""
+    """Stored result of a job. Only the start of a long result is in memory, and the rest is read when needed."""
 
     def __init__(self, reads: JobReads, job_id: str, first: bytes, length: int) -> None:
         self._reads = reads
@@ -249,7 +255,7 @@ class ResultText:
                 raise errors.NotFound(detail, field="job_id")
 
     def whole(self) -> bytes:
-        """Return the complete result."""
+        """Return the complete result of the job."""
         return b"".join(self.pieces())
 
 
@@ -267,18 +273,21 @@ def _parse_dead_ranges(pieces: Sequence[Sequence[str]], errors: Sequence[bytes |
 
 
 def _parse_reservation(reserved: bytes) -> tuple[str, int]:
-    """Return the runner of a reservation and the number of leases that must end first; ("", 0) if unreadable."""
+    """Return the runner that is reserved for a job, and the number of leases that must end there first.
+
+    For an unreadable reservation, return ("", 0).
+    """
     runner, *words = reserved.decode(errors="replace").rsplit("|", 4)
     return (runner, int(words[1])) if len(words) == 4 and words[1].isdecimal() else ("", 0)
 
 
 def _cap(shares: Mapping[bytes, bytes], tenant: str, place: int) -> int:
-    """Return a tenant's weight, max_lanes or max_jobs by position; 0 if the tenant is not registered."""
+    """Return a tenant's weight, max_lanes or max_jobs by its position. Return 0 if the tenant is not registered."""
     return int(shares.get(tenant.encode(), b"1|0|0").split(b"|")[place])
 
 
 def _reached_caps(own: Mapping[str, Cap], kind: str, seconds: float) -> dict[str, ReachedCap]:
-    """Return the reached caps on a kind's units and on GPU seconds."""
+    """Return the limits that a tenant has reached today, on a kind's units and on GPU seconds."""
     units, gpu = own.get(f"{caps.UNITS}{kind}"), own.get(caps.GPU_MS)
     reached = {}
     if units and units.reached:

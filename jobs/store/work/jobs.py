@@ -1,4 +1,4 @@
-"""Submission and control of jobs."""
+"""Submission of jobs to Redis, and calls that cancel, pause, retry or delete jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobs.store.server.wire import NoReply, Wire
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
-    """A job to be submitted."""
+    """Job that a client submits."""
 
     job_id: str
     kind: str
@@ -28,36 +28,36 @@ class NewJob:
     priority: str
     device: str
     queue: str
-    #: True for gpu_preferred: the job moves to the `any` queue if no GPU worker is alive.
+    #: True if the job prefers GPUs. It moves to the queue for any device if no GPU worker is alive.
     prefer: bool
     small: bool
-    #: Estimated milliseconds of work for one lane.
+    #: Estimated milliseconds of work for a single lane.
     estimate_ms: int
     ttl_seconds: int
-    #: Maximum number of lanes that compute the job at once; 0 for no limit.
+    #: Maximum number of lanes that compute the job at the same time. 0 means no limit.
     max_running: int = 0
-    #: Milliseconds from the first lease, without pauses, after which the job fails; 0 for never.
+    #: Milliseconds from the first lease, without pauses, after which the job fails. 0 means never.
     timeout_ms: int = 0
-    #: Idempotency key as tenant:key or question@tenant:key; empty if none.
+    #: Idempotency key in the form tenant:key or question@tenant:key, or empty.
     idempotency: str = ""
-    #: Digest of the request body. A request with the same key and another digest is a conflict.
+    #: Digest of the request body. The same idempotency key with another digest is a conflict.
     digest: str = ""
-    #: Tenant that owns the job.
+    #: Tenant to which the job belongs.
     tenant: str = DEFAULT_TENANT
-    #: ID of the token that submitted the job; empty if none.
+    #: ID of the API token that submitted the job, or empty.
     token: str = ""
-    #: If a cap rejects the job, True adds it to its tenant's backlog instead.
+    #: True if the job goes to its tenant's backlog when a limit rejects it.
     hold: bool = False
-    #: Jobs that must succeed before this job starts, and jobs that must end in any state.
+    #: IDs of jobs that must succeed before this job starts.
     after: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
-    #: URL that is notified when the job ends.
+    #: URL to which the cluster sends a webhook when the job ends.
     notify: str = ""
-    #: Workflow of the job, its action in the workflow, and the attempt of the workflow that submits it.
+    #: ID of the workflow to which the job belongs, or empty.
     workflow: str = ""
     action: str = ""
     attempt: int = 0
-    #: TRACEPARENT and TRACESTATE of the job's programs, and the parent of its own span. Empty without tracing.
+    #: TRACEPARENT of the job's programs, or empty if the job is not traced.
     traceparent: str = ""
     tracestate: str = ""
     parent_span: str = ""
@@ -65,26 +65,26 @@ class NewJob:
 
 @dataclass(frozen=True, kw_only=True)
 class CapReached:
-    """Cap or limit that rejects a job."""
+    """Limit because of which the cluster rejects a job."""
 
     #: Name of the limit: max_jobs, max_stored_bytes, MAX_QUEUED, `requirements` or `notify` (undelivered webhooks).
     cap: str
     value: int
-    #: Seconds after which a client should try again.
+    #: Seconds after which a client can try again.
     seconds: int
-    #: Number of stored bytes; 0 for other caps.
+    #: Number of stored bytes, or 0 for other limits.
     used: int = 0
-    #: Event that is expected after these seconds: `end` of a job, a new `day`, or `expiry` of a job. Empty if unknown.
+    #: Event after which the job may be accepted: the `end` or `expiry` of a job, or a new `day`. Empty if unknown.
     awaits: str = ""
 
 
 class Jobs(Part):
-    """Submits and controls jobs."""
+    """Jobs in Redis, for submission and control."""
 
     def submit(
         self, jobs: Sequence[NewJob], most_queued: int = 0, *, disk: bool = False
     ) -> list[tuple[str, str] | CapReached]:
-        """Store jobs, each atomically with its wake-up. Return (new|same|conflict, job_id) or Over for each job.
+        """Store jobs and notify workers. For each job, return (new|same|conflict, ID) or CapReached.
 
         Other replies are (artifact, ID) if a required artifact does not exist, (after|after_any, ID) if a parent does
         not exist or belongs to another tenant, (workflow, state) if the workflow is not running this attempt, (taken,
@@ -105,7 +105,9 @@ class Jobs(Part):
         ]
 
     async def submit_by(self, wire: Wire, job: NewJob, most_queued: int = 0) -> tuple[str, str] | CapReached | None:
-        """Store one job like `submit`, in an event loop. None means that the outcome is unknown: call `submit`."""
+        """Store one job without blocking the event loop. If the outcome is unknown, return None, and call `submit`
+        next.
+        """
         if self._functions.replicas:
             return None
         try:
@@ -117,7 +119,7 @@ class Jobs(Part):
         return None if isinstance(reply, Exception) else _parse_submit_reply(reply)
 
     def require_disk(self) -> None:
-        """Raise Unavailable if Redis cannot confirm writes to its disk. Changes nothing."""
+        """Raise Unavailable if Redis cannot confirm writes to its disk. This method changes nothing."""
         try:
             self._client.waitaof(1, 0, 1)
         except ResponseError as error:
@@ -136,18 +138,18 @@ class Jobs(Part):
         return f"SUBMIT_DURABLE {why}, or unset SUBMIT_DURABLE; nothing was submitted"
 
     def cancel(self, job: str, actor: Actor = ANONYMOUS, *, during: tuple[str, int] | None = None) -> list[str]:
-        """Cancel a job. Return [ok, state], [conflict, state] or [missing], like pause, resume, retry and delete.
+        """Cancel a job. Return [ok, state], [conflict, state] or [missing], like other calls that control jobs.
 
         `during` is a workflow and its attempt: return [stale] unless that attempt is being cancelled.
         """
         return self._functions.run_acknowledged_texts("cancel", job, *actor, *(during or ()))
 
     def pause(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Pause a job: its lanes commit their progress, and no new leases are granted."""
+        """Pause a job. Its lanes commit their progress, and Redis grants no new leases."""
         return self._functions.run_acknowledged_texts("pause", job, *actor)
 
     def resume(self, job: str, actor: Actor = ANONYMOUS, *, hold: bool = False) -> list[str]:
-        """Continue a paused job. Unless `hold` is set, return [over, cap, value, seconds] if a cap rejects it."""
+        """Continue a paused job. If a limit rejects it, return [over, cap, value, seconds] unless `hold` is set."""
         return self._functions.run_acknowledged_texts("resume", job, *actor, int(hold))
 
     def retry(
@@ -159,28 +161,28 @@ class Jobs(Part):
         hold: bool = False,
         during: tuple[str, int] | None = None,
     ) -> list[str]:
-        """Retry the unfinished units of a failed or cancelled job. Caps can reject it, as in `resume`.
+        """Retry the unfinished units of a failed or cancelled job. A limit can reject the job, as for `resume`.
 
         Return [version, V] if the job's partials come from version V of the kind's model, not from `version`. Return
         [skipped, ROOT, state] if the failed, cancelled or deleted job ROOT must be retried first. `during` is a
         workflow and its attempt: return [stale] unless that attempt is running.
         """
         answer = ["more"]
-        while answer == ["more"]:  # each call moves some thousand ranges, so other calls are served in between
+        while answer == ["more"]:  # Each call moves some thousand ranges, so Redis can serve other calls in between
             answer = self._functions.run_acknowledged_texts("retry", job, version, *actor, int(hold), *(during or ()))
         return answer
 
     def retry_dead(
         self, job: str, first: int, version: int, actor: Actor = ANONYMOUS, *, hold: bool = False
     ) -> list[str]:
-        """Retry the dead range that starts at unit `first`.
+        """Retry the units of the given-up range that starts at unit `first`.
 
         Return the same as `retry`, or [none] if there is no such range.
         """
         return self._functions.run_acknowledged_texts("retry_dead", job, first, version, *actor, int(hold))
 
     def delete(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Delete a job that has ended or is blocked. Return [waited, N] if N jobs wait for it."""
+        """Delete a job that has ended or is blocked. Return [waited, N] if N other jobs wait for it."""
         return self._functions.run_acknowledged_texts("delete", job, *actor)
 
 
@@ -190,7 +192,9 @@ def _parse_submit_reply(reply: list[Any]) -> tuple[str, str] | CapReached:
 
 
 def parse_cap_reached(words: Sequence[str]) -> CapReached:
-    """Parse the words after `over` in the reply of a Redis function."""
+    """Parse the reply of a Redis function that rejected a job because of a limit. `words` follow `over` in the
+    reply.
+    """
     cap, *numbers = words[:4]
     named = dict(zip(("value", "seconds", "used"), map(int, numbers), strict=False))
     return CapReached(cap=cap, **named, awaits="".join(words[4:5]))
@@ -199,7 +203,7 @@ def parse_cap_reached(words: Sequence[str]) -> CapReached:
 def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
     plan = job.plan
     fields: dict[str, str | int | float] = {
-        # Frequently read fields come first, because Redis scans small hashes from the start.
+        # Fields that are often read come first, because Redis searches small hashes from the start.
         "kind": job.kind,
         "version": job.version,
         "small": int(job.small),

@@ -1,4 +1,4 @@
-"""Interface of the lease store for workers, implemented by `Store` on Redis and by the client of the coordinator's API.
+"""Interface through which workers use leases. `Store` implements it on Redis, and an API client over HTTPS.
 
 Methods with a docstring are calls of this API: `jobs.worker.api.calls` derives route and request from them.
 `docs/lease-protocol.md` specifies each call. The methods in the parts of `Store` have the same names. Every call can be
@@ -21,22 +21,22 @@ from jobs.store.work import bounds
 from jobs.store.work.leases import Finished, Grant, Merge
 from jobs.store.work.slots import TAKE, Held, JobFacts, Taken
 
-#: Maximum number of small jobs that a worker finishes in one call.
+#: Maximum number of small jobs that one call of a worker finishes.
 MAX_FINISHED = TAKE * 1024
 
-#: A worker's record: the values of a flat hash.
+#: Record of a worker: the fields of a Redis hash.
 Row = dict[str, str | int | float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pulse:
-    """A worker's heartbeat, sent every second, with its active leases and its slot."""
+    """Heartbeat that a worker sends every second, with its active leases and its slot."""
 
     worker: str
     born: str
-    #: Returns the worker's record. Called after the leases were extended, because it can be slow.
+    #: Function that returns the worker's record. It is called after leases were extended, because it can be slow.
     row: Callable[[], Row]
-    #: Job, token and progress of each lease.
+    #: Job ID, token and progress of each lease.
     leases: tuple[tuple[str, str, int], ...] = ()
     #: True if the worker has a slot.
     slot: bool = False
@@ -44,7 +44,7 @@ class Pulse:
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """Response of the store to a heartbeat."""
+    """Response to a worker's heartbeat."""
 
     leases: Annotated[tuple[int, ...], Field(description="Reply of HEARTBEAT for each lease, in order.")]
     word: Annotated[str, Field(description="Reply of HEARTBEAT.")]
@@ -64,7 +64,7 @@ class Heard:
 
 @dataclass(frozen=True, kw_only=True)
 class Claimed:
-    """Response of the store to a claim of GPUs."""
+    """Response to a claim of GPUs."""
 
     held: Annotated[
         bool, Field(description="True if the worker has claimed all of the GPUs; otherwise it has claimed none.")
@@ -95,7 +95,7 @@ class FleetCalls(Protocol):
         """
 
     def give_up(self, gpus: bounds.GpuNames, worker: str, priority: bounds.ClaimPriority = "") -> None:
-        """Release claims on GPUs."""
+        """Release the worker's claims to GPUs."""
 
 
 class SlotCalls(Protocol):
@@ -112,12 +112,12 @@ class SlotCalls(Protocol):
     ) -> Held | Taken | str: ...
 
     def leave(self, worker: str) -> None:
-        """End the worker's slot and release its job to other workers."""
+        """End the worker's slot, so that other workers can take its job."""
 
     def facts(self, jobs: Sequence[str], device: str) -> list[JobFacts | None]: ...
 
     def waiting(self, listened: bounds.QueueNames) -> list[int]:
-        """Return the number of pending jobs in each given queue."""
+        """Return the number of pending jobs in each of these queues."""
 
 
 class LeaseCalls(Protocol):
@@ -163,7 +163,7 @@ class LeaseCalls(Protocol):
             bounds.Units | None, Field(description="First unit of the partial, for a continued lease.")
         ] = None,
     ) -> Merge:
-        """Store the partial of the units below `upto` once. Then end the lease, or keep its remaining units."""
+        """Store the partial result of the units below `upto` once. Then end the lease, or keep its remaining units."""
 
     def done1_all(
         self,
@@ -172,10 +172,10 @@ class LeaseCalls(Protocol):
         worker: str,
         device: bounds.WorkDevice,
     ) -> list[bool]:
-        """Commit and finish small jobs, each covered by one lease. False means that the lease had already ended."""
+        """Commit and finish small jobs, each of which has one lease. False means that the lease had already ended."""
 
     def release(self, job: bounds.JobId, token: bounds.LeaseToken) -> bool:
-        """End a lease whose units were not computed, and release its range. Return False if the lease had already
+        """End a lease whose units were not computed, and release its units. Return False if the lease had already
         ended.
         """
 
@@ -201,8 +201,9 @@ class LeaseCalls(Protocol):
             Field(description="First unit of the lease; if another one is first, the call is stale."),
         ] = None,
     ) -> bool:
-        """End a lease whose first unit failed. The unit is retried later or given up, and the other units are leased
-        next.
+        """End a lease whose first unit failed. The unit is retried later or given up.
+
+        The other units are leased next.
         """
 
     def split(self, job: bounds.JobId, token: bounds.LeaseToken, at: bounds.Units) -> bool:
@@ -243,7 +244,7 @@ class ProfileCalls(Protocol):
 
 
 class LeaseStore(Protocol):
-    """The lease store as workers use it."""
+    """Store of leases, as workers use it."""
 
     @property
     def fleet(self) -> FleetCalls: ...
@@ -261,7 +262,7 @@ class LeaseStore(Protocol):
     def profiles(self) -> ProfileCalls: ...
 
     def pulse(self, pulse: Pulse) -> Heard:
-        """Extend leases and slot, and record the worker's heartbeat."""
+        """Extend the worker's leases and its slot, and record its heartbeat."""
 
     def drop_idle_connections(self) -> None:
-        """Close connections that no call is using."""
+        """Close all connections that are not in use."""

@@ -1,4 +1,4 @@
-"""Tokens that identify the leases of lanes."""
+"""Random tokens that identify leases."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import secrets
 
 
 def new() -> str:
-    """Return a random token. A counter would repeat values after Redis has lost writes."""
+    """Return a random lease token. A counter would repeat values after Redis has lost writes."""
     return secrets.token_hex(16)

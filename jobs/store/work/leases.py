@@ -1,4 +1,4 @@
-"""Leases: ranges of a job, each owned by one lane for about a second. `docs/lease-protocol.md` specifies them."""
+"""Leases: ranges of a job's units that one lane owns for about a second. See docs/lease-protocol.md."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from jobs.hosts.labels import as_argument
 from jobs.store.server.functions import LEASE_TTL_MS, Part
 from jobs.store.work.bounds import MAX_REASON, MAX_UNIT_ERROR, Content, JobId, LeaseToken, Marks, Milliseconds
 
-#: Interval in seconds between heartbeats of a lease.
+#: Interval in seconds between the heartbeats of a lease.
 HEARTBEAT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """Reply of the Redis function LEASE: units lo..hi-1 belong to the token."""
+    """Lease that the Redis function LEASE granted: the units from lo to hi-1 belong to the token."""
 
     token: str
     lo: int
@@ -32,7 +32,7 @@ class Grant:
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """Encoded result of a small job, and its computing time in milliseconds."""
+    """Result of a small job, and the time in milliseconds for computing it."""
 
     #: Pydantic configuration: a JSON object without additional fields.
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -41,15 +41,15 @@ class Finished:
     token: LeaseToken
     result: Content
     ms: Milliseconds
-    #: Marks in the format of `jobs.marks.serialize_marks`.
+    #: Facts about ranges of integers that the job proved, in the format of `jobs.marks.serialize_marks`.
     marks: Marks = "[]"
-    #: Device time of the job in milliseconds, divided among the jobs that share the device.
+    #: Device time of the job in milliseconds. Jobs that share the device share its time.
     device_ms: Milliseconds = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """Reply of the Redis function COMMIT."""
+    """Reply of the Redis function COMMIT, which stores a partial result."""
 
     merged: Annotated[bool, Field(description="False if the token was stale; the work must be dropped.")]
     finishing: Annotated[
@@ -59,7 +59,7 @@ class Merge:
 
 
 class Leases(Part):
-    """Acquires, extends and ends leases."""
+    """Leases in Redis, which lanes acquire, extend and end."""
 
     def lease(
         self,
@@ -74,7 +74,7 @@ class Leases(Part):
         higher: Iterable[str] = (),
         labels: Iterable[str] | None = None,
     ) -> Grant | str:
-        """Lease a range of a job. Return the range, or `wait`, `yield`, `finishing` or `gone`.
+        """Lease a range of a job's units. Return the range, or `wait`, `yield`, `finishing` or `gone`.
 
         `want` and `least` are in units, `rate` is in units/s. `labels` are the labels of the worker's host; None means
         the labels in the worker's record.
@@ -97,7 +97,7 @@ class Leases(Part):
         return reply[0]
 
     def heartbeat(self, job: str, token: str, upto: int) -> int:
-        """Extend a lease. Return 1 to continue, 2 to commit at the next chunk and stop, or 0 to drop the work."""
+        """Extend a lease. Return 1 to continue, 2 to commit after the current chunk and stop, or 0 to drop the work."""
         return int(self._functions.run("heartbeat", job, token, upto, LEASE_TTL_MS))
 
     def commit(
@@ -116,7 +116,7 @@ class Leases(Part):
         keep: bool = False,
         lo: int | None = None,
     ) -> Merge:
-        """Store the partial of the units below `upto` and end the lease.
+        """Store the partial result of the units below `upto`, and end the lease.
 
         `ms` is lane time; `device_ms` and `joules` are the lease's share of a device that several lanes use. `keep`
         continues the lease with the units from `upto` on, under the same token. A continued lease needs `lo`, the first
@@ -128,7 +128,7 @@ class Leases(Part):
         return Merge(merged=code > 0, finishing=code == 2, parts=parts)
 
     def done1_all(self, finished: Sequence[Finished], *, worker: str, device: str) -> list[bool]:
-        """Commit and finish many small jobs in one round trip."""
+        """Commit and finish many small jobs in one round trip to Redis."""
         calls = [
             (one.job_id, one.token, one.result, one.ms, worker, device, one.marks, one.device_ms) for one in finished
         ]
@@ -139,22 +139,24 @@ class Leases(Part):
         return [bool(reply) for reply in replies]
 
     def release(self, job: str, token: str) -> bool:
-        """Release an uncomputed range. Return False if the token no longer owns a lease."""
+        """End a lease whose units were not computed, and release its units. Return False if the lease had already
+        ended.
+        """
         return bool(self._functions.run("release", job, token))
 
     def crash(self, job: str, token: str) -> bool:
-        """Release a range whose lane died."""
+        """End a lease whose lane died, and release its units."""
         return bool(self._functions.run("crash", job, token))
 
     def fail(self, job: str, token: str, error: str) -> bool:
-        """Release a range whose kernel raised an exception. It is retried later."""
+        """End a lease whose kernel raised an exception. Its units are retried later."""
         jitter = secrets.randbelow(1000) / 1000
         return bool(self._functions.run("fail", job, token, error[:MAX_REASON], jitter))
 
     def fail_unit(
         self, job: str, token: str, error: str, *, most: int, wait_ms: int, row: str = "", unit: int | None = None
     ) -> bool:
-        """Release a program's range whose first unit failed. The unit is retried after `wait_ms`, or dead after `most`
+        """End a program's lease whose first unit failed. The unit is retried after `wait_ms`, or given up after `most`
         errors.
 
         The other units are leased next. `row`, JSON of at most MAX_UNIT_ROW bytes, is stored as the unit's last

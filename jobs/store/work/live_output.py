@@ -1,4 +1,4 @@
-"""Live output of followed programs: bounded streams in Redis, kept for a minute.
+"""Live output of programs that users follow. Redis keeps it for a minute in streams of limited size.
 
 Lines that are not read in time remain available in the program's stored log. Followers detect gaps by the offsets.
 """
@@ -14,46 +14,49 @@ from typing import Any, NamedTuple
 from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 
-#: Maximum number of units followed at once. With 256 KiB per job, the live output needs 64 MiB.
+#: Maximum number of units that users follow at the same time. With 256 KiB per job, their output needs 64 MiB.
 MOST_FOLLOWED = 256
-#: Milliseconds for which a unit is followed, unless the request is renewed.
+#: Milliseconds for which a request to follow a unit is valid.
 FOLLOW_MS = 15_000
-#: Maximum number of bytes and of chunks per call.
+#: Maximum number of bytes, and of chunks, in one call.
 MAX_BYTES, MOST_CHUNKS = 64 << 10, 1000
-#: Position before the first entry.
+#: Position before the first entry of a stream.
 BEGINNING = "0-0"
 
 
 class Chunk(NamedTuple):
     """Consecutive bytes of a program's output."""
 
-    #: Offset in the complete output of the attempt.
+    #: Offset of the bytes in the complete output of the attempt.
     offset: int
-    #: o: stdout; e: stderr.
+    #: Stream of the bytes: o for stdout, e for stderr.
     stream: str
     data: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """Entry of a job's output stream."""
+    """Entry in the output stream of a job."""
 
-    #: Position in the stream.
+    #: Position of the entry in the stream.
     id: str
     unit: int
     attempt: int
-    #: Identifies a run of the program: after a lost worker, a second run has the same attempt number.
+    #: ID of the run of the program. After a lost worker, a second run has the same attempt number.
     run: str
     chunks: tuple[Chunk, ...]
 
 
 class LiveOutput(Part):
-    """Stores and reads the live output of programs."""
+    """Live output of programs in Redis."""
 
     def add(
         self, job: str, token: str, unit: int, attempt: int, offset: int, chunks: Sequence[tuple[str, bytes]]
     ) -> str:
-        """Add output of a leased unit. Return kept, dropped (above the job's rate), alone (no followers) or stale."""
+        """Store live output of a leased unit. Return kept, dropped, alone or stale.
+
+        dropped: the job's output exceeds the maximum rate. alone: no user follows the unit. stale: the lease has ended.
+        """
         head = json.dumps([[stream, len(data)] for stream, data in chunks], separators=(",", ":"))
         data = b"".join([head.encode(), b"\n", *(data for _, data in chunks)])
         run = hashlib.sha256(token.encode()).hexdigest()[:8]
@@ -61,7 +64,7 @@ class LiveOutput(Part):
         return reply.decode()
 
     def follow(self, job: str, unit: int, tenant: str) -> int:
-        """Follow a unit of a tenant's job for FOLLOW_MS. Return the time until which it is followed.
+        """Follow the output of a unit for FOLLOW_MS milliseconds. Return the time until which it is followed, or 0.
 
         Return 0 if MOST_FOLLOWED units are followed and no tenant follows at least two more than this one. Otherwise,
         such a tenant loses a followed unit.
@@ -69,22 +72,22 @@ class LiveOutput(Part):
         return int(self._functions.run("follow", job, unit, tenant, FOLLOW_MS, MOST_FOLLOWED))
 
     def leave(self, job: str, unit: int, tenant: str, until: int) -> None:
-        """Stop following a unit, unless it was followed again since `follow` returned `until`."""
+        """Stop following a unit, unless a later call of `follow` has extended the time `until`."""
         self._functions.run("follow", job, unit, tenant, 0, until)
 
     def followed(self, now_ms: float) -> frozenset[str]:
-        """Return the jobs that have followed units at this Redis time."""
+        """Return the jobs whose output any user follows at this Redis time."""
         [members] = unreadable_entries.replies(self._pipe().zrangebyscore(keys.FOLLOWED, now_ms, "+inf"))
         jobs = (member.decode(errors="replace").rpartition("|")[0] for member in members or ())
         return frozenset(job.rpartition("/")[2] for job in jobs)
 
     def after(self, job: str, place: str) -> list[Lines]:
-        """Return the stored lines of a job after a position."""
+        """Return the stored output of a job after a position."""
         [entries] = unreadable_entries.replies(self._pipe().xrange(keys.output(job), f"({place}", "+"))
         return _readable(entries or ())
 
     def wait(self, places: Mapping[str, str], *, block_ms: int) -> dict[str, list[Lines]]:
-        """Return the lines of jobs after their positions. Wait up to `block_ms` for the first lines."""
+        """Wait up to `block_ms` milliseconds for output of these jobs after their positions, and return it."""
         asked: Any = {keys.output(job): place for job, place in places.items()}
         reply = self._client.xread(asked, block=block_ms)
         rows = reply.items() if isinstance(reply, dict) else reply or ()

@@ -1,4 +1,4 @@
-"""Output of programs: the artifact of each unit, which only the holder of the unit's lease can store."""
+"""Output of programs. Each unit has an artifact with its output, which only the holder of its lease can store."""
 
 from __future__ import annotations
 
@@ -15,57 +15,59 @@ from jobs.store.server.connection import Unreadable
 from jobs.store.server.functions import Part
 from threads_protocol.states import TERMINAL
 
-#: Maximum number of units, and of ranges of units, in one call.
+#: Maximum number of units, and of unit ranges, in one call.
 MAX_UNITS, MAX_RANGES = 100_000, 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeasedUnits:
-    """A valid lease with the facts about its job that the holder may read."""
+    """Valid lease, with facts about its job that the lease's holder can read."""
 
     job_id: str
-    #: Lease token as stored in Redis.
+    #: Token of the lease, as stored in Redis.
     token: str
     tenant: str
     spec: Spec
     queue: str
-    #: Units of the lease.
+    #: First unit of the lease.
     lo: int
     hi: int
 
     @property
     def runs_programs(self) -> bool:
-        """True if the job's units are programs."""
+        """Return True if the units of the lease are programs."""
         return self.queue in queues.for_worker(Device.RUNNER)
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnitState:
-    """State of one unit of a program."""
+    """State of one unit of a program, with its output and its last failure."""
 
-    #: State of the unit's job.
+    #: State of the job to which the unit belongs.
     job_state: str
     kind: str
     total: int
     tenant: str
-    #: waiting, running, retrying, dead or done; empty if it was not determined.
+    #: State of the unit: waiting, running, retrying, dead or done. Empty if it was not determined.
     state: str
-    #: ID of the artifact with the unit's output; empty if there is none.
+    #: ID of the artifact with the unit's output, or empty if there is none.
     artifact: str
-    #: Record of the last failed attempt, as its runner wrote it; empty if there is none.
+    #: Record of the last failed attempt as its runner wrote it, or empty if there is none.
     failure: str
 
     @property
     def ended(self) -> bool:
-        """True if the state is final unless the job is retried."""
+        """Return True if the unit's state is final, unless a user retries the job."""
         return self.state in ("done", "dead") or self.job_state in TERMINAL
 
 
 class Outputs(Part):
-    """Stores and finds the output of units."""
+    """Output artifacts of programs' units in Redis."""
 
     def leased(self, job: str, token: str) -> LeasedUnits | None:
-        """Return the lease with this token, or None if it has ended. Leases of cancelling jobs remain valid."""
+        """Return the lease with this token, or None if it has ended. The leases of a job that is cancelling are still
+        valid.
+        """
         lease, row = self._functions.read(
             ("HGET", keys.job_lease(job), token), ("HMGET", keys.job(job), "tenant", "spec", "queue")
         )
@@ -81,7 +83,7 @@ class Outputs(Part):
             return None
 
     def keep(self, lease: LeasedUnits, units: Sequence[tuple[int, int]], new: NewArtifact) -> list[str]:
-        """Commit an artifact, held by the job, as the output of the given ranges of units, or change nothing.
+        """Store an artifact as the output of these units, if the lease contains all of them. Otherwise, change nothing.
 
         Return [new] or [there]; otherwise [stale], [units] if some are not in the lease, or missing, over or gone like
         `Artifacts.commit`. Releases artifacts that no unit of the job refers to any more.
@@ -94,7 +96,7 @@ class Outputs(Part):
         )
 
     def unit(self, job: str, unit: int, *, look: bool = True) -> UnitState | None:
-        """Return the state of a unit, or None if the job does not exist.
+        """Return the state of a program's unit, or None if the job does not exist.
 
         Without `look`, the state is determined only for units without an artifact. Determining it takes Redis about 100
         ms for a job with 100,000 dead units.
@@ -115,6 +117,6 @@ class Outputs(Part):
         )
 
     def artifact(self, job: str, unit: int) -> str | None:
-        """Return the ID of the artifact with a unit's output, or None."""
+        """Return the ID of the artifact with a unit's output, or None if there is none."""
         reply: Any = self._client.hget(keys.job_files(job), unit)
         return reply.decode() if reply else None

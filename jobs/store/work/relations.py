@@ -1,4 +1,4 @@
-"""Reads of the dependencies and dependents of a job. Keys of the wrong type count as missing."""
+"""Reads of a job's dependencies and of the jobs that depend on it. Keys of the wrong type count as missing."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from jobs.models import QueuePosition
 from jobs.store import keys, unreadable_entries
 from jobs.store.server.functions import Part
 
-#: Maximum number of a blocked job's parents that are checked, and maximum number that are returned.
+#: Maximum number of a blocked job's dependencies that are checked, and maximum number that are returned.
 _LOOKED_AT, _NAMED = 64, 3
-#: Maximum number of children, and of skipped jobs, that are returned.
+#: Maximum number of dependent jobs, and of skipped jobs, that are returned.
 MOST = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobRelations:
-    """Dependencies and dependents of a job."""
+    """Jobs on which a job depends, and jobs that depend on it."""
 
-    #: Parents that have not ended as the job requires.
+    #: Dependencies that have not ended in the way that the job requires.
     needs: frozenset[str]
-    #: Blocked jobs that depend on this job, and jobs that were skipped because of it: the first MOST, and their number.
+    #: Blocked jobs that depend on this job.
     children: Sequence[str]
     children_count: int
     skips: Sequence[str]
     skips_count: int
-    #: States of the related jobs that exist.
+    #: State of each related job that exists.
     states: Mapping[str, str]
 
 
 class Relations(Part):
-    """Reads dependencies between jobs."""
+    """Dependencies between jobs, as stored in Redis."""
 
     def waits(self, blocked: Sequence[tuple[str, Mapping[str, str]]]) -> dict[str, QueuePosition]:
-        """Return for each blocked job the number of unfinished parents, and the first of them."""
+        """Return the number of unfinished dependencies of each blocked job, and the first ones."""
         pipe = self._pipe()
         for job_id, parents in blocked:
             pipe.hlen(keys.job_needs(job_id))
@@ -55,7 +55,7 @@ class Relations(Part):
         }
 
     def of(self, job_id: str, parents: Sequence[str]) -> JobRelations:
-        """Return the dependencies and dependents of a job with the given parents."""
+        """Return the dependencies of a job and the jobs that depend on it. `parents` are the job's dependencies."""
         pipe = self._pipe().hkeys(keys.job_needs(job_id))
         pipe.zrange(keys.job_children(job_id), 0, MOST - 1).zcard(keys.job_children(job_id))
         pipe.srandmember(keys.job_skips(job_id), MOST).scard(keys.job_skips(job_id))
@@ -71,7 +71,7 @@ class Relations(Part):
         )
 
     def _states(self, ids: Sequence[str]) -> dict[str, str]:
-        """Return the state of each job that exists."""
+        """Return the state of each of these jobs that exists."""
         several = list(dict.fromkeys(ids))
         pipe = self._pipe()
         for job_id in several:

@@ -1,4 +1,4 @@
-"""Slots: the current job of each worker, and the facts about the job that lanes need."""
+"""Slots: the current job of each worker, and the facts about a job that its lanes need."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from jobs.store.server.connection import Unreadable, wrong_type
 from jobs.store.server.functions import LEASE_TTL_MS, SLOT_TTL_MS, Part
 from jobs.store.work import lease_tokens
 
-#: Maximum number of small jobs per lane that one call takes.
+#: Maximum number of small jobs per lane that a worker takes in one call.
 TAKE = 32
-#: Number of items per small job in the reply of the Redis function NEXT.
+#: Number of items for each small job in the reply of the Redis function NEXT.
 _WORDS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """Reply of the Redis function NEXT: the worker has a slot for this job until it leaves."""
+    """Reply of the Redis function NEXT for one job, which is in the worker's slot until the slot ends."""
 
     job_id: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobFacts:
-    """Facts about a job that a lane needs."""
+    """Facts about a job that a lane needs to compute it."""
 
     job_id: str
     kind: str
     spec: Spec
     queue: str
     total: int
-    #: Expected rate of a lane of this device in units/s, from the kind's estimate and earlier measurements.
+    #: Expected rate of one lane in units per second, from the kind's estimate and earlier measurements.
     expected_rate: float
-    #: Rate in units/s according to the kind's estimate.
+    #: Rate of one lane in units per second, according to the kind's estimate.
     nominal_rate: float
-    #: Tenant and priority; empty for small jobs.
+    #: Tenant of the job, or empty for a small job.
     tenant: str = ""
     priority: str = ""
-    #: W3C traceparent of the job; empty for small jobs and without tracing.
+    #: W3C traceparent of the job. Empty for small jobs and for jobs that are not traced.
     traceparent: str = ""
     #: W3C tracestate of the job.
     tracestate: str = ""
@@ -54,7 +54,7 @@ class JobFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Reply of the Redis function NEXT: small jobs with one lease each, as (job, token), and facts about the jobs."""
+    """Reply of the Redis function NEXT for small jobs. Each job is leased completely."""
 
     jobs: tuple[tuple[str, str], ...]
     facts: tuple[JobFacts, ...]
@@ -62,17 +62,17 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """Kind, version and spec of a job."""
+    """Kind, version and specification of a job."""
 
     kind: str
-    #: Version of the kind's model.
+    #: Version of the kind's computation.
     version: str
-    #: JSON.
+    #: Specification as JSON.
     spec: bytes
 
 
 class Slots(Part):
-    """Assigns, keeps and ends slots of workers."""
+    """Slots of workers in Redis."""
 
     def next(
         self,
@@ -88,7 +88,7 @@ class Slots(Part):
         labels: Sequence[str] | None = None,
         replicas: bool = False,
     ) -> Held | Taken | str:
-        """End the worker's slot and return its best pending job, or up to `take` small jobs per lane.
+        """End the worker's slot and take its best pending job, or up to `take` small jobs per lane.
 
         Otherwise, return `none` (no work) or `draining` (the worker must not work).
 
@@ -136,7 +136,7 @@ class Slots(Part):
         )
 
     def _taken(self, words: list[Any]) -> Taken:
-        """Parse small jobs that the worker has leased. Quarantine and omit jobs with an unreadable spec."""
+        """Parse the small jobs that a worker has leased. Jobs with an unreadable specification fail and are omitted."""
         readable = []
         for at in range(0, len(words), _WORDS):
             job, token, kind, spec, total, est_ms = words[at : at + _WORDS]
@@ -150,38 +150,38 @@ class Slots(Part):
         )
 
     def hold(self, worker: str) -> bool:
-        """Extend the worker's slot. Return False if it has none."""
+        """Extend the slot of a worker. Return False if the worker has no slot."""
         return bool(self._functions.run("hold", worker, SLOT_TTL_MS))
 
     def leave(self, worker: str) -> None:
-        """End the worker's slot."""
+        """End the slot of a worker."""
         self._functions.run("leave", worker)
 
     def held(self, worker: str) -> str:
-        """Return the job in the worker's slot; empty if it has none."""
+        """Return the job in the worker's slot, or empty if the worker has no slot."""
         reply: bytes | None = self._client.hget(keys.SLOT_JOBS, worker)
         return (reply or b"").decode(errors="replace").rpartition("|")[0]
 
     def has_computed(self, worker: str, job: str) -> bool:
-        """Return True if the job is finishing and the worker computed some of its units."""
+        """Return True if a job is finishing and the worker computed some of its units."""
         fields = [f"use|{device}|{worker}|units" for device in Device if device is not Device.ANY]
         state, *units = self._client.hmget(keys.job(job), "state", *fields)
         return bool(state == b"finishing" and any(units))
 
     def described(self, jobs: Sequence[str]) -> list[Description | None]:
-        """Return kind, version and spec of each job, or None if the job does not exist or is unreadable."""
+        """Return the kind, version and specification of each job. The entry of a missing or unreadable job is None."""
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(keys.job(job), "kind", "version", "spec")
         return [_parse_description(row) for row in pipe.execute(raise_on_error=False)]
 
     def anything(self) -> bool:
-        """Return False if no worker can get work now."""
+        """Return False if there is no work for any worker now."""
         places = [place for queue in queues.ALL for place in (keys.pending(queue), keys.holding(queue))]
         return bool(self._client.exists(*places, keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS))
 
     def facts(self, jobs: Sequence[str], device: str) -> list[JobFacts | None]:
-        """Return the facts about each job for lanes of a device, or None if the job does not exist or is broken."""
+        """Return the facts that lanes of a device need about each job. The entry of a missing or broken job is None."""
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(
@@ -192,7 +192,7 @@ class Slots(Part):
         return [self._facts(job, row, paces, device) for job, row in zip(jobs, rows, strict=True)]
 
     def _facts(self, job: str, row: Any, paces: Any, device: str) -> JobFacts | None:
-        """Return None for a missing job, and quarantine an unreadable one."""
+        """Return the facts about a job, or None if it is missing or unreadable. An unreadable job fails."""
         for reply in (row, paces):
             if isinstance(reply, Exception) and not wrong_type(reply):
                 raise reply
@@ -203,7 +203,7 @@ class Slots(Part):
             return None
 
     def waiting(self, listened: Iterable[str]) -> list[int]:
-        """Return the number of pending jobs in each queue."""
+        """Return the number of pending jobs in each of these queues."""
         pipe = self._pipe()
         for queue in listened:
             pipe.zcard(keys.pending(queue))
@@ -232,7 +232,7 @@ def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device:
 
 
 def _pace(stored: bytes | None) -> float:
-    """Return the measured pace, or 1 if there is no valid one."""
+    """Return the stored ratio of measured speed to the kind's estimate, or 1 if there is no valid one."""
     with contextlib.suppress(ValueError):
         pace = float(stored or 1.0)
         return pace if 0 < pace < float("inf") else 1.0

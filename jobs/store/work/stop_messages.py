@@ -1,4 +1,4 @@
-"""Stop messages, which notify a worker at once that jobs with its leases were cancelled or paused."""
+"""Stop messages, which tell a worker immediately that jobs with its leases were cancelled or paused."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from jobs.store.server.connection import Client, RedisError
 
 log = logging.getLogger(__name__)
 
-#: Interval in seconds between checks of `stopped`, and delay before reconnecting.
+#: Interval in seconds at which `stopped` is called, and delay in seconds before reconnecting to Redis.
 POLL_SECONDS, AGAIN_SECONDS = 5.0, 1.0
 
 
 def listen(client: Client, worker: str, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
-    """Call `heard` whenever the worker may have a stop message, until `stopped` returns True. Blocks; run it in a
-    thread.
+    """Call `heard` whenever the worker may have received a stop message, until `stopped` returns True.
+
+    Blocks; run it in a thread.
     """
     while not stopped():
         try:
@@ -32,6 +33,6 @@ def _hear(client: Client, worker: str, heard: Callable[[], None], stopped: Calla
     with cast(Any, client.pubsub)() as channel:
         channel.subscribe(keys.stops(worker))
         while not stopped():
-            # The first message confirms the subscription. Earlier stops may have been missed.
+            # The first message confirms the subscription. Earlier stop messages may have been missed.
             if channel.get_message(timeout=POLL_SECONDS):
                 heard()

@@ -1,4 +1,4 @@
-"""Reads of a program's units: their states, and the records of units that failed or stored files."""
+"""Reads of the units of a program: their states, and the records of failures and output files."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from jobs.store import keys
 from jobs.store.server.connection import ResponseError, wrong_type
 from jobs.store.server.functions import Part
 
-#: Maximum number of partials that are read in addition to the accumulator, far above the number that waits for a merge.
+#: Maximum number of unmerged partial results that are read. Far fewer wait to be merged.
 _PARTS = 10_000
 
 
 @dataclass(frozen=True)
 class UnitMark:
-    """Values that change whenever the state of a job's units changes."""
+    """Values that change whenever the state of a job's units changes. Equal values mean equal states."""
 
-    #: Values that users can change, such as the state and the dead ranges.
+    #: Values that users can change, such as the job's state.
     decided: tuple[bytes | int | None, ...]
-    #: Values that change without users: numbers of units, leases, ranges and merges.
+    #: Values that change without user actions, such as the number of leases.
     moves: tuple[bytes | int | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """Units lo..hi-1, which are unfinished."""
+    """Range of unfinished units, from lo to hi-1."""
 
     lo: int
     hi: int
-    #: Number of failed attempts.
+    #: Number of failed attempts of the first unit.
     errors: int = 0
-    #: Lane of the lease, and time of the grant in milliseconds of Redis time.
+    #: Lane that holds the lease, or empty.
     lane: str = ""
     granted: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredUnits:
-    """State of all units of a job, read atomically."""
+    """State of all units of a job, read in one transaction."""
 
     kind: str
     state: str
@@ -55,11 +55,13 @@ class StoredUnits:
 
 
 class UnitReads(Part):
-    """Reads units of jobs."""
+    """Units of programs in Redis, for reading."""
 
     def mark(self, job_id: str) -> UnitMark | None:
-        """Return a value that changes whenever `units` would change, or None if the job does not exist. Raises like
-        `units`.
+        """Return a value that changes whenever the states of a job's units change. Return None if the job does not
+        exist.
+
+        Raises like `units`.
         """
         with _readable(job_id):
             head, *sizes, dead = self._functions.read(
@@ -109,15 +111,15 @@ class UnitReads(Part):
         )
 
     def failures(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the JSON records of the last failed attempts, for the units that have one."""
+        """Return the JSON records of the last failed attempts, for the units that have such a record."""
         return self._of_units(keys.job_failures(job_id), units)
 
     def files(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the artifacts with log and output, for the units that have one."""
+        """Return the artifacts with the log and output files of these units. Units without an artifact are omitted."""
         return self._of_units(keys.job_files(job_id), units)
 
     def dead_errors(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the stored reasons why dead units were given up."""
+        """Return the reasons why units were given up, for the units that were given up."""
         return self._of_units(keys.job(job_id), units, "dead|")
 
     def _of_units(self, key: str, units: Sequence[int], prefix: str = "") -> Mapping[int, bytes]:
@@ -141,7 +143,7 @@ def _pieces(texts: Sequence[bytes]) -> list[Piece]:
 
 
 def _lease(text: bytes) -> Piece:
-    """Parse lo:hi:upto:expiries:errors:granted:lane, with or without `billed:` before the lane."""
+    """Parse a lease from the form lo:hi:upto:expiries:errors:granted:lane. A field `billed` can precede the lane."""
     lo, hi, _, _, errors, granted, lane = text.decode().split(":", 6)
     billed, _, rest = lane.partition(":")
     return Piece(

@@ -1,4 +1,4 @@
-"""Wake-ups: RQ jobs that make idle workers look for work, by device and priority. Only this module imports rq.
+"""Wake-ups: messages in RQ queues that make idle workers look for work. Only this module imports the library rq.
 
 All wake-ups are the same RQ job. It is JSON and names a function that is never called. Workers respond to a wake-up by
 calling NEXT, so the contents of a queue are never executed.
@@ -30,18 +30,21 @@ from jobs.store.server.connection import Client, RedisError, SilenceError, Unrea
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which an idle worker blocks on its queues, and seconds without a reply before it reconnects.
+#: Seconds for which an idle worker waits for a wake-up, and seconds without a reply before it reconnects.
 BLOCK_SECONDS, SILENCE_SECONDS = 2, 4
-#: Interval of heartbeats for RQ's tools in seconds, and seconds after which these forget a worker. Slots can last long.
+#: Interval in seconds of heartbeats to RQ's tools, and seconds after which RQ's tools forget a worker.
 RQ_HEARTBEAT_SECONDS, RQ_TTL_SECONDS = 5, 60
-#: Name of the function in the RQ job.
+#: Name of the function in the RQ job, which is never called.
 WAKEUP_FUNCTION = "jobs.worker.execution.wake_up"
-#: ID of the RQ job.
+#: ID of the RQ job that represents all wake-ups.
 WAKEUP_ID = "wakeup"
 
 
 def create_wakeup_job(store: Store) -> None:
-    """Create the RQ job that all wake-ups share, and register the queues with RQ. Every start repeats this."""
+    """Create the RQ job that represents all wake-ups, and register the queues with RQ.
+
+    Every start of a coordinator repeats this.
+    """
     wakeup = Job.create(
         WAKEUP_FUNCTION,
         connection=store.client,
@@ -58,7 +61,7 @@ def create_wakeup_job(store: Store) -> None:
 
 
 def pop_wakeup(store: Store, listened: Sequence[str], seconds: float) -> str | None:
-    """Pop a wake-up from the first queue in this order that has one, and return the queue. Return None after `seconds`.
+    """Pop a wake-up from the first queue that has one, and return the queue's name. Return None after `seconds`.
 
     The caller must then call NEXT, or put the wake-up back.
     """
@@ -68,12 +71,12 @@ def pop_wakeup(store: Store, listened: Sequence[str], seconds: float) -> str | N
 
 
 def requeue_wakeup(store: Store, queue: str) -> None:
-    """Put back a wake-up that was popped for a worker that no longer runs."""
+    """Put back a wake-up that was popped for a worker that is no longer running."""
     store.client.lpush(keys.rq_queue(queue), WAKEUP_ID)
 
 
 def remove_dead_workers(store: Store) -> int:
-    """Remove killed workers, which could not unregister, from RQ's sets. Return their number."""
+    """Remove workers that died without unregistering from RQ's sets. Return their number."""
     sets = [REDIS_WORKER_KEYS, *(WORKERS_BY_QUEUE_KEY % name for name in queues.ALL)]
     pipe = store.client.pipeline(transaction=False)
     for name in sets:
@@ -89,7 +92,7 @@ def remove_dead_workers(store: Store) -> int:
 
 
 class WakeupWorker(rq.SimpleWorker):
-    """RQ worker that calls `serve(queue)` for each wake-up, and `serve("")` after BLOCK_SECONDS without one.
+    """RQ worker that calls `serve(queue)` for each wake-up, and `serve("")` after BLOCK_SECONDS without a wake-up.
 
     The second call handles lost wake-ups. `silent` is called if Redis did not reply for SILENCE_SECONDS, because other
     connections are probably dead, too. RQ's tools list this worker. RQ's loop, executions, results and registries are
@@ -117,12 +120,12 @@ class WakeupWorker(rq.SimpleWorker):
         self.worker_ttl = RQ_TTL_SECONDS
 
     def listen(self) -> None:
-        """Handle wake-ups until a signal, `stopped` or StopRequested."""
+        """Wait for wake-ups and handle them, until `stopped` returns True or a signal arrives."""
         self.register_birth()  # type: ignore[no-untyped-call]
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.request_stop)
         try:
-            while not (self._signalled or self._stopped()):  # a signal can arrive before RQ installs its handlers
+            while not (self._signalled or self._stopped()):  # A signal can arrive before RQ installs its handlers
                 self._answer_or_wait()
         except StopRequested:
             return
@@ -142,7 +145,7 @@ class WakeupWorker(rq.SimpleWorker):
             time.sleep(0.5)
 
     def _answer_next(self) -> None:
-        """Wait for a wake-up and handle it. Delete any other RQ job without executing it."""
+        """Wait for a wake-up and handle it. Any other RQ job is deleted without being executed."""
         popped = self.connection.blpop([queue.key for queue in self.queues], BLOCK_SECONDS)
         if popped is None:
             self._answer("")
@@ -167,11 +170,11 @@ class WakeupWorker(rq.SimpleWorker):
 
     @property
     def connection_timeout(self) -> int:
-        """Seconds after which RQ considers a command on its connection lost."""
+        """Return the seconds after which RQ considers a command on its connection as lost."""
         return SILENCE_SECONDS
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """Send a heartbeat to RQ's tools every RQ_HEARTBEAT_SECONDS.
+        """Send a heartbeat to RQ's tools every RQ_HEARTBEAT_SECONDS seconds.
 
         This registers the worker again, because RQ removes its name after a late heartbeat.
         """
@@ -183,27 +186,30 @@ class WakeupWorker(rq.SimpleWorker):
                 super().heartbeat(RQ_TTL_SECONDS, pipe)
                 pipe.execute()
             self._beaten = time.monotonic()
-        except SilenceError:  # reconnect after silence
+        except SilenceError:  # Reconnect after silence
             raise
         except RedisError as error:  # RQ would exit
             log.warning("cannot send RQ's heartbeat of this worker: %s", error)
 
     def handle_warm_shutdown_request(self) -> None:
-        """Stop the worker. RQ calls this on a signal and raises StopRequested unless a wake-up is being handled."""
+        """Stop the worker. RQ calls this method after a signal.
+
+        RQ raises StopRequested unless a wake-up is being handled.
+        """
         self._signalled = True
         self._stop()
 
     def get_state(self) -> str:
-        """Return RQ's state: busy while a wake-up is being handled, otherwise idle."""
+        """Return the worker's state for RQ: busy while a wake-up is being handled, otherwise idle."""
         return self._activity
 
     def set_shutdown_requested_date(self) -> None:
-        """Do not write to Redis while a signal is being handled."""
+        """Do nothing, because Redis must not be called while a signal is being handled."""
 
 
 def listen(worker: Callable[[], WakeupWorker], stopped: Callable[[], bool]) -> None:
-    """Run workers, each under a new name, until `stopped`. A worker exits if it cannot register in Redis."""
-    with contextlib.suppress(StopRequested):  # the last worker's signal handler also raises it outside its loop
+    """Run RQ workers until `stopped` returns True. Each one has a new name, and exits if Redis cannot register it."""
+    with contextlib.suppress(StopRequested):  # The last worker's signal handler can also raise it outside of the loop
         while not stopped():
             try:
                 worker().listen()
