@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. The backup file, whose format does not depend on where the cluster is running.
+# Sourced by deploy-cluster.sh. Reads and writes backup files. Docker and Kubernetes use the same format.
 
 readonly BACKUP_FORMAT=1
 

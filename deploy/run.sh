@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. Functions shared by the commands for Docker and Kubernetes.
+# Sourced by deploy-cluster.sh. Defines functions that the commands for Docker and Kubernetes share.
 
 WORK=''         # temporary folder of this run, accessible only to this user
 SECRETS=secrets # folder of the cluster's passwords

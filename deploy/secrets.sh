@@ -61,10 +61,10 @@ redis_files() { # create a password for each user of Redis and Sentinel; the ope
   for role in worker coordinator; do
     text_of "redis_${role}_password" password
     put "redis_${role}_url" "redis://$role:$password@redis:6379/0"
-    # Used instead if Sentinel monitors Redis.
+    # Servers use this URL instead if Sentinel monitors Redis.
     put "redis_${role}_sentinel_url" "redis+sentinel://$role:$password@sentinel:26379/threads/0"
   done
-  # Keyed by address: newer exporters look up the address with the user, Debian's exporter the other one.
+  # The file has a password by address. Newer exporters look up the address with the user, Debian's the other one.
   text_of redis_exporter_password password
   put redis_exporter.json "{\"redis://redis:6379\": \"$password\", \"redis://exporter@redis:6379\": \"$password\"}"
   hash_passwords

@@ -23,7 +23,7 @@ while IFS= read -r line; do
       case $value in
         '') ;;
         *[!0-9.]* | *.*.* | .)
-          echo "$setting=$value is no number; correct it in .env" >&2
+          echo "$setting=$value is not a number; correct it in .env" >&2
           exit 2
           ;;
         *) line="${line%%vector(*}vector($value)}" ;;

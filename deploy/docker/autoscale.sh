@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. The command autoscale, which adjusts the number of workers to the cluster's needs.
+# Sourced by deploy-cluster.sh. Implements the command autoscale, which adjusts the number of workers.
 #
-# A worker is drained before its container stops. .env always contains the current number of containers, so that a plain
-# `docker compose up -d` changes none. If the API does not answer, the number of workers does not change.
+# A worker is drained before its container stops. If the API does not answer, the number of workers does not change.
+# .env always contains the current number of containers, so a plain `docker compose up -d` starts and stops none.
 
 readonly ROUND_SECONDS=${ROUND_SECONDS:-5}
 

@@ -1,9 +1,8 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. The commands backup and restore. Redis contains all persistent data: queues, jobs,
-# results and high-water marks. The audit log's file is stored in the backup too, but artifact contents are not; see
-# docs/operations.md.
+# Sourced by deploy-cluster.sh. Implements the commands backup and restore. Redis contains all persistent data.
+# A backup also contains the audit log's file, but no contents of artifacts; see docs/operations.md.
 
-# The same path as in docker-compose.yml.
+# Path of the audit log in the container, the same as in docker-compose.yml.
 readonly AUDIT_FILE=/var/lib/audit/audit.jsonl
 readonly BY_HAND='For a local cluster, stop it and copy its data by hand: docs/operations.md#backup-and-restore'
 
@@ -156,7 +155,7 @@ load_audit_file() { # restore the file only if it is missing; never overwrite an
   esac
 }
 
-undo_restore() { # the old data is unchanged, so start the cluster with it again
+undo_restore() { # start the cluster again with its old data, which is unchanged
   redacted <"$WORK/log" | tail -n 20 >&2
   complain "loading the backup failed; see the lines above." "The data was not changed; starting the cluster again."
   compose_run up -d --wait --wait-timeout "$START_SECONDS"

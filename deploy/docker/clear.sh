@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. The commands stop and cleanup.
+# Sourced by deploy-cluster.sh. Implements the commands stop and cleanup.
 
 stop_all() { # stop everything that this checkout is running
   local stopped=''
@@ -48,7 +48,7 @@ cmd_cleanup() { # cleanup [--yes] [--secrets] [--local]
   clean_up "$keys" "$here"
 }
 
-list_doomed() { # list_doomed SECRETS LOCAL: print one line per resource
+list_doomed() { # list_doomed SECRETS LOCAL: print one line per resource to delete
   local mine
   mine="label=$LABEL.project=$PROJECT"
   docker ps --all --filter "$mine" --format '  container {{.Names}} ({{.Status}})'

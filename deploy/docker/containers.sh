@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by deploy-cluster.sh. Reads the state of this project from Docker, which is the only place that stores it.
 
-PROJECT='' # Compose project
+PROJECT='' # name of the Compose project
 FOLDER=''  # folder of another checkout whose containers have this project's name
 STATE=''   # ours, other or none: who owns this project's containers; forbidden or away: Docker cannot be read
 
@@ -80,7 +80,7 @@ alone() { # allow only one changing command at a time
 
 # -- containers -------------------------------------------------------------------------------------------------------
 
-# Use .ID instead of .Id, which makes Docker read raw JSON without .State.Health for containers without health check.
+# Use .ID, because .Id makes Docker read raw JSON, which lacks .State.Health if a container has no health check.
 readonly ROW='{{.ID}} {{index .Config.Labels "com.docker.compose.service"}} {{index .Config.Labels "com.docker.compose.container-number"}} {{.State.Status}} {{if .State.Health}}{{.State.Health.Status}}{{else}}-{{end}} {{index .Config.Labels "com.docker.compose.config-hash"}} {{.Image}}'
 
 containers() { # containers [SERVICE]: print ID, service, number, state, health (- without a check), hash and image of each container

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Piped into `sh -s` in the Redis container. Writes all persistent data as a verified RDB file to stdout. Lines `fact
-# NAME VALUE` on stderr become part of the backup's manifest.
+# Piped into `sh -s` in the Redis container. Writes all persistent data as a verified RDB file to stdout.
+# Lines `fact NAME VALUE` on stderr become part of the backup's manifest.
 set -eu
 umask 077
 REDISCLI_AUTH=$(cat "${PASSWORD_FILE:-/run/secrets/redis_password}")
@@ -13,7 +13,7 @@ fi
 cd "${DATA:-/data}"
 # Delete files of killed backups.
 find . -maxdepth 1 -name '.backup-*.rdb' -mmin +60 -exec rm -f {} +
-# Use a file: into a pipe, redis-cli would also write the marker that ends the transfer.
+# Write to a file. Into a pipe, redis-cli would also write the marker that ends the transfer.
 file=.backup-$$.rdb
 trap 'rm -f "$file"' EXIT
 trap 'exit 130' HUP INT TERM

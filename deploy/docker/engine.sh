@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. Checks before the first change; they have no side effects.
+# Sourced by deploy-cluster.sh. Checks Docker before the first change, without side effects.
 
 readonly OLDEST_ENGINE=20.10 OLDEST_COMPOSE=2.20
 #: Upper bound for the number of workers on one machine.
@@ -8,7 +8,7 @@ readonly MOST_WORKERS=1000
 readonly ROOM_MB=3000
 NO_DOCKER='Without Docker: ./deploy-cluster.sh local'
 COMPOSE=(docker compose)
-COMPOSE_VERSION='' # version of Compose, once it was found
+COMPOSE_VERSION='' # version of Compose, or empty before it is known
 
 # -- engine and Compose -----------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ need_docker() {
 
 engine_cores() { docker info --format '{{.NCPU}}'; }
 
-# -- room and ports ---------------------------------------------------------------------------------------------------
+# -- disk space and ports ---------------------------------------------------------------------------------------------
 
 check_room() { # check free disk space at the first start, if this machine can see the engine's folder
   local root free

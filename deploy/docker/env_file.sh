@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. Reads and writes .env, whose counts a plain `docker compose up -d` keeps. It writes only
-# CPU_WORKERS, GPU_WORKERS, CLUSTER_SIZE, AUTOSCALE_MIN, AUTOSCALE_MAX, the profiles gpu and runner in COMPOSE_PROFILES,
-# AUTH together with runner, a missing DOCKER_GID, and a WORKER_THREADS below THREADS_MARK. All other lines remain
-# unchanged.
+# Sourced by deploy-cluster.sh. Reads and writes .env, whose counts a plain `docker compose up -d` keeps.
+# The script changes only these settings:
+# - CPU_WORKERS, GPU_WORKERS, CLUSTER_SIZE, AUTOSCALE_MIN and AUTOSCALE_MAX
+# - the profiles gpu and runner in COMPOSE_PROFILES, and AUTH together with runner
+# - DOCKER_GID if it is missing, and WORKER_THREADS below THREADS_MARK
 
 readonly THREADS_MARK='# Set by ./deploy-cluster.sh to cores / CPU workers. To set your own number, delete this comment too.'
 readonly NEW_ENV='# Settings of the stack, described in .env.example. ./deploy-cluster.sh writes the numbers of workers to this file.'

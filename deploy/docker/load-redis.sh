@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs in a one-off container on the volume of the stopped Redis, and replaces its data by the RDB file on stdin. With
-# append-only persistence Redis ignores dump.rdb. A temporary Redis therefore converts the dump into an append-only file
-# in a separate folder and loads it once as a test. Only then does the folder replace the data.
+# Runs in a one-off container on the volume of the stopped Redis, and replaces its data by the RDB file on stdin.
+# With append-only persistence, Redis ignores dump.rdb. A temporary Redis converts the dump into an append-only file.
+# The file is in a separate folder, and replaces the data only after Redis has loaded it once as a test.
 set -eu
 umask 077
 cd "${DATA:-/data}"
@@ -23,7 +23,7 @@ clear_up() {
   exit "$code"
 }
 
-put_back() { # the swap was interrupted: restore the previous state
+put_back() { # restore the previous state after an interrupted swap
   if [ "$phase" = moving-in ]; then
     find . -mindepth 1 -maxdepth 1 ! -name "$old" ! -name "$old.*" -exec rm -rf {} +
   fi
@@ -103,7 +103,7 @@ rm -f "$new/dump.rdb"
 start yes
 again=$(ask DBSIZE)
 finish
-# Some keys may have expired in the meantime.
+# Some keys may have expired since the dump.
 [ "$again" -gt 0 ] || [ "$keys" -eq 0 ] || fail "only $again of $keys keys were restored"
 swap
 printf 'keys %s\n' "$keys"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. The profile autoscale, whose workers are created stopped and started by
-# deploy/autoscaler.
+# Sourced by deploy-cluster.sh. Implements the profile autoscale.
+# The profile creates stopped workers, which deploy/autoscaler starts.
 
 readonly POOL=cpu-worker-pool
 BUT_LATER=() # services for `up` if there is a pool or a runner; without names, Compose would start all services at once

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. The command report, which prints a description of the cluster without secrets.
+# Sourced by deploy-cluster.sh. Implements the command report, which describes the cluster without secrets.
 
 cmd_report() { # report [FILE]
   (($# <= 1)) && [[ ${1:-} != -* ]] || wrong "report accepts at most one file; without one it prints to stdout."

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. The profile runner, whose token a running coordinator creates.
+# Sourced by deploy-cluster.sh. Implements the profile runner, whose token a running coordinator creates.
 
 readonly RUNNER_SERVICES=(runner-token runner)
 
@@ -35,11 +35,11 @@ start_runner() { # start the runner after the coordinators
 renew_token() { # write secrets/runner_token; fails if the existing token is valid and has WORKER_LABELS
   local id
   id=$(cut -d _ -f 2 secrets/runner_token 2>/dev/null) || id=''
-  # Not stored in a variable, which DEBUG=1 would print.
+  # Do not store the token in a variable, which DEBUG=1 would print.
   in_coordinator deploy/runner_token.py runner-1 "${id:-none}" "$(setting WORKER_LABELS '')" >"$WORK/runner_token" 2>"$WORK/log" ||
     fail 1 "cannot create a token for the runner: $(tail -n 1 "$WORK/log")" "Then run the same command again."
   [[ -s $WORK/runner_token ]] || return 1
-  # The same mode as other secrets: the folder is closed, and the container has its own user.
+  # Use the mode of the other secrets, because the container reads the file under its own user ID.
   chmod 0644 "$WORK/runner_token"
   mv "$WORK/runner_token" secrets/runner_token
 }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. The commands docker and scale.
+# Sourced by deploy-cluster.sh. Implements the commands docker and scale.
 
 # -- docker -----------------------------------------------------------------------------------------------------------
 

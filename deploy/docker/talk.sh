@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. Prints messages and runs commands, with messages on stderr and data on stdout. Runs on
-# bash 3.2.
+# Sourced by deploy-cluster.sh. Prints messages and runs commands, with messages on stderr and data on stdout.
+# This file also works with bash 3.2.
 
 DRY=''
 

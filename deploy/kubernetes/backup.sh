@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. Backup and restore on Kubernetes, where Redis contains all persistent data.
+# Sourced by deploy-cluster.sh. Implements backup and restore on Kubernetes, where Redis contains all persistent data.
 
 kube_backup() { # backup FILE
   local file
@@ -83,7 +83,7 @@ spec:
 TEXT
 }
 
-undo_kube_restore() { # the old data is unchanged, so start the cluster with it again
+undo_kube_restore() { # start the cluster again with its old data, which is unchanged
   redacted <"$WORK/log" | tail -n 20 >&2
   complain "loading the backup failed; see the lines above." "The data was not changed; starting the cluster again."
   apply

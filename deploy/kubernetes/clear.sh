@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. The commands stop and cleanup on Kubernetes.
+# Sourced by deploy-cluster.sh. Implements the commands stop and cleanup on Kubernetes.
 
 kube_stop() {
   (($# == 0)) || wrong "stop accepts no options."
@@ -60,8 +60,8 @@ kube_cleanup() { # cleanup [--yes]
   say "To keep a copy of the jobs, first run: ./deploy-cluster.sh backup FILE"
   say "Stored secrets can be decrypted only with their key. Print it: $(quoted "${KUBECTL[@]}" get secret passwords --output 'jsonpath={.data.secrets_key}')"
   sure "${1:+yes}" "Delete everything listed?"
-  # Delete services without waiting for open requests. Delete pods before the namespace: if a namespace still has pods,
-  # Kubernetes checks it again only after half of their grace period. A slow or failed node must not delay the cleanup.
+  # Delete pods without waiting for open requests, so that a slow or failed node does not delay the cleanup.
+  # Delete pods before the namespace, because Kubernetes rechecks it only after half of the pods' grace period.
   run_k delete deployments,replicasets,statefulsets --all --cascade=orphan
   run_k delete pods --all --grace-period 5 --timeout 15s 2>/dev/null ||
     run_k delete pods --all --grace-period 0 --force 2>/dev/null || true

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. Names and tags of the project's images, and their transfer to a Kubernetes cluster.
+# Sourced by deploy-cluster.sh. Chooses the names and tags of images, and transfers the images to a Kubernetes cluster.
 
 REGISTRY=''         # prefix of image names
 TAG=''              # tag of images without an entry in TAGS

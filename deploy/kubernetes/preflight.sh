@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. Checks of a Kubernetes cluster before the first change; they have no side effects.
+# Sourced by deploy-cluster.sh. Checks a Kubernetes cluster before the first change, without side effects.
 
 check_rights() { # fail if this user cannot create the resources in the manifests
   local what missing=()

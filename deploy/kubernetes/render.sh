@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. Creates a temporary overlay in $WORK, from which kubectl builds the manifests, and the
-# passwords. The files in k8s/ are never changed.
+# Sourced by deploy-cluster.sh. Creates the passwords, and an overlay from which kubectl builds the manifests.
+# The overlay is temporary, in $WORK. The files in k8s/ are never changed.
 
 OVERLAY='' # kustomize folder; dev and prod are in k8s/overlays
 ALL=''     # total number of workers
@@ -27,7 +27,7 @@ render() { # build the manifests in $WORK/manifests.yaml
   write_manifests
 }
 
-write_manifests() { # repeated when image tags change
+write_manifests() { # build $WORK/manifests.yaml again, for example after image tags have changed
   kustomization >"$WORK/tree/this/kustomization.yaml"
   kubectl kustomize "$WORK/tree/this" >"$WORK/manifests.yaml" 2>"$WORK/log" || unrendered
 }

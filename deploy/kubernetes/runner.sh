@@ -35,7 +35,7 @@ fetch_runner_tokens() { # load the cluster's runner tokens into $WORK/runner_tok
   rm "$WORK/tokens"
 }
 
-# Read here, because the coordinator may still be running with older settings.
+# Read the setting from the overlay, because the coordinator may still be running with older settings.
 worker_labels() { # print the setting WORKER_LABELS of the overlay's workers
   awk '$0 == "---" { labels = "" } sub(/^  WORKER_LABELS: /, "") { labels = $0 } /^  name: settings(-|$)/ { print labels }' \
     "$WORK/plain.yaml" | tr -d "\"'"
@@ -44,7 +44,7 @@ worker_labels() { # print the setting WORKER_LABELS of the overlay's workers
 renew_runner_token() { # renew_runner_token NAME: create a token; fails if the existing token is valid and has WORKER_LABELS
   local file=$WORK/runner_tokens/$1 id=''
   [[ ! -f $file ]] || id=$(cut -d _ -f 2 "$file")
-  # Not stored in a variable, which DEBUG=1 would print.
+  # Do not store the token in a variable, which DEBUG=1 would print.
   in_a_coordinator deploy/runner_token.py "$1" "${id:-none}" "$(worker_labels)" >"$file.new" 2>"$WORK/log" ||
     fail 1 "cannot create a token for $1: $(tail -n 1 "$WORK/log")" "Then run the same command again."
   if [[ ! -s $file.new ]]; then

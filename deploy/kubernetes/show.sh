@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. The commands status, logs and report on Kubernetes.
+# Sourced by deploy-cluster.sh. Implements the commands status, logs and report on Kubernetes.
 
 kube_status() { # status [--json]
   need_deployed

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. The commands kubernetes and scale.
+# Sourced by deploy-cluster.sh. Implements the commands kubernetes and scale.
 
 LOAD=''
 

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016  # templates and awk's fields
-# Sourced by deploy-cluster.sh. Finds the Kubernetes cluster and the notes of the last start in it. Only reads, except
-# for the file .kubernetes, which records the cluster of this checkout.
+# Sourced by deploy-cluster.sh. Finds the Kubernetes cluster, and reads the notes of the last start.
+# The only file that this script writes is .kubernetes, which records the cluster of this checkout.
 
 readonly TARGET=.kubernetes
-#: First kubectl that supports components, and first API version with all resources of k8s/.
+#: Oldest kubectl that supports components, and oldest API version with all resources of k8s/.
 # shellcheck disable=SC2034
 readonly OLDEST_KUBECTL=1.27 OLDEST_API=1.25
 readonly GET_KUBECTL='Install it: https://kubernetes.io/docs/tasks/tools'

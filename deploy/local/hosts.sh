@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh. Commands that add machines to the local cluster.
+# Sourced by deploy-cluster.sh. Implements the commands that add machines to the local cluster.
 
 check_host_options() { # check_host_options COMMAND ARGUMENT...
   local command=$1

@@ -7,7 +7,7 @@ name=$1 first=$2
 shift 2
 conf=${DATA:-/data}/sentinel.conf
 password=$(cat "${SECRETS:-/run/secrets}/redis_sentinel_password")
-# Lines written below; Sentinel manages all other lines.
+# Pattern of the lines that this script writes below. Sentinel manages all other lines.
 ours='^(port|dir|aclfile|sentinel (resolve-hostnames|announce-hostnames|announce-ip|sentinel-user|sentinel-pass|auth-user'
 ours="$ours|auth-pass|down-after-milliseconds|failover-timeout|parallel-syncs)) "
 {
