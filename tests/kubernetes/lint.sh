@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs checkov on what k8s/ builds: both overlays, alone and with all components that fit. What it shall not look for is in
-# k8s/checkov.yaml, with the reasons. The first run installs it into .cluster/cache: 290 MB, which takes minutes.
+# Check the manifests in k8s/ with checkov: both overlays, each alone and with all compatible components.
+# k8s/checkov.yaml lists the skipped checks with the reasons.
+# The first run installs checkov (290 MB) into .cluster/cache, which takes minutes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a Docker engine with Compose v2 answer on this machine: installs Debian's packages and starts the engine by hand.
-# For continuous integration as root on Debian; where an engine answers, nothing is done.
+# Install Docker with Compose v2 from Debian packages, and start the engine.
+# Continuous integration runs this script as root on Debian. If an engine is running, the script does nothing.
 set -Eeuo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -17,7 +17,7 @@ install_packages() { # install_packages PACKAGE...
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
 }
 
-install_compose() { # bookworm has only version 1; the plugin of the next release is one program
+install_compose() { # install the plugin of the next Debian release, because bookworm has only version 1
   docker compose version >/dev/null 2>&1 && return
   local work mirror
   mirror=$(deploy/debian-mirror.sh)
@@ -35,13 +35,13 @@ install_compose() { # bookworm has only version 1; the plugin of the next releas
   rm -rf "$work"
 }
 
-favour_containers() { # other tests keep every core busy beside them, and all containers together count as one process
+favour_containers() { # increase the CPU share of containers, which otherwise count as a single process
   local old=/sys/fs/cgroup/cpu new=/sys/fs/cgroup
   if [[ -d $old ]]; then
     mkdir -p "$old/docker" && echo 8192 >"$old/docker/cpu.shares"
   else
     mkdir -p "$new/docker" && echo 1000 >"$new/docker/cpu.weight"
-  fi 2>/dev/null || say "note: containers share the cores evenly with whatever else runs"
+  fi 2>/dev/null || say "note: containers have the same CPU share as a single process"
 }
 
 start_engine() {
@@ -54,7 +54,7 @@ start_engine() {
     sleep 0.3
   done
   tail -n 20 "$LOG" >&2
-  say "error: the Docker engine did not start; its log is $LOG"
+  say "error: the Docker engine did not start; see its log, $LOG"
   exit 1
 }
 
