@@ -1,7 +1,8 @@
-"""Sets of compiled code. A set holds a kind's compiled functions and tables for one device, all made by one process.
+"""Disk cache of compiled code. A code set holds the compiled functions and tables of one kind for one type of device.
 
-A process compiles into a private folder. It renames the folder once everything is compiled, so other processes see the
-whole set or nothing. A published set never changes: code compiled later, for other argument types, is not stored.
+One process compiles a set into a private folder. It renames the folder once everything is compiled, so other processes
+see the whole set or nothing. A published set never changes: code compiled later, for other argument types, is not
+stored.
 
 numba names the symbols of compiled functions by a counter that starts at 1 in each process. Two processes can therefore
 give one name to different functions. The JIT linker uses the first body that it loads for both, and results are wrong.
@@ -28,7 +29,7 @@ from jobs import kinds
 from jobs.kinds import compiled_code
 from jobs.models import Device
 
-#: Prefix of folder names in which a process is compiling, or was compiling before it was killed.
+#: Prefix of the name of a folder whose set is unfinished: a process is compiling it, or was killed while compiling it.
 _UNFINISHED = "unfinished-"
 #: Name of the file that lists all other files of a published set.
 _FILES = "files"
@@ -40,7 +41,7 @@ class CodeSet:
 
     #: Folder of the set. If the folder does not exist, the set is empty.
     path: Path
-    #: Locked file while this process compiles the set; None if this process adds nothing to the set.
+    #: Lock file that this process holds while it compiles the set; None if this process does not add to the set.
     lock: IO[str] | None = None
     #: Reason why code compiled by this process is not stored; empty if it is stored.
     unkept: str = ""
@@ -52,7 +53,7 @@ class CodeSet:
 
     @property
     def is_whole(self) -> bool:
-        """Return True if the set has all files that it was published with, and this process can read their list."""
+        """Return True if this process can read the set's list of files and no listed file is missing."""
         try:
             return all((self.path / name).is_file() for name in (self.path / _FILES).read_text().splitlines())
         except (OSError, ValueError):
@@ -60,9 +61,7 @@ class CodeSet:
 
     @contextmanager
     def writing(self) -> Iterator[bool]:
-        """Yield True if this process may add a file to the set. An OSError abandons the set, because a file would be
-        missing.
-        """
+        """Yield True if this process may add a file to the set. If writing fails with an OSError, abandon the set."""
         try:
             yield self.lock is not None
         except OSError as error:
@@ -96,7 +95,7 @@ used_sets: dict[str, CodeSet] = {}
 def code_set(kind: str) -> CodeSet:
     """Return the code set that this process uses for a kind.
 
-    This is a published set for CPUs, or an empty one, unless the process has called `compile_once` for the kind.
+    This is a published set for CPUs, or an empty set, unless the process has called `compile_once` for the kind.
     """
     if kind not in used_sets:
         used_sets[kind] = _find_published(kind, Device.CPU) or _empty_set()
@@ -112,9 +111,9 @@ def unsaved_kinds() -> Mapping[str, str]:
 def compile_once(
     kind: str, device: Device = Device.CPU, *, wait: bool = True, recompile: bool = False
 ) -> Iterator[bool]:
-    """Yield True if this process may load the kind's kernel for the device, or compile it.
+    """Ensure that only one process compiles a kind's kernel. Yield True if this process may load or compile the kernel.
 
-    One process compiles and publishes the set; others wait and then load it. If `wait` is False, yield False while
+    One process compiles and publishes the code set; others wait and then load it. If `wait` is False, yield False while
     another process is compiling. If `recompile` is True, delete published sets first. Do not import the kernel before
     this call.
     """
@@ -135,7 +134,7 @@ def compile_once(
 
 
 def _load(kind: str, device: Device) -> CodeSet | None:
-    """Use the published set of a kind if there is one."""
+    """Use the published code set of a kind in this process, and return it, or None if there is no published set."""
     found = _find_published(kind, device)
     if found is not None:
         used_sets[kind] = found
@@ -143,7 +142,7 @@ def _load(kind: str, device: Device) -> CodeSet | None:
 
 
 def _find_published(kind: str, device: Device) -> CodeSet | None:
-    """Return the published set of a kind, or None. The set is kept until this process exits.
+    """Return the published code set of a kind, or None. Prevent the removal of its folder until this process exits.
 
     A set with a missing file is ignored. Otherwise every process would compile the missing code and store nothing.
     """
@@ -151,14 +150,14 @@ def _find_published(kind: str, device: Device) -> CodeSet | None:
     compiled_code.use_folder(folder)
     try:
         sets = [CodeSet(path) for path in sorted(folder.glob(f"{device}-*"))]
-    except OSError:  # for example a cache that belongs to another user
+    except OSError:  # the cache may belong to another user
         return None
     return next((found for found in sets if found.is_whole), None)
 
 
 def _start_set(kind: str, device: Device, *, wait: bool, recompile: bool) -> CodeSet | None:
-    """Create a new set, or use a set that was just published. Return None while another process is compiling."""
-    if kind in used_sets:  # numba has already looked up the cache folder of functions that were imported before
+    """Create a code set to compile into, or use a published set. Return None while another process is compiling."""
+    if kind in used_sets:  # numba has already read the cache folder of imported functions
         return used_sets[kind]
     folder = compiled_code.folder(kind)
     try:
@@ -186,7 +185,7 @@ def _is_locked(lock: IO[str], *, wait: bool) -> bool:
 
 
 def _create(folder: Path, device: Device) -> Path:
-    """Create the folder of a new set. Remove published sets, and unfinished sets of killed processes."""
+    """Create the folder of a new code set. Remove published sets, and unfinished sets of killed processes."""
     for published in folder.glob(f"{device}-*"):
         published.rename(published.with_name(_UNFINISHED + published.name))
     for unfinished in folder.glob(f"{_UNFINISHED}{device}-*"):
@@ -197,7 +196,7 @@ def _create(folder: Path, device: Device) -> Path:
 
 
 def _empty_set(unkept: str = "") -> CodeSet:
-    """Return an empty set. Its path is outside the cache, because reads in a broken cache can fail differently."""
+    """Return an empty code set. Its path is outside the cache, because the cache can be unreadable."""
     return CodeSet(compiled_code.SHARED / "none", unkept=unkept)
 
 
@@ -206,14 +205,14 @@ def _empty_set(unkept: str = "") -> CodeSet:
 
 @lru_cache
 def configure_numba() -> None:
-    """Make numba store compiled code in sets, under symbols that are unique across processes.
+    """Make numba store compiled code in code sets, under symbol names that are unique across processes.
 
     Call this before the first function is decorated.
     """
     importlib.import_module("numba").config.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__qualname__}"
     cache = importlib.import_module("numba.core.caching").FunctionCache
     cache.save_overload = _save_into_sets(cache.save_overload)
-    # Use random numbers. A counter with a random start would repeat numbers in forked processes.
+    # Symbol numbers are random, because a counter with a random start would repeat numbers in forked processes.
     identity = importlib.import_module("numba.core.bytecode").FunctionIdentity
     identity._unique_ids = map(secrets.randbits, itertools.repeat(64))
 
@@ -231,10 +230,10 @@ def _save_into_sets(save: Callable[..., None]) -> Callable[..., None]:
 
 
 class Locator:
-    """Cache locator of numba; follows the protocol of NUMBA_CACHE_LOCATOR_CLASSES.
+    """Cache locator that makes numba store compiled functions in the code set of their kind.
 
-    Equal sources share sets, even in different checkouts. Functions that kinds share are compiled into the code of each
-    kind, so they are not stored separately.
+    It follows the protocol of NUMBA_CACHE_LOCATOR_CLASSES. Equal sources share sets, even in different checkouts.
+    Functions that kinds share are compiled into the code of each kind, so they are not stored separately.
     """
 
     def __init__(self, used: CodeSet, disambiguator: str) -> None:
@@ -257,7 +256,7 @@ class Locator:
         """Do nothing. Recreating a missing folder would publish a set without its other files."""
 
     def get_source_stamp(self) -> str:
-        """Return the stamp that a function's cache index must contain; numba ignores an index with another stamp."""
+        """Return the identity of the code set as a stamp; numba ignores cached code with a different stamp."""
         return self._identity
 
     def get_disambiguator(self) -> str:

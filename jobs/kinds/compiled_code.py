@@ -1,4 +1,4 @@
-"""Folders of compiled code: one for each combination of kind, source version and target.
+"""Disk folders of compiled code, one for each kind, version of the kind's sources, and processor.
 
 Changing one kind therefore does not recompile the others. `code_sets.py` fills the folders. Folders that no process has
 used for a month are removed. A process holds a lock on each folder that it uses, and updates the folder's modification
@@ -27,11 +27,11 @@ from jobs import kinds
 
 #: Default cache folder, used if NUMBA_CACHE_DIR is not set.
 CACHE_FOLDER = Path(__file__).resolve().parents[2] / ".cluster" / "cache" / "numba"
-#: Folder that contains the kinds' folders and the modules that kinds share.
+#: Folder that contains one folder per kind, and the modules that all kinds share.
 SHARED = Path(__file__).resolve().parent
 #: Seconds after which an unused folder of compiled code is removed.
 KEPT_SECONDS = 30 * 86_400.0
-#: Pattern of folder names of compiled code. Names for functions outside of kinds have no target suffix.
+#: Pattern of the names of folders with compiled code; the digest of the processor at the end is optional.
 _NAMED = re.compile(r".+-[0-9a-f]{16}(-[0-9a-f]{8})?")
 
 #: Folders that this process uses, mapped to the file descriptors that lock them.
@@ -44,13 +44,13 @@ def _state(source: Path) -> tuple[int, ...]:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
-#: State of every source file of the kinds before this process loaded any of them.
+#: Inode, size and timestamps of each source file of the kinds before this process imported any of them.
 _STATES = {source: _state(source) for folder in kinds.__path__ for source in Path(folder).resolve().rglob("*.py")}
 
 
 @lru_cache
 def target() -> str:
-    """Return a digest of everything other than sources that compiled code depends on: versions and processor."""
+    """Return a digest of the processor and of the versions of Python, numba and llvmlite."""
     versions = [importlib.import_module(name).__version__ for name in ("numba", "llvmlite")]
     processor = importlib.import_module("numba.core.registry").cpu_target.target_context.codegen().magic_tuple()
     return hashlib.sha256(repr((*versions, platform.python_version(), processor)).encode()).hexdigest()[:8]
@@ -83,7 +83,7 @@ def is_unchanged(kind: str) -> bool:
 
 
 def _kind_folder(kind: str) -> Path:
-    """Return the folder from which Python imports a kind: the first match on the path."""
+    """Return the folder from which Python imports a kind: the first match on the import path."""
     places = [Path(folder).resolve() / kind for folder in kinds.__path__]
     return next((place for place in places if place.is_dir()), places[-1])
 

@@ -1,6 +1,7 @@
-"""GPU interface for kernels: sources to compile, arrays and launches. The worker process provides the device.
+"""Interface through which kernels use a GPU: CUDA sources, arrays and launches.
 
-`gpu_worker` provides a CuPy device. Tests provide a device that runs the same sources on the host.
+The worker process provides the device: `gpu_worker` provides a CuPy device, and tests provide a device that runs the
+same sources on the host.
 """
 
 from __future__ import annotations
@@ -14,30 +15,30 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-#: Array in the memory of the device.
+#: Array in GPU memory.
 Array: TypeAlias = Any
 
-#: Target duration of a launch in seconds; short enough to react quickly to cancellation and SIGTERM.
+#: Target duration of a GPU launch in seconds; short launches let a worker react quickly to cancellation and SIGTERM.
 LAUNCH_SECONDS = 0.1
-#: Maximum duration in seconds of a launch that computes only as many units as the device can compute in parallel.
+#: Maximum duration in seconds of a wave: a launch with as many units as the GPU can compute in parallel.
 WAVE_SECONDS = 0.5
 
-#: Fallback folder for includes that are not in the source file's own folder: files that kinds share.
+#: Second folder in which includes of CUDA sources are searched: files that all kinds share.
 SHARED = Path(__file__).parent
 
 _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 
 
 class OutOfMemory(Exception):
-    """The device has not enough free memory for an allocation. A smaller launch may fit."""
+    """The GPU does not have enough free memory for an allocation. A smaller launch can fit."""
 
 
 class DeviceLost(Exception):
-    """The device failed. This process cannot use it any more."""
+    """The GPU failed, and this process can no longer use it."""
 
 
 class Device(Protocol):
-    """A GPU that can be called by several threads. Launches of one thread run in order."""
+    """A GPU that several threads can use. Launches of one thread run in order."""
 
     #: Product name of the GPU.
     name: str
@@ -48,19 +49,19 @@ class Device(Protocol):
     def __hash__(self) -> int: ...
 
     def compiled(self, source: str) -> Callable[..., None]:
-        """Return launch(name, blocks, threads, *arguments) for a source's kernels; arguments are arrays or integers.
+        """Compile a CUDA source and return the function launch(name, blocks, threads, *arguments) for its kernels.
 
-        The source is compiled on first use and then cached.
+        Arguments are arrays or integers. The source is compiled on first use and then cached.
         """
 
     def put(self, values: Any) -> Array:
-        """Copy a numpy array into device memory. Raises OutOfMemory."""
+        """Copy a numpy array into GPU memory. Raises OutOfMemory if there is not enough free memory."""
 
     def zeros(self, length: int, kind: Any) -> Array:
-        """Allocate a zero-filled array of the given length and dtype in device memory. Raises OutOfMemory."""
+        """Allocate a zero-filled array of the given length and dtype in GPU memory. Raises OutOfMemory."""
 
     def get(self, array: Array) -> Any:
-        """Wait for all launches of this thread, then copy an array back as a numpy array. Raises DeviceLost."""
+        """Wait for all launches of this thread, then copy an array from GPU memory. Raises DeviceLost."""
 
 
 _devices: list[Device] = []
@@ -87,8 +88,9 @@ class Source:
     constants: tuple[tuple[str, int], ...] = ()
 
     def text(self) -> str:
-        """Return the source with its constants defined and its includes inlined, because compiler caches compare a
-        single text.
+        """Return the source as one text, with its constants defined and its includes inlined.
+
+        Caches of compiled code compare a single text.
         """
         defined = "".join(f"#define {name} {value}\n" for name, value in self.constants)
         return defined + _inline_includes(self.path)
@@ -111,13 +113,13 @@ def _launchers(source: Source) -> Callable[..., None]:
 
 
 def kernels(source: Source) -> Callable[..., None]:
-    """Return the function that launches a source's kernels on this process's GPU."""
+    """Return the function that launches the CUDA kernels of a source on this process's GPU."""
     with _compiling:
         return _launchers(source)
 
 
 class Batch:
-    """Adaptive launch size in units. Aims at LAUNCH_SECONDS per launch and shrinks when memory runs out.
+    """Number of units per GPU launch, adapted so that a launch takes LAUNCH_SECONDS and fits into GPU memory.
 
     Threads can share a batch without a lock, because any value that it holds is a valid size. `wave` is the number of
     units that the device computes at once, one thread per unit. A smaller launch takes just as long, so launches grow
@@ -130,8 +132,7 @@ class Batch:
         self.fits = most
 
     def take(self, wanted: int, launch: Callable[[int], int]) -> int:
-        """Compute up to `wanted` units with `launch(units)`, which returns the number of computed units; return that
-        number.
+        """Compute up to `wanted` units with `launch(units)`, and return the number of units that the launch computed.
 
         Retry with fewer units if memory runs out. Raises OutOfMemory if a single unit does not fit.
         """
@@ -149,7 +150,7 @@ class Batch:
                 return taken
 
     def _adjust(self, taken: int, units: int, seconds: float) -> None:
-        """Adjust the launch size to the duration of a launch. The next launch is at most four times larger."""
+        """Adapt the launch size to the duration of the last launch. The next launch is at most four times larger."""
         fitting = int(taken * LAUNCH_SECONDS / max(seconds, 1e-6))
         if seconds < WAVE_SECONDS:
             fitting = max(fitting, self.wave)

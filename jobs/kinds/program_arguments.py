@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 #: Command argument: a text with placeholders, or a literal.
 Argument: TypeAlias = str | dict[str, str]
-#: Name of the only field of a literal.
+#: Name of the JSON field that marks an argument as a literal.
 LITERAL = "literal"
 #: JSON Schema of a command argument.
 SCHEMA: dict[str, Any] = {
@@ -25,11 +25,11 @@ SCHEMA: dict[str, Any] = {
         },
     ]
 }
-#: Placeholders of all program kinds.
+#: Pattern of the placeholders that are replaced in arguments of programs.
 _PLACEHOLDERS = re.compile(r"\{(?:unit|item|port|address|python)\}")
-#: Unknown placeholders: braces around a name, a number or GNU parallel's characters, such as {} or {.}.
-#: Text that starts like a placeholder matches too, such as {item['a']}.
-#: Shell variables (${NAME}), {{...}} and JSON do not match.
+#: Pattern of unknown placeholders: braces around a name, a number or characters of GNU parallel, such as {} or {.}.
+#: The pattern also matches text that starts like a placeholder, such as {item['a']}.
+#: The pattern does not match shell variables (${NAME}), {{...}} or JSON.
 _UNKNOWN = re.compile(r"(?<![${])\{(?!unit\}|item\})(?:[\w./#%:+\[\]-]*|\s*(?:unit|item)\b[^{}]*)\}(?!\})")
 
 

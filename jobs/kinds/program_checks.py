@@ -1,4 +1,4 @@
-"""Validation of a program's partial that a worker sent: its units, its worker and its columns."""
+"""Validation of the partial result that a runner sends for the units of a program."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from jobs.kinds import program_texts as texts
 from jobs.models import Partial
 
-#: Maximum duration of a unit in milliseconds, number of attempts, and size of a value in bytes of ASCII JSON.
+#: Maximum duration of a unit in milliseconds, maximum number of attempts, and maximum size of a value in bytes of JSON.
 _MAX_MS, _MAX_ATTEMPTS, _MAX_VALUE = 400 * 86_400_000, 1_000_000, 8 << 10
 _FIELDS = {"lo", "worker", "ms", "attempts"}
 
 
 def complaint(partial: Partial, lo: int, hi: int, worker: str) -> str:
-    """Return why a partial does not consist of units lo..hi-1, all run by this worker, or an empty string."""
+    """Return why a partial result does not cover the units lo..hi-1 on this worker, or an empty string."""
     runs = partial.get("runs")
     if set(partial) != {"runs"} or not isinstance(runs, list):
         return "must be an object whose only field is runs"

@@ -1,4 +1,4 @@
-"""Field types that the parameters of all program kinds share: types, bounds and error messages."""
+"""Pydantic field types, bounds and error messages that the parameters of all program kinds share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WORKSPACE = re.compile(r"[a-z0-9-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=/-]{0,62}")
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
-#: Environment variables that the runner sets, which users cannot set.
+#: Pattern of the environment variables that only the runner can set.
 _RUNNERS = re.compile(r"CLUSTER_.*|CUDA_VISIBLE_DEVICES|HOME")
 TEXT = {"type": "string"}
 
@@ -212,7 +212,8 @@ class Requirements(BaseModel):
 
 
 def default_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema default of a field with a default factory. A factory is ten times faster than copying a
-    default.
+    """Return the JSON Schema default of a field that has a default factory.
+
+    Pydantic calls a factory ten times faster than it copies a default.
     """
     return {"default": model.model_validate({}).model_dump()}

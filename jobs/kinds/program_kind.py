@@ -31,13 +31,13 @@ class ProgramKind(Kind):
         return ()
 
     def complaint(self, partial: Partial, lo: int, hi: int, worker: str) -> str:
-        """Return why a partial does not consist of units lo..hi-1, all run by this worker, or an empty string."""
+        """Return why a partial result does not cover the units lo..hi-1 on this worker, or an empty string."""
         return program_checks.complaint(partial, lo, hi, worker)
 
     def finished_ranges(self, partial: Partial) -> Iterable[tuple[int, int]]:
-        """Return (lo, hi) for each range of consecutive units lo..hi-1 in the partial, in order."""
+        """Return the units of a partial result as ranges (lo, hi), which contain the units lo..hi-1, in order."""
         return program_partials.finished_ranges(partial)
 
     def finished_units(self, partial: Partial, lo: int, hi: int) -> Iterable[FinishedUnit]:
-        """Return the finished units among lo..hi-1 in order."""
+        """Return the finished units among lo..hi-1 of a partial result, in order."""
         return program_partials.finished_units(partial, lo, hi)

@@ -1,5 +1,6 @@
-"""Partials of programs: runs of consecutive units that exited with code 0 on one worker. Merges them and computes the
-result.
+"""Partial results of programs: merges them and computes the result of the job.
+
+A partial result consists of runs. A run covers consecutive units that exited with code 0 on one worker.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _MS = 1000
 
 
 def merge(left: Partial, right: Partial) -> Partial:
-    """Merge two partials into runs sorted by unit; join adjacent runs of the same worker.
+    """Merge two partial results: sort their runs by unit, and join adjacent runs of the same worker.
 
     Raises ValueError if a unit would count twice.
     """
@@ -46,12 +47,12 @@ def _append(run: dict[str, Any], after: dict[str, Any]) -> None:
 
 
 def finished_ranges(partial: Partial) -> Iterator[tuple[int, int]]:
-    """Yield (lo, hi) for each run of the partial, which covers the units lo..hi-1."""
+    """Yield the units of a partial result as ranges (lo, hi), which contain the units lo..hi-1."""
     return ((run["lo"], _end(run)) for run in partial.get("runs", ()))
 
 
 def finished_units(partial: Partial, lo: int, hi: int) -> Iterator[FinishedUnit]:
-    """Yield the finished units among lo..hi-1 in order."""
+    """Yield the finished units among lo..hi-1 of a partial result, in order."""
     for run in partial.get("runs", ()):
         first, values = run["lo"], run.get("values")
         for unit in range(max(lo, first), min(hi, _end(run))):

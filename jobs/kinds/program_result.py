@@ -1,4 +1,4 @@
-"""JSON Schema of the results of program kinds."""
+"""JSON Schema of the results of jobs that run programs."""
 
 from __future__ import annotations
 

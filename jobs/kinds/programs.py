@@ -1,4 +1,4 @@
-"""Functions that derive a unit's arguments, items and retry delays from a command's spec. No I/O."""
+"""Derives the arguments, item and retry delays of a program's unit from the spec of its job, without I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.kinds.program_arguments import Argument
 from jobs.models import Partial, Spec
 from threads_protocol.numbers import short
 
-#: Linux limits in bytes: one argument including its terminating NUL, and all arguments together.
+#: Linux limits in bytes: for one argument with its terminating NUL, and for all arguments together.
 MAX_WORD, MAX_WORDS = 128 << 10, 1 << 20
 SHELL = ("/bin/sh", "-c")
 UNIT, ITEM = "{unit}", "{item}"
@@ -20,9 +20,10 @@ _LEAST_WAIT = 0.5
 
 
 def arguments(spec: Spec, unit: int, item: Any = None) -> list[str]:
-    """Return the arguments of a unit's program. {unit} and {item} are replaced once, and not inside inserted values.
+    """Return the arguments of a unit's program, with {unit} replaced by the unit's number and {item} by its item.
 
-    Raises ValueError with a message for users if the item makes an argument too long or contains a NUL.
+    Placeholders inside inserted values are not replaced. Raises ValueError with a message for users if the item makes
+    an argument too long or contains a NUL.
     """
     command: list[Argument] | str = spec["command"]
     if isinstance(command, str):
@@ -34,8 +35,9 @@ def arguments(spec: Spec, unit: int, item: Any = None) -> list[str]:
 
 
 def fit_error(command: Sequence[Argument], filled: Mapping[str, str]) -> str:
-    """Return why the values cannot be inserted into the command, or an empty string. Runs in time linear in the
-    command.
+    """Return the reason why the values do not fit into the command, or an empty string.
+
+    Takes time linear in the length of the command.
     """
     if complaint := texts.problem(filled[ITEM]) if program_arguments.uses(command, ITEM) else "":
         return f"the item {texts.shorten(filled[ITEM])} {complaint}"
@@ -66,8 +68,9 @@ def max_retries(spec: Spec) -> int:
 
 
 def retry_delay_ms(spec: Spec, attempt: int, dice: float) -> int:
-    """Return the delay in milliseconds after attempt 1, 2, ... of a unit failed. `dice` in [0, 1) determines the
-    jitter.
+    """Return the delay in milliseconds before a unit is retried after its failed attempt 1, 2, ...
+
+    `dice` in [0, 1) determines the jitter.
     """
     retries = spec["retries"]
     seconds, longest = float(retries["initial_delay_seconds"]), float(retries["max_delay_seconds"])
@@ -83,7 +86,7 @@ def retry_delay_ms(spec: Spec, attempt: int, dice: float) -> int:
 def finished_partial(
     lo: int, worker: str, ms: Sequence[int], attempts: Sequence[int], values: Sequence[Any] | None = None
 ) -> Partial:
-    """Return the partial of consecutive units that exited with code 0 on one worker. The first unit is `lo`."""
+    """Return the partial result of consecutive units that exited with code 0 on one worker. The first unit is `lo`."""
     run = {"lo": lo, "worker": worker, "ms": list(ms), "attempts": list(attempts)}
     if values is not None and any(value is not None for value in values):
         run["values"] = list(values)

@@ -1,5 +1,4 @@
-"""SplitMix64 random numbers. A number depends only on a key and an index, so results do not depend on how work is
-divided.
+"""SplitMix64 random numbers. A number depends only on a key and an index, not on how work is divided.
 
 This module is the reference; `random_cpu.py` and `random.cuh` implement the same functions for CPUs and GPUs.
 """
@@ -20,12 +19,12 @@ def mix(word: int) -> int:
 
 
 def offset(number: int) -> int:
-    """Return the 64-bit word to add to a key before mixing, to draw the random word with index `number`."""
+    """Return the 64-bit word that is added to a key to draw the key's random number with index `number`."""
     return GOLDEN * (number + 1) & MASK
 
 
 def sub(key: int, number: int) -> int:
-    """Return the random word of a key with index `number`, from 0. The word can be used as a key in turn.
+    """Return the random 64-bit number of a key with index `number`. The random number can itself be used as a key.
 
     SplitMix64 seeded with s returns sub(s, 0), sub(s, 1) and so on.
     """

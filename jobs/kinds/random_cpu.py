@@ -1,4 +1,4 @@
-"""Version of `random.py` compiled by numba, for CPU kernels.
+"""SplitMix64 random numbers for CPU kernels: the functions of `random.py`, compiled by numba.
 
 Never mix uint64 and int64 in one expression: numba would convert the result to a float.
 """
@@ -19,7 +19,7 @@ _1, _27, _30, _31 = (np.uint64(number) for number in (1, 27, 30, 31))
 
 @njit(nogil=True, error_model="numpy", forceinline=True)
 def mix(word):
-    """Compute `random.mix` of a uint64."""
+    """Apply the SplitMix64 finalizer to a uint64, like `random.mix`."""
     word = (word ^ (word >> _30)) * _FIRST
     word = (word ^ (word >> _27)) * _SECOND
     return word ^ (word >> _31)
@@ -27,5 +27,5 @@ def mix(word):
 
 @njit(nogil=True, error_model="numpy", forceinline=True)
 def sub(key, number):
-    """Compute `random.sub` of a uint64 key and a non-negative integer."""
+    """Return the random number of a uint64 key with a non-negative index, like `random.sub`."""
     return mix(key + _GOLDEN * (np.uint64(number) + _1))

@@ -1,6 +1,7 @@
-"""Registry of kinds. Loads the kernel of a kind and device on demand; no other module loads kernels.
+"""Registry of the kinds of jobs. Loads the kernel of a kind for a device on first use.
 
-A kind is a folder of `jobs/kinds` with a `definition.py`. `contract.py` specifies its modules.
+No other module loads kernels. A kind is a folder of `jobs/kinds` with a `definition.py`. `contract.py` specifies its
+modules.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ def endless_kinds() -> frozenset[str]:
 
 @lru_cache
 def devices(kind: str) -> tuple[Device, ...]:
-    """Return the devices whose workers can compute the kind: those it has kernels for, or only runners. Loads no
-    kernel.
+    """Return the devices on which jobs of a kind can be computed, without loading a kernel.
+
+    These are the devices that the kind has kernels for, or only runners.
     """
     if program_kind(kind):
         return (Device.RUNNER,)
@@ -86,7 +88,7 @@ def reference(kind: str) -> Reference:
 
 @lru_cache
 def kernel(kind: str, device: Device) -> Kernel:
-    """Load the kernel of a kind for a device. The import may load numba or cupy, so only lanes call this."""
+    """Load the kernel of a kind for a device. Only lanes call this, because the import can load numba or cupy."""
     definition(kind)
     code_sets.configure_numba()
     name = _kernel_name(kind, device)
@@ -99,6 +101,6 @@ def kernel(kind: str, device: Device) -> Kernel:
 
 
 def warm(kind: str, device: Device) -> None:
-    """Load the kind's compiled code, or compile it for all processes. Call this before `kernel`."""
+    """Load the compiled kernel of a kind for a device, or compile it for all processes. Call this before `kernel`."""
     with code_sets.compile_once(kind, device):
         kernel(kind, device).warm()

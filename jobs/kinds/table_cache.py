@@ -1,4 +1,4 @@
-"""Disk cache of tables that take long to compute. A change of a kind's sources invalidates the kind's tables."""
+"""Disk cache of precomputed tables. Changing a kind's source files invalidates the tables of that kind."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Tables = Mapping[str, Any]
 
 
 def load_or_compute(kind: str, name: str, make: Callable[[], Tables]) -> Tables:
-    """Load the kind's arrays from its code set, or compute them with `make` and store them.
+    """Load a kind's precomputed arrays from disk, or compute them with `make` and store them.
 
-    Only the process that compiles the set stores arrays. The file contains a checksum of each array, and a damaged file
-    is replaced.
+    Only the process that compiles the kind's code set stores arrays. The file contains a checksum of each array, and a
+    damaged file is replaced.
     """
     used = code_sets.code_set(kind)
     file = used.path / f"{name}.npz"

@@ -1,4 +1,4 @@
-"""Kind `collatz`: statistics, verification or records of a range, or one trajectory. See README.md."""
+"""Kind `collatz`: studies the 3n+1 map for a range of numbers or for a single number. See README.md."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from jobs.kinds.contract import Kind
 from jobs.models import MAX_UNITS, Device, Mark, MarkKind, Partial, Plan, Spec
 from threads_protocol.numbers import exact, short
 
-#: Upper bound of ranges: start_number + number_count is at most END.
+#: Exclusive upper bound of the numbers in a range: start_number + number_count is at most END.
 END = 2**96
-#: Alignment of leases by mode, in numbers. Only the two ends of a job are unaligned.
+#: Alignment of leases as a number of integers, by mode; only the two ends of a job are not aligned.
 GRAINS = {"statistics": 2**24, "verify": 2**32, "records": 2**28}
-#: Maximum number of units, so that units plus offset plus a grain stay below 2^53.
+#: Maximum number of units of a job, chosen so that the number of any aligned unit stays below 2^53.
 MAX_COUNT = MAX_UNITS - 2 * max(GRAINS.values())
-#: Maximum number of columns for plots, and of columns that each have a histogram.
+#: Maximum number of columns for plots, and maximum number of columns if each column has a histogram.
 MAX_COLUMNS, MAX_DENSE_COLUMNS = 4096, 1024
-#: Maximum number of decimal digits of a trajectory's n.
+#: Maximum number of decimal digits of a number whose trajectory is computed.
 MAX_DIGITS = 20_000
 #: Maximum number of shortcut steps, n/2 or (3n+1)/2, of a trajectory.
 STEP_LIMIT = 20_000_000
-#: Maximum duration in seconds of a trajectory, which is a single unit.
+#: Maximum duration in seconds of the computation of a trajectory, which is a single unit.
 TRAJECTORY_SECONDS = 900.0
 
 MODES = ("statistics", "verify", "records", "trajectory")
 RANGES = ("statistics", "verify", "records")
-#: Modes to which each field belongs, and whether those modes require the field.
+#: For each field, the modes that accept the field, and whether the field is required in these modes.
 FIELDS = {
     "start_number": (RANGES, True),
     "number_count": (RANGES, True),
@@ -65,7 +65,7 @@ def _join_words(words: Sequence[str]) -> str:
 
 
 def _parse_huge(value: Any) -> int:
-    """Parse an integer like ExactInt, with bounds short enough for a message and a schema."""
+    """Parse a positive integer of up to MAX_DIGITS digits from a number or a decimal string."""
     digits = value.removeprefix("-") if isinstance(value, str) and len(value) <= MAX_DIGITS else ""
     number = int(value) if digits.isascii() and digits.isdigit() else value
     if isinstance(number, int) and not isinstance(number, bool) and 1 <= number < 10**MAX_DIGITS:
@@ -89,7 +89,7 @@ Points: TypeAlias = Annotated[int, ExactInt(2, 100_000)]
 
 
 class Known(BaseModel):
-    """Known maximum delay and path of all numbers below the start of a job."""
+    """Maximum delay (number of steps) and maximum value known for all numbers below the start of a job."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -98,7 +98,7 @@ class Known(BaseModel):
 
 
 class Parameters(BaseModel):
-    """Parameters as submitted by a user. A null field is the same as an omitted one."""
+    """Parameters that a user submits. A null field has the same meaning as an omitted field."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True)
 
@@ -191,7 +191,7 @@ def _plan_range(parameters: Parameters) -> Plan:
 
 
 def _known_facts(start: int, known: Known | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the facts known below the start: for the kernel's spec, and for the job's parameters."""
+    """Return the maxima that are known below the start of a range, for the job's spec and for its parameters."""
     if known:
         given = {"delay": known.delay, "path": exact(known.path)}
         return {"known": given | {"path": str(known.path), "source": "given", "complete": None}}, {"known": given}
@@ -204,14 +204,20 @@ def _known_facts(start: int, known: Known | None) -> tuple[dict[str, Any], dict[
 
 
 def _statistics_seconds(start: int, count: int, batch_size: int | None, columns: int = 1) -> float:
-    """Estimate the seconds of statistics. Each column is a separate range; numbers below 2^18 have no blocks."""
+    """Estimate how many seconds the statistics of a range take on one CPU core.
+
+    Each column is a separate range; numbers below 2^18 have no blocks.
+    """
     columns = min(columns, count)
     lowest = min(count, max(0, 2**18 - start)) * 2.5e-7
     return 5e-4 + lowest + columns * _range_seconds(start + count, -(-count // columns), batch_size)
 
 
 def _range_seconds(end: int, count: int, batch_size: int | None) -> float:
-    """Estimate the seconds of one range: launches, single numbers, small blocks at both ends, and large blocks."""
+    """Estimate how many seconds the statistics of one column take on one CPU core.
+
+    The terms are launches, single numbers, small blocks at both ends, and large blocks.
+    """
     bits = end.bit_length()
     single = count if batch_size and batch_size < 2**10 else min(count, 2**11)
     rate = 5e8 if bits <= 44 else 2.5e8 * 50 / max(bits, 50)
@@ -220,14 +226,17 @@ def _range_seconds(end: int, count: int, batch_size: int | None) -> float:
 
 
 def _verify_seconds(start: int, count: int, batch_size: int | None, _columns: int) -> float:
-    """Estimate the seconds of verification: whole blocks, slower cells at both ends, and launches."""
+    """Estimate how many seconds the verification of a range takes on one CPU core.
+
+    The terms are whole blocks, slower cells at both ends, and launches.
+    """
     wide = start + count >= 2**90
     rate = 1e10 if wide else 6e10 if start + count < 2**42 else 4e10
     return count / rate + min(count, 2**25) / (3e8 if wide else 4e9) + 5e-4 + 4e-5 * (2 + count / (batch_size or 2**32))
 
 
 def _records_seconds(start: int, count: int, batch_size: int | None, _columns: int) -> float:
-    """Estimate the seconds of records: half of statistics, unless numbers are wide."""
+    """Estimate how many seconds a search for records takes: half as long as statistics, unless numbers are large."""
     blocks = count > 2**28 and 2**32 < start + count < 2**64
     return _statistics_seconds(start, count, batch_size) / (2 if blocks else 1)
 
@@ -247,8 +256,8 @@ def _plan_trajectory(parameters: Parameters) -> Plan:
         total=1,
         spec={"mode": "trajectory", "n": str(n), "max_points": max_points, "step_limit": STEP_LIMIT},
         parameters={"mode": "trajectory", "n": exact(n), "max_points": max_points},
-        # A step costs more for longer numbers; a point has a constant cost.
-        # Most numbers take 5 shortcut steps per bit, and the worst take 15.
+        # A step takes longer for longer numbers; a point of the curve takes a constant time.
+        # Most numbers take 5 shortcut steps per bit, and the worst numbers take 15.
         cpu_seconds=8 * bits * (5e-7 + 2.5e-11 * bits) + 6e-6 * min(8 * bits, max_points),
         mode="trajectory",
         max_lease_seconds=TRAJECTORY_SECONDS,
@@ -314,7 +323,7 @@ def _trajectory_result(spec: Spec, partial: Partial) -> dict[str, Any]:
 
 
 class Collatz(Kind):
-    """Kind that studies the 3n+1 map."""
+    """Kind that studies the 3n+1 map of the Collatz conjecture."""
 
     model_version = 1
     summary = "Exact statistics, records or verification of a range for the 3n+1 map, or the trajectory of one number."
@@ -331,7 +340,7 @@ class Collatz(Kind):
         return _plan_trajectory(parameters) if parameters.mode == "trajectory" else _plan_range(parameters)
 
     def merge(self, left: Partial, right: Partial) -> Partial:
-        """Merge two partials exactly; the operation is associative and commutative, and an empty partial is neutral."""
+        """Merge two partial results of the same mode exactly. An empty partial result changes nothing."""
         if not left or not right:
             return left or right
         if "parity" in left or "parity" in right:
@@ -349,7 +358,7 @@ class Collatz(Kind):
         return _verify_result(spec, partial) if spec["mode"] == "verify" else _statistics_result(spec, partial)
 
     def marks(self, spec: Spec, result: dict[str, Any]) -> list[Mark]:
-        """Return the mark `verified` for the range of finished statistics or a successful verification."""
+        """Return the mark `verified`, which records that all numbers of the job's range were verified."""
         if spec["mode"] not in ("statistics", "verify") or not result.get("verified", True):
             return []
         start = int(spec["start"])

@@ -14,7 +14,10 @@ SOURCES = (statistics_gpu.SOURCE, verify_gpu.SOURCE)
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Compute units lo..hi-1 and return (upto, partial of units lo..upto-1). Stops soon after `tick` returns False."""
+    """Compute units lo..hi-1 and return (upto, partial result of units lo..upto-1).
+
+    Stops soon after `tick` returns False.
+    """
     upto, partial = _MODES[spec["mode"]](spec, lo, hi, tick)
     return upto, partial
 

@@ -11,7 +11,7 @@ from jobs.kinds.collatz.verify_sieve import Sieve, sieve
 
 
 class Descent(NamedTuple):
-    """Tables for statistics: classes of blocks of 2^bits numbers, and delays below 2^LOW_BITS."""
+    """Tables in GPU memory for statistics: residue classes modulo 2^bits, and delays of small numbers."""
 
     packed: gpu.Array
     first: Any

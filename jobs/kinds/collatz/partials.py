@@ -1,9 +1,9 @@
-"""Merging of partials, and the results derived from them.
+"""Merges partial results of Collatz jobs, and derives the results of the jobs from them.
 
-A partial of statistics is `{"histogram": [[delay, count], ...], "delay": [[n, value], ...], "path": [[n, value],
+A partial result of statistics is `{"histogram": [[delay, count], ...], "delay": [[n, value], ...], "path": [[n, value],
 ...]}`: delays ascending without zero counts, records ascending in n. Everything else of the result follows from these
 three. With columns there are also `"columns": [[column, count, sum, min, max, argmax], ...]` and `"density": [[column,
-histogram], ...]`, ascending, for the columns that the partial touches.
+histogram], ...]`, ascending, for the columns that the partial result touches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jobs.kinds.collatz.statistics_columns import Layout
 from jobs.models import Partial, Spec
 from threads_protocol.numbers import exact
 
-#: Record candidate as [n, value].
+#: Candidate for a record, as [n, value].
 Record = list[int]
 
 
@@ -57,7 +57,7 @@ def _merge_columns(left: list[int], right: list[int]) -> list[int]:
 
 
 def _merge_by_column(left: list[Any], right: list[Any], join: Callable[[Any, Any], Any]) -> list[Any]:
-    """Merge two lists of rows by their column number; `join` combines two rows of the same column."""
+    """Merge two lists of rows by column number; `join` combines two rows of the same column."""
     rows = {row[0]: row for row in left}
     for row in right:
         rows[row[0]] = join(rows[row[0]], row) if row[0] in rows else row
@@ -65,7 +65,7 @@ def _merge_by_column(left: list[Any], right: list[Any], join: Callable[[Any, Any
 
 
 def merge(left: Partial, right: Partial) -> Partial:
-    """Merge the partials of two ranges without changing the arguments."""
+    """Merge the partial statistics of two ranges without changing the arguments."""
     merged = {
         "histogram": _add_histograms(left["histogram"], right["histogram"]),
         "delay": running_maxima(left["delay"] + right["delay"]),
@@ -84,7 +84,7 @@ def _records(records: list[Record]) -> list[dict[str, Any]]:
 
 
 def columns_result(columns: Layout, start: int, rows: list[list[int]]) -> dict[str, list[Any]]:
-    """Return the columns as one list per field. Each mean is rounded once from exact integers."""
+    """Return the columns of a plot as one list per field. Each mean is rounded once from exact integers."""
     return {
         "start": [exact(max(start, columns.base + row[0] * columns.width)) for row in rows],
         "count": [exact(row[1]) for row in rows],
@@ -97,7 +97,7 @@ def columns_result(columns: Layout, start: int, rows: list[list[int]]) -> dict[s
 
 
 def result(partial: Partial) -> dict[str, Any]:
-    """Return the result of statistics. Both floats are rounded once from exact integers."""
+    """Return the result of a statistics job. The mean and the variance are rounded once from exact integers."""
     histogram = partial["histogram"]
     count = sum(times for _, times in histogram)
     total = sum(delay * times for delay, times in histogram)
@@ -118,24 +118,27 @@ def result(partial: Partial) -> dict[str, Any]:
     }
 
 
-#: Maximum number of failures that a partial lists.
+#: Maximum number of unresolved numbers that a partial result lists.
 NAMED = 100
 
 
 def smallest_numbers(numbers: Iterable[int]) -> list[int]:
-    """Return the smallest numbers in ascending order. The result does not depend on how partials are merged."""
+    """Return up to NAMED of the smallest numbers, in ascending order.
+
+    The result does not depend on the order in which partial results are merged.
+    """
     return sorted(set(numbers))[:NAMED]
 
 
 def merge_verified(left: Partial, right: Partial) -> Partial:
-    """Merge two partials of verification without changing the arguments."""
+    """Merge two partial results of verification without changing the arguments."""
     summed = {key: left[key] + right[key] for key in ("count", "candidates", "blocks", "checksum")}
     unresolved = smallest_numbers(left["unresolved"] + right["unresolved"])
     return summed | {"bits": max(left["bits"], right["bits"]), "unresolved": unresolved}
 
 
 def merge_records(left: Partial, right: Partial) -> Partial:
-    """Merge two partials of records. Candidates dominated by a smaller n of the other range are dropped."""
+    """Merge the record candidates of two ranges. Drop each candidate whose value a smaller number reaches too."""
     return {
         "count": left["count"] + right["count"],
         "delay": running_maxima(left["delay"] + right["delay"]),

@@ -1,6 +1,6 @@
-"""Numba type for four 64-bit lanes on CPUs with AVX2, and the operations that the kernels need.
+"""Numba type for vectors of four 64-bit integers in AVX2 registers, and operations on these vectors.
 
-A comparison returns lanes of all ones or all zeros. Callers must check `available()` first, because LLVM ends the
+A comparison returns elements of all ones or all zeros. Callers must check `available()` first, because LLVM ends the
 process on CPUs without AVX2.
 """
 
@@ -19,7 +19,7 @@ from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic, models, register_model
 
-#: Number of lanes of a vector.
+#: Number of integers in a vector.
 WIDTH = 4
 NEEDED = ("avx2", "popcnt", "lzcnt", "bmi")
 
@@ -30,23 +30,23 @@ _NOTHING, _LOW_HALF = ir.Constant(_LANES, [0] * WIDTH), ir.Constant(_LANES, [2**
 
 
 class Orders(NamedTuple):
-    """Tables for permuting lanes and listing bits."""
+    """Tables for permuting the elements of vectors and for listing set bits."""
 
-    #: Table with one row of eight half lanes per 4-bit mask. Each row moves the lanes whose bit is set to the front.
+    #: For each 4-bit mask, the permutation that moves the elements whose bit is set to the front.
     squeezes: Any
-    #: Table like `squeezes`, but the other lanes come first, followed by the selected lanes in reverse order.
+    #: For each 4-bit mask, the permutation that moves the elements whose bit is set to the end, in reverse order.
     partitions: Any
-    #: Table with one row of four lanes for each count 0..4. The first `count` lanes are all ones.
+    #: For each count 0..4, a vector whose first `count` elements are all ones and whose other elements are 0.
     firsts: Any
     #: For each byte, the indexes of its set bits, packed as bytes of a word.
     places: Any
-    #: The lane numbers 0, 1, 2, 3.
+    #: The indexes of the elements of a vector: 0, 1, 2, 3.
     lanes: Any
 
 
 @lru_cache
 def available() -> bool:
-    """Return True if numba compiles for a CPU with these instructions."""
+    """Return True if numba compiles code for a CPU that has the required AVX2 instructions."""
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
     return {f"+{feature}" for feature in NEEDED} <= set(features.split(","))
 
@@ -105,7 +105,7 @@ def _address(context, builder, array_type, array, index, pointee):
 
 @intrinsic
 def load(typing, array, index):
-    """Load four elements of a uint64 array, starting at `index`."""
+    """Load four elements of a uint64 array into a vector, starting at `index`."""
 
     def emit(context, builder, signature, given):
         return builder.load(_address(context, builder, signature.args[0], *given, _LANES), align=8)
@@ -115,7 +115,7 @@ def load(typing, array, index):
 
 @intrinsic
 def store(typing, array, index, lanes):
-    """Store four elements into a uint64 array, starting at `index`."""
+    """Store a vector into four elements of a uint64 array, starting at `index`."""
 
     def emit(context, builder, signature, given):
         builder.store(given[2], _address(context, builder, signature.args[0], *given[:2], _LANES), align=8)
@@ -137,7 +137,7 @@ def store_word(typing, array, index, word):
 
 @intrinsic
 def widen(typing, array, index):
-    """Load four elements of a uint8 array, starting at `index`, and widen each to a lane."""
+    """Load four elements of a uint8 array into a vector of 64-bit integers, starting at `index`."""
     four = ir.VectorType(_I8, WIDTH)
 
     def emit(context, builder, signature, given):
@@ -165,7 +165,10 @@ def _gathered(builder, data, first):
 
 @intrinsic
 def lookup(typing, table, lanes):
-    """Look up the lanes' lowest bytes in a uint64 table of 256 elements. The bytes are passed through memory."""
+    """Look up the lowest byte of each element of a vector in a uint64 table of 256 entries.
+
+    The bytes are passed through memory.
+    """
 
     def emit(context, builder, signature, given):
         scratch = cgutils.alloca_once(builder, _LANES)
@@ -179,7 +182,7 @@ def lookup(typing, table, lanes):
 
 @intrinsic
 def lookup_at(typing, table, array, index):
-    """Look up the lowest bytes of four elements of a uint64 array, starting at `index`."""
+    """Look up the lowest bytes of four elements of `array`, starting at `index`, in a uint64 table of 256 entries."""
 
     def emit(context, builder, signature, given):
         data = context.make_array(signature.args[0])(context, builder, given[0]).data
@@ -190,7 +193,7 @@ def lookup_at(typing, table, array, index):
 
 @intrinsic
 def splat(typing, value):
-    """Return a vector with the value in every lane."""
+    """Return a vector whose elements all have this value."""
 
     def emit(context, builder, signature, given):
         nothing = ir.Constant(_LANES, ir.Undefined)
@@ -213,13 +216,13 @@ def _binary(operation):
 
 add, sub = _binary("add"), _binary("sub")
 both, either = _binary("and_"), _binary("or_")
-#: Shift counts are lanes too, and must be below 64.
+#: Shifts of each element by the number of bits in the same element of a second vector, which must be below 64.
 down, up = _binary("lshr"), _binary("shl")
 
 
 @intrinsic
 def product(typing, left, right):
-    """Multiply the lower halves of the lanes."""
+    """Multiply the lower 32 bits of the elements of two vectors."""
 
     def emit(context, builder, signature, given):
         return builder.mul(*(builder.and_(side, _LOW_HALF) for side in given))
@@ -238,7 +241,7 @@ def _comparison(emit_it):
     return compare
 
 
-#: Lane-wise left < right for unsigned and for signed integers; the signed comparison takes one instruction less.
+#: Element-wise left < right for unsigned and for signed integers; the signed comparison takes one instruction less.
 below = _comparison(lambda builder, left, right: builder.icmp_unsigned("<", left, right))
 below_signed = _comparison(lambda builder, left, right: builder.icmp_signed("<", left, right))
 same = _comparison(lambda builder, left, right: builder.icmp_unsigned("==", left, right))
@@ -246,7 +249,7 @@ same = _comparison(lambda builder, left, right: builder.icmp_unsigned("==", left
 
 @intrinsic
 def bits(typing, lanes):
-    """Return the highest bit of each lane as a bit mask."""
+    """Return the highest bit of each element of a vector as a bit mask."""
 
     def emit(context, builder, signature, given):
         return builder.zext(builder.bitcast(builder.icmp_signed("<", given[0], _NOTHING), ir.IntType(WIDTH)), _I64)
@@ -256,7 +259,7 @@ def bits(typing, lanes):
 
 @intrinsic
 def choose(typing, mask, lanes, others):
-    """Select from `lanes` where the mask is all ones, and from `others` elsewhere."""
+    """Select elements from `lanes` if the element of the mask is all ones, and otherwise from `others`."""
 
     def emit(context, builder, signature, given):
         return builder.select(builder.icmp_signed("<", given[0], _NOTHING), given[1], given[2])
@@ -266,7 +269,7 @@ def choose(typing, mask, lanes, others):
 
 @intrinsic
 def squeeze(typing, moves, mask, lanes):
-    """Permute the lanes by the mask's row of `Orders.squeezes` or `Orders.partitions`."""
+    """Permute the elements of a vector by the row of a mask in `Orders.squeezes` or `Orders.partitions`."""
 
     def emit(context, builder, signature, given):
         index = builder.shl(given[1], ir.Constant(_I64, 3))

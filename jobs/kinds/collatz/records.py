@@ -1,6 +1,7 @@
-"""Records of a range. Works like statistics, but drops a class of residues once it cannot contain a record.
+"""Finds the records of a range: numbers with a longer trajectory or a greater peak than all smaller numbers.
 
-README.md proves that this is exact.
+The search works like statistics, but drops a residue class once the class cannot contain a record. README.md proves
+that this is exact.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
-#: Number of blocks after which floors are recomputed, because new records can raise them.
+#: Number of blocks after which the limits for dropping classes are recomputed, because new records can raise them.
 BLOCKS_A_FLOOR = 64
-#: Maximum number of passes of 16 steps before the remaining classes of a block are walked exactly.
+#: Maximum number of passes of 16 steps; the remaining residue classes are then computed step by step.
 PASSES = 40
-#: Maximum known path that fits two limbs; with a greater one, numbers are processed as Python integers.
+#: Maximum peak that two 64-bit words can store; numbers with greater peaks are processed as Python integers.
 MOST_PATH = 2**126 - 1
 
 
 def delay_floor(n: int, steps: int, record: int) -> int:
-    """Return x such that no number >= n exceeds the delay `record` if `steps` shortcut steps lead it to x or below.
+    """Return x: a number >= n that reaches x or less after `steps` shortcut steps has at most the delay `record`.
 
     With c odd steps, 2^steps x >= 3^c n, and the published records bound the delay of x.
     """
@@ -46,29 +47,33 @@ def delay_floor(n: int, steps: int, record: int) -> int:
     ends = [following for following, _ in published.DELAYS[1:]] + [published.DELAYS[-1][0] + 1]
     for (first, delay), end in zip(published.DELAYS, ends, strict=True):
         room = record - steps - delay - steps * log(2, 3) + log(n, 3)
-        # slightly smaller, to allow for rounding of floats
+        # make the value slightly smaller, because floats are rounded
         most = min(end - 1, int(3.0 ** min(room, 40) * (1 - 1e-9)) - 1)
         best = max(best, most if most >= first else 0)
     return best
 
 
 def floors(n: int, bits: int, record: int, path_floor: int) -> list[int]:
-    """Return, for each pass, the value at or below which `narrow_rare` drops a class, for blocks of 2^bits numbers from
-    n on.
+    """Return a limit for each pass: residue classes with values up to the limit cannot contain a record.
+
+    The limits apply to blocks of 2^bits numbers from n on. `narrow_rare` drops these classes.
     """
     every = [min(path_floor, delay_floor(n, bits + 16 * step, record)) for step in range(PASSES)]
     return [floor for step, floor in enumerate(every) if step == 0 or floor > 2**12]
 
 
 class Records(Tally):
-    """Record candidates of a lease: numbers that exceed the known maxima. The first rows hold the known maxima."""
+    """Collects the record candidates of a lease: numbers whose delay or peak exceeds the known maximum.
+
+    The first rows contain the known maxima.
+    """
 
     def __init__(self, origin: int, delay: int, path: int, complete: int | None) -> None:
         super().__init__(origin)
-        #: Largest number up to which the known maxima are complete; None if they are complete up to the job's start.
+        #: Largest number up to which the known maxima are complete, or None if they are complete up to the job's start.
         self.complete = complete
         self.known = [delay, path]
-        #: Number of rows for known maxima; 0 if the lease starts at 1.
+        #: Number of table rows that contain known maxima; 0 if the lease starts at the number 1.
         self.rows = int(delay >= 0)
         if self.rows:
             path = min(path, MOST_PATH)
@@ -118,14 +123,20 @@ class Records(Tally):
 
 
 def known_before(spec: Spec, n: int) -> tuple[int, int]:
-    """Return the maximum delay and path known below n, from the job's parameters and the published records."""
+    """Return the known maximum delay and the known maximum peak of all numbers below n.
+
+    Both come from the job's parameters and from the published records.
+    """
     start, known = int(spec["start"]), spec["known"]
     delay = published.maximum_below(published.DELAYS, n, start)
     return max(known["delay"], delay), max(int(known["path"]), published.maximum_below(published.PATHS, n, start))
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Return (upto, record candidates among units lo..upto-1). Stops soon after `tick` returns False."""
+    """Find the record candidates of units lo..hi-1, and return (upto, candidates among units lo..upto-1).
+
+    Stops soon after `tick` returns False.
+    """
     start, ticked = int(spec["start"]), monotonic()
     seen = Records(start + lo, *known_before(spec, start + lo), spec["known"]["complete"])
     for low, high, bits in pieces(start + lo, start + hi, spec["batch_size"] or hi - lo, WIDE_LEVELS):
@@ -138,7 +149,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def warm() -> None:
-    """Compile the functions that statistics do not use."""
+    """Compile the functions that only the search for records uses."""
     for start in {2**40, 2 * NARROW_END, min(tails().END, 2**95)}:
         bits = max(WIDE_LEVELS)
         spec: dict[str, Any] = {"start": str(start), "batch_size": None}

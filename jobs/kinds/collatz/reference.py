@@ -19,7 +19,7 @@ def values(n: int) -> Iterator[int]:
 
 
 def run(spec: Spec, lo: int, hi: int) -> Partial:
-    """Return the partial of units lo..hi-1."""
+    """Return the partial result of units lo..hi-1."""
     if spec["mode"] == "trajectory":
         return trajectory(spec)
     start, count = int(spec["start"]) + lo, hi - lo
@@ -46,7 +46,7 @@ def statistics(start: int, count: int) -> Partial:
 
 
 def records(spec: Spec, start: int, count: int) -> Partial:
-    """Return the candidates that exceed the known maxima and every smaller number of the range."""
+    """Return the numbers whose delay or peak exceeds the known maximum and all smaller numbers of the range."""
     every = statistics(start, count)
     known = {name: int(spec["known"][name]) for name in ("delay", "path")}
     kept = {name: [row for row in every[name] if row[1] > known[name]] for name in ("delay", "path")}
@@ -54,7 +54,7 @@ def records(spec: Spec, start: int, count: int) -> Partial:
 
 
 def drawn(spec: Spec, start: int, count: int) -> Partial:
-    """Return the columns of a range and their histograms."""
+    """Return the columns of a range for plots, with a histogram for each column if the job requests histograms."""
     cut = layout(int(spec["start"]), spec["count"], spec["columns"])
     rows, density = [], []
     for column in sorted({(n - cut.base) // cut.width for n in range(start, start + count)}):
@@ -68,12 +68,12 @@ def drawn(spec: Spec, start: int, count: int) -> Partial:
 
 
 def step(x: int) -> int:
-    """Perform one shortcut step."""
+    """Return (3x+1)/2 for an odd x, and x/2 for an even x."""
     return (3 * x + 1) // 2 if x % 2 else x // 2
 
 
 def falls(n: int, bits: range) -> bool:
-    """Return True if T^j(r) <= r and 3^c < 2^j for some j in `bits`.
+    """Return True if j steps lead the residue r of n to r or below, and 3^c < 2^j, for some j in `bits`.
 
     r is n modulo 2^bits[-1], and c is the number of odd steps among the first j.
     """
@@ -101,14 +101,18 @@ def joins(r: int, steps: int) -> bool:
 
 
 def candidate(n: int) -> bool:
-    """Return True if n is a candidate of the canonical sieve."""
+    """Return True if verification must check n, because the sieve does not exclude n."""
     if n % 3 == 2 or n % 9 == 4 or n % 81 == 10:
         return False
     return not falls(n, range(1, 25)) and not falls(n, range(25, 33)) and not joins(n % 2**24, 24)
 
 
 def verified(start: int, count: int) -> Partial:
-    """Step every candidate until it is below the floor of its block, 16 steps at a time after its first 24."""
+    """Verify a range: perform steps on each candidate until its value is below a floor.
+
+    The floor is the start of the candidate's block of 2^32 numbers, or in block 0 a power of two. After the first 24
+    steps, 16 steps are performed at a time.
+    """
     seen: Partial = {"count": count, "candidates": 0, "blocks": 0, "checksum": 0, "bits": 0, "unresolved": []}
     for n in filter(candidate, range(start, start + count)):
         floor = n - n % 2**32 or 2 ** (n.bit_length() - 1)
@@ -126,7 +130,7 @@ def verified(start: int, count: int) -> Partial:
 
 
 def trajectory(spec: Spec) -> Partial:
-    """Compute a trajectory with all values in memory, so only for small n."""
+    """Compute the trajectory of a small number, with all values in memory."""
     path: list[int] = []
     halvings = 0
     for value in values(int(spec["n"])):
@@ -154,8 +158,9 @@ def shortcut(path: list[int]) -> list[int]:
 
 
 def curve(path: list[int], max_points: int) -> list[list[int]]:
-    """Return [step, log2] for every value, or for the minimum and maximum of each of at most max_points/2 equal
-    buckets.
+    """Return the points [step, log2] of a trajectory's curve.
+
+    These are all values, or the minimum and maximum of each of at most max_points/2 equal buckets.
     """
     leads = [leading(value) for value in path]
     width = 1

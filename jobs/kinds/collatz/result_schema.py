@@ -13,7 +13,7 @@ def _exact(title: str) -> dict[str, Any]:
 
 
 def _record(title: str) -> dict[str, Any]:
-    """Return the schema of a record, {n, value}; null if there are no numbers."""
+    """Return the JSON Schema of a record {n, value}, which is null if there are no numbers."""
     fields = {"n": _exact("n"), "value": _exact("value")}
     return {"title": title, "type": ["object", "null"], "required": ["n", "value"], "properties": fields}
 
@@ -22,7 +22,7 @@ def _records(title: str) -> dict[str, Any]:
     return {"title": title, "type": "array", "items": {**_record(""), "type": "object"}}
 
 
-#: Schema of `delay`: an integer for a trajectory, an object for a range.
+#: Schema of `delay`: an integer for a trajectory, or an object for a range.
 _DELAY = {
     "title": "delay",
     "type": ["object", "integer", "string"],

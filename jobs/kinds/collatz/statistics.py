@@ -1,4 +1,4 @@
-"""Statistics of a range. Divides the range into blocks and single numbers, and collects the results of the kernels."""
+"""Computes statistics of a range: divides the range into blocks and single numbers, and adds up their results."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from jobs.models import Partial, Spec
 
 #: Sizes of blocks as powers of two, in descending order.
 LEVELS = (24, 22, 16, 10)
-#: Sizes of blocks for two limbs, where a digit of 27 bits times 3^c must fit a word.
+#: Block sizes as powers of two, for numbers that are stored in two 64-bit words.
 WIDE_LEVELS = LEVELS[1:]
-#: Minimum block number; the proof about logarithms requires it.
+#: Minimum number of a block; the error bounds of logarithms in README.md require it.
 LEAST_BLOCK = 8
 #: Maximum number of single numbers between two checks of the clock.
 SINGLES = 2**14
-#: Upper bound of numbers that use one limb in blocks. Larger numbers exceed one limb too often.
+#: Upper bound of numbers that are stored in one 64-bit word; the trajectories of larger numbers exceed it too often.
 NARROW_END = 2**44
 #: Interval in seconds between calls of `tick`.
 TICK_SECONDS = 0.08
@@ -41,7 +41,10 @@ _FAILURES = {
 
 
 class Tally:
-    """Sums and records of a lease. Numbers must be added in ascending order, one column after the other."""
+    """Collects the histogram and the records of a lease. Numbers must be added in ascending order.
+
+    With columns, numbers must be added one column after the other.
+    """
 
     def __init__(self, origin: int, density: bool = False) -> None:
         self.origin, self.with_density = origin, density
@@ -50,7 +53,7 @@ class Tally:
         self.delays: list[Record] = []
         self.columns: list[list[int]] = []
         self.density: list[list[Any]] = []
-        # For numbers that exceed two 64-bit words (limbs): delays in the current column, their records, and all peaks.
+        # For numbers that exceed two 64-bit words: delays in the current column, delay records, and all peaks.
         self.wide_histogram: Counter[int] = Counter()
         self.wide_delays: list[Record] = []
         self.wide_peaks: list[Record] = []
@@ -75,7 +78,7 @@ class Tally:
         return failure or block(number, bits, groups, lookup, low, log(start, 3), walked, self.notes, self.tile)
 
     def _take_wide(self) -> None:
-        """Process numbers that exceed two limbs as Python integers."""
+        """Process the numbers whose trajectories exceed two 64-bit words as Python integers."""
         for place, weight in self.notes.wide[: self.notes.sizes[2]].tolist():
             n = self.origin + place
             delay, peak = walk(n)
@@ -86,7 +89,7 @@ class Tally:
         self.notes.sizes[2] = 0
 
     def close(self, column: int | None) -> None:
-        """Finish a column. The maximum peak is kept, because it speeds up the next column."""
+        """Finish a column of a plot. Peaks are kept, because a known maximum speeds up the next column."""
         occurring = np.flatnonzero(self.notes.histogram)
         counts = zip(occurring.tolist(), self.notes.histogram[occurring].tolist(), strict=True)
         histogram = Counter(dict(counts)) + self.wide_histogram
@@ -117,13 +120,14 @@ class Tally:
 
 
 def digits(h: int, narrow: bool) -> np.ndarray:
-    """Return the digits of a block number, for blocks of one or two limbs."""
+    """Return a block number as one word if `narrow` is True, and otherwise as four digits of 27 bits."""
     return np.array([h] if narrow else [h >> 27 * place & 2**27 - 1 for place in range(_DIGITS)], np.uint64)
 
 
 def block_limits(start: int, low: np.uint64, high: np.uint64, bits: int, notes: blocks.Notes) -> tuple[int, bool]:
-    """Walk numbers until a block's peaks follow from its tails alone. Return (failure, whether all numbers were
-    walked).
+    """Compute numbers of a block one by one until the peaks of all other numbers can be found faster.
+
+    Return (error code, whether all numbers were computed).
     """
     # Upper bound of the values in the first `bits` steps of this block, and of values below the end of the delay table.
     bound = divmod(max(tables.LOW_PEAK, 2 * 3**bits * ((start >> bits) + 1)), 2**64)
@@ -142,7 +146,7 @@ def walk(n: int) -> tuple[int, int]:
 
 
 def all_tails() -> list[Any]:
-    """Return the modules with block functions that this CPU supports, the fastest last."""
+    """Return the modules that can compute blocks on this CPU, the fastest last."""
     from jobs.kinds.collatz import statistics_tails_quad as tails_quad
     from jobs.kinds.collatz import statistics_tails_vector as tails_vector
 
@@ -151,20 +155,21 @@ def all_tails() -> list[Any]:
 
 @lru_cache
 def tails() -> Any:
-    """Return the fastest module with block functions for this CPU."""
+    """Return the fastest module that can compute blocks on this CPU."""
     return all_tails()[-1]
 
 
 def tails_at(start: int) -> Any:
-    """Return the module for blocks of two limbs that start at `start`."""
+    """Return the fastest module for blocks that start at `start`, with two words per number."""
     return tails() if start < tails().END else tails_portable
 
 
 def pieces(
     start: int, end: int, most: int, levels: tuple[int, ...] = LEVELS, wide: tuple[int, ...] = WIDE_LEVELS
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield launches of at most `most` numbers as (start, end, bits): the largest aligned blocks that fit, else single
-    numbers.
+    """Divide a range into aligned blocks of 2^bits numbers and into single numbers; yield (start, end, bits).
+
+    Each part has at most `most` numbers. `bits` is 0 for single numbers.
     """
     while start < end:
         for bits in levels if start < NARROW_END else wide:
@@ -181,7 +186,10 @@ def pieces(
 
 
 def wide_levels(end: int) -> tuple[int, ...]:
-    """Return the block sizes for numbers of two limbs below `end`, which depend on the CPU's instructions."""
+    """Return the block sizes, as powers of two, for numbers below `end` that are stored in two words.
+
+    The sizes depend on the CPU's instructions.
+    """
     return LEVELS if tails().ANY_LEVEL and end <= tails().END else WIDE_LEVELS
 
 
@@ -193,7 +201,10 @@ def _slices(spec: Spec, start: int, end: int) -> Iterator[tuple[int | None, int,
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Return (upto, partial of units lo..upto-1). Stops soon after `tick` returns False."""
+    """Compute statistics of units lo..hi-1 and return (upto, partial result of units lo..upto-1).
+
+    Stops soon after `tick` returns False.
+    """
     start, ticked = int(spec["start"]), monotonic()
     tally = Tally(start + lo, bool(spec.get("density")))
     for column, begin, end in _slices(spec, start + lo, start + hi):

@@ -1,4 +1,4 @@
-"""Packed columns and densities of a finished job, for plots."""
+"""Binary data for plots of a finished statistics job: its columns, and a histogram of delays for each column."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ BINARIES = {
 
 
 def binary(name: str, result: JsonReader) -> Callable[[Mapping[str, str]], bytes]:
-    """Return a function that returns a stored result in packed form. Raise NotFound if the job has no columns or
-    density.
+    """Return a function that returns the columns or the histograms of a job in packed binary form.
+
+    Raise NotFound if the job has no columns or no histograms.
     """
     columns = _read(result)
     if columns is None or (name == "density" and "density" not in columns):
@@ -43,7 +44,7 @@ def binary(name: str, result: JsonReader) -> Callable[[Mapping[str, str]], bytes
 
 
 def _read(result: JsonReader) -> dict[str, Any] | None:
-    """Return the columns of a result, with packed histograms as `density`; None if it has no columns."""
+    """Return the columns of a stored result with packed histograms, or None if the result has no columns."""
     columns = None
     for member in result.members():
         if member == "columns":

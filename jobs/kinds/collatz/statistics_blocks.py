@@ -1,8 +1,9 @@
-"""Statistics of blocks of 2^k numbers, with one tail per residue class, and of single numbers.
+"""Statistics of single numbers, and of blocks of 2^k numbers, whose residue classes share their computation.
 
 README.md proves that this is exact. In short: block h contains n = 2^k h + r for all r < 2^k. After k shortcut steps, n
-has become 3^c h + d, the same number for all r of a class, so each class needs one tail. Classes are ordered by their
-smallest residue, so the first class that exceeds all before it contains a record at that residue.
+has become 3^c h + d, the same number for all r of a class, so the rest of the trajectory (the tail) is computed once
+per class. Classes are ordered by their smallest residue, so the first class that exceeds all before it contains a
+record at that residue.
 """
 
 # mypy: ignore-errors
@@ -19,25 +20,25 @@ from jobs.kinds.collatz import quads
 from jobs.kinds.collatz.tables import LOG_BITS, WEIGHT_SHIFT, Lookup
 from jobs.kinds.collatz.wide import descend, exceeds, walk
 
-#: Return codes for results that do not fit; 0 means success.
+#: Error codes of the compiled functions; 0 means success.
 TOO_LONG, TOO_MANY_RECORDS, TOO_MANY_WIDE = 1, 2, 3
-#: Length of the histogram and of the lists. No known delay or list below 2^96 comes close to it.
+#: Length of the histogram and of the lists of records; no known delay or list below 2^96 comes close to it.
 DELAYS = 8192
-#: Number of shortcut steps after which a class is walked separately. Less than 0.64 of the steps are odd.
+#: Number of shortcut steps after which a residue class is computed step by step; less than 0.64 of the steps are odd.
 LONG = 4000
-#: Number of classes per tile, whose state fits the first-level cache.
+#: Number of residue classes that are processed together (a tile); their state fits in the first-level cache.
 TILE = 2048
 #: Number of powers of three with stored products (24 steps need at most 25), and number of values of a byte.
 POWERS, BYTES = 32, 256
-#: Bit position of the number of residues in a lane's tag; the lower bits are an index.
+#: Bit position of the number of residues in a tag; the lower bits of a tag are the index of a residue class.
 TAG_WEIGHT = 16
-#: Growth in 16 steps as a power of two: after x, values stay below 2 * 1.5^16 * (x + 1) < 2^11 (x + 1).
+#: Maximum growth in 16 steps as a power of two: after x, values stay below 2 * 1.5^16 * (x + 1) < 2^11 (x + 1).
 GROWTH_BITS = 11
-#: Values of `placed` for the runs of a tile. The second run stores delays, to find delay records.
+#: Values of the argument `placed` for the runs over a tile; the second run stores delays, to find delay records.
 AGAIN = (False, True)
-#: Start of the list of finished lanes. A typed constant; numba would compile `end_lanes` again for a plain 0.
+#: Index 0 as a typed constant, because numba would compile `end_lanes` again for a plain 0.
 FIRST = np.int64(0)
-#: Delay that marks a class whose tail must be walked: it grew too large, or can contain a path record.
+#: Special delay of a residue class that grew too large or can contain a peak record; it is computed step by step.
 ODD_ONE = np.uint16(2**16 - 1)
 
 _ZERO, _ONE, _ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
@@ -48,42 +49,43 @@ _LOG_BITS, _LOG_UNIT = np.int64(LOG_BITS), float(2**LOG_BITS)
 _LOG_3_OF_2 = float(np.log(2.0) / np.log(3.0))
 
 
-# Functions unpack the arrays of these tuples before a loop. Inside a loop, numba would count references each time.
+# Functions unpack the arrays of a tuple before a loop, because numba would count references in each iteration.
 
 
 class Notes(NamedTuple):
-    """Sums and records of a lease whose numbers are processed in ascending order. A place is n minus the lease's
-    origin.
+    """Arrays with the histogram and the records of a lease. A place is a number minus the start of the lease.
+
+    Numbers must be processed in ascending order.
     """
 
     #: Count of numbers by delay.
     histogram: Any
-    #: Rows of delay records (place, delay) and of path records (place, high limb of the peak, low limb).
+    #: Rows (place, delay) of delay records, and rows (place, high word, low word) of peak records.
     by_delay: Any
     by_path: Any
-    #: Rows (place, count of numbers with this delay) for numbers that exceed two limbs.
+    #: Rows (place, count of numbers with this delay) for numbers whose trajectories exceed two 64-bit words.
     wide: Any
     #: Lengths of `by_delay`, `by_path` and `wide`.
     sizes: Any
-    #: High and low limb of the lease's origin.
+    #: High and low word of the number at which the lease starts.
     origin: Any
 
 
 class Tile(NamedTuple):
-    """Working memory for the classes of a tile."""
+    """Working memory for residue classes that are processed together (a tile)."""
 
-    #: Limbs and tags of active lanes. A tag is the class's index in the tile + (number of residues << 16).
+    #: Low words, high words and tags of unfinished classes; a tag is the class's index + (number of residues << 16).
     low: Any
     high: Any
     live: Any
-    #: Values and tags of lanes that have just finished.
+    #: Values and tags of classes that have just finished.
     end: Any
     ended: Any
-    #: Delays by class index. They are set at least for classes marked ODD_ONE, and are 0 otherwise.
+    #: Delays of the classes by index, or 0; ODD_ONE marks a class that must be computed step by step.
     delays: Any
-    #: Values of 3^c h for vectors of four, by a packed class's lowest byte: first all low limbs, then all high limbs.
+    #: Products 3^c h, indexed by the lowest byte of a packed class: first all low words, then all high words.
     products: Any
-    #: Tables for permuting lanes of vectors of four.
+    #: Tables for permuting the elements of vectors of four.
     orders: Any
 
 
@@ -99,7 +101,7 @@ def empty_notes(origin: int = 0) -> Notes:
 
 
 def tile() -> Tile:
-    """Allocate a tile, including space for vectors that extend beyond its end."""
+    """Allocate the working memory of a tile, with space for vectors that extend beyond its end."""
     lanes = [np.zeros(TILE + 8, np.uint64) for _ in range(5)]
     return Tile(
         *lanes, delays=np.zeros(TILE, np.uint16), products=np.zeros(2 * BYTES, np.uint64), orders=quads.orders()
@@ -108,7 +110,7 @@ def tile() -> Tile:
 
 @njit(nogil=True, cache=True)
 def _number(place: np.uint64, notes: Notes) -> tuple[np.uint64, np.uint64]:
-    """Return a number as (high, low)."""
+    """Return the number at a place as two 64-bit words (high, low)."""
     low = notes.origin[1] + place
     return notes.origin[0] + np.uint64(low < place), low
 
@@ -127,7 +129,7 @@ def _note_delay(place: np.uint64, delay: int, notes: Notes) -> int:
 
 @njit(nogil=True, cache=True)
 def _note_path(place: np.uint64, high: np.uint64, low: np.uint64, notes: Notes) -> int:
-    """Append a path record if the peak is a new maximum. Numbers that can be records must arrive in ascending order."""
+    """Append a peak record if the peak is a new maximum. Numbers that can be records must arrive in ascending order."""
     size, rows = notes.sizes[1], notes.by_path
     if size == 0 or exceeds(high, low, rows[size - 1, 1], rows[size - 1, 2]):
         if size == DELAYS:
@@ -150,7 +152,7 @@ def _note_wide(place: np.uint64, weight: np.uint64, notes: Notes) -> int:
 
 @njit(nogil=True, cache=True)
 def _count(place: np.uint64, delay: int, weight: np.uint64, notes: Notes) -> int:
-    """Count numbers by their delay, and record the first of them."""
+    """Add `weight` numbers with this delay to the histogram. Record the first number if the delay is a new maximum."""
     if delay >= DELAYS:
         return TOO_LONG
     notes.histogram[delay] += weight
@@ -159,7 +161,7 @@ def _count(place: np.uint64, delay: int, weight: np.uint64, notes: Notes) -> int
 
 @njit(nogil=True, cache=True)
 def singles(start: np.uint64, end: np.uint64, notes: Notes) -> int:
-    """Walk each number at places start..end-1, step by step."""
+    """Compute the trajectories of the numbers at places start..end-1 step by step."""
     for place in range(start, end):
         delay, high, low = walk(*_number(np.uint64(place), notes))
         if delay < 0:
@@ -173,7 +175,7 @@ def singles(start: np.uint64, end: np.uint64, notes: Notes) -> int:
 
 @njit(nogil=True, cache=True)
 def climb(start: np.uint64, end: np.uint64, high: np.uint64, low: np.uint64, notes: Notes) -> tuple[int, np.uint64]:
-    """Record path records from `start` on until one reaches (high, low). Return (failure, first unprocessed place)."""
+    """Compute numbers one by one until a peak reaches (high, low). Return (error code, first unprocessed place)."""
     for place in range(start, end):
         size = notes.sizes[1]
         if size and not exceeds(high, low, notes.by_path[size - 1, 1], notes.by_path[size - 1, 2]):
@@ -187,7 +189,7 @@ def climb(start: np.uint64, end: np.uint64, high: np.uint64, low: np.uint64, not
 
 @njit(nogil=True, cache=True)
 def reach(notes: Notes, walked: bool) -> tuple[np.uint64, np.uint64]:
-    """Return (high, low), the largest boundary value whose next 16 steps cannot exceed the maximum peak so far."""
+    """Return the largest value whose next 16 steps cannot exceed the maximum peak so far, as two words (high, low)."""
     if walked:
         return _ALL, _ALL
     last = notes.sizes[1] - 1
@@ -199,7 +201,7 @@ def reach(notes: Notes, walked: bool) -> tuple[np.uint64, np.uint64]:
 
 @njit(nogil=True, cache=True)
 def odd_steps_offset(steps: int, log_of_start: float) -> np.int64:
-    """Return the offset o such that a class at x after `steps` steps has made floor(log3(x) + o) odd steps.
+    """Return the offset o such that a class with value x after `steps` steps has made floor(log3(x) + o) odd steps.
 
     Both terms are in units of 2^-LOG_BITS. `log_of_start` is log3 of the block's first number. README.md ("Odd steps
     without counting them") proves that rounding down is exact.
@@ -211,10 +213,11 @@ def odd_steps_offset(steps: int, log_of_start: float) -> np.int64:
 def end_lanes(
     begin: int, stop: int, steps: int, offset: np.int64, ends, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """Process lanes begin..stop-1, which finished after `steps` steps. Return (maximum delay, whether any is marked
-    ODD_ONE).
+    """Count the delays of residue classes that finished after `steps` steps, or store the delays.
 
-    Delays are counted in the histogram, or stored by index if `placed` is True. ODD_ONE lanes are only marked.
+    The classes are begin..stop-1 of `tile.end`. Return (maximum delay, whether any class is marked ODD_ONE). Delays are
+    counted in the histogram, or stored by index if `placed` is True. Classes that must be computed step by step are
+    only marked.
     """
     most, odd, last = np.int64(0), False, np.uint64(len(ends))
     tile_end, tags, delays = tile.end, tile.ended, tile.delays
@@ -236,7 +239,7 @@ def end_lanes(
 
 @njit(nogil=True, cache=True)
 def mark(alive: int, over: int, tile: Tile) -> None:
-    """Mark the remaining lanes and the finished lanes as ODD_ONE. Their tags are indexes."""
+    """Mark all remaining and all finished classes, whose tags are indexes, for computation step by step."""
     delays, live, ended = tile.delays, tile.live, tile.ended
     for j in range(alive):
         delays[live[j]] = ODD_ONE
@@ -246,7 +249,7 @@ def mark(alive: int, over: int, tile: Tile) -> None:
 
 @njit(nogil=True, cache=True)
 def give_up(alive: int, tile: Tile) -> bool:
-    """Mark the remaining lanes as ODD_ONE, and return True if there are any."""
+    """Mark the remaining classes for computation step by step, and return True if there are any."""
     delays, live = tile.delays, tile.live
     for j in range(alive):
         delays[live[j] & _INDEX] = ODD_ONE
@@ -255,10 +258,10 @@ def give_up(alive: int, tile: Tile) -> bool:
 
 @njit(nogil=True, cache=True)
 def settle(start: np.uint64, packed, first, lookup: Lookup, walked: bool, tile: Tile, notes: Notes) -> int:
-    """Walk the classes marked ODD_ONE of a tile, and record delay records in the order of smallest residues."""
+    """Compute the marked classes of a tile step by step, and append delay records in the order of smallest residues."""
     delays, record = tile.delays, record_of(notes)
     for i in range(len(packed)):
-        # Check the record here too, because calls that pass tuples of arrays are expensive.
+        # Compare with the record before the call, because calls that pass tuples of arrays are expensive.
         if np.int64(delays[i]) > record:
             failure = _settle_one(start + np.uint64(first[i]), delays[i], packed[i], lookup, walked, notes)
             record = record_of(notes)
@@ -270,7 +273,7 @@ def settle(start: np.uint64, packed, first, lookup: Lookup, walked: bool, tile: 
 
 @njit(nogil=True, cache=True)
 def record_of(notes: Notes) -> np.int64:
-    """Return the maximum delay so far, or -1."""
+    """Return the maximum delay so far, or -1 if there is none."""
     size = notes.sizes[0]
     return np.int64(notes.by_delay[size - 1, 1]) if size else np.int64(-1)
 
@@ -286,7 +289,7 @@ def _settle_one(
 
 @njit(nogil=True, cache=True)
 def _settle_odd(place: np.uint64, weight: np.uint64, lookup: Lookup, walked: bool, notes: Notes) -> int:
-    """Process a class by walking its first number in two limbs."""
+    """Process a residue class by computing the trajectory of its smallest number in two 64-bit words."""
     n = _number(place, notes)
     delay, high, low = descend(n[0], n[1], lookup)
     if delay < 0:

@@ -1,11 +1,11 @@
-"""Columns for plots. Their bounds depend only on the job's parameters, so leases do not affect them."""
+"""Division of a range into columns for plots. The columns depend only on the job's parameters, not on its leases."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-#: Maximum alignment of columns in bits: every column starts at a multiple of at most 2^ALIGNED_BITS.
+#: Maximum alignment of columns in bits: a column starts at a multiple of a power of two, at most 2^ALIGNED_BITS.
 ALIGNED_BITS = 22
 
 
@@ -16,7 +16,7 @@ class Layout(NamedTuple):
     width: int
 
     def slices(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the parts of start..end-1 as (column, low, high), in order."""
+        """Divide the numbers start..end-1 at the bounds of columns, and yield the parts as (column, low, high)."""
         while start < end:
             column = (start - self.base) // self.width
             high = min(end, self.base + (column + 1) * self.width)

@@ -1,7 +1,8 @@
-"""Statistics on a GPU. Each launch processes many blocks of 2^22 numbers; the remaining numbers run on the CPU.
+"""Computes statistics on a GPU. Each launch processes many blocks of 2^22 numbers.
 
-A launch counts delays and lists the classes that can contain a record: classes whose delay exceeds the maximum so far,
-and classes whose values can lead above the maximum peak. Their smallest numbers are then walked one by one.
+The CPU processes the remaining numbers. A launch counts delays and lists the classes that can contain a record: classes
+whose delay exceeds the maximum so far, and classes whose values can lead above the maximum peak. Their smallest numbers
+are then walked one by one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
-#: Bit of a listed class whose numbers are not counted yet.
+#: Bit that marks a listed residue class whose numbers are not counted in the histogram yet.
 UNCOUNTED_BIT = 31
 SOURCE = gpu.Source(
     Path(__file__).with_name("statistics_gpu.cu"),
@@ -37,15 +38,15 @@ SOURCE = gpu.Source(
 )
 #: Sizes of blocks processed on the GPU, as powers of two.
 LEVELS = (22,)
-#: Maximum number of classes that a launch can list; one block has fewer.
+#: Maximum number of residue classes that a launch can list; a single block has fewer classes.
 ROOM = 2**20
-#: Growth in 8 steps as a power of two: after x, values stay below 2 * 1.5^8 * (x + 1) < 2^6 (x + 1).
+#: Maximum growth in 8 steps as a power of two: after x, values stay below 2 * 1.5^8 * (x + 1) < 2^6 (x + 1).
 GROWTH_BITS = 6
-#: Number of numbers walked per launch until a block's peaks follow from its tails.
+#: Number of integers per launch that computes trajectories step by step.
 WALKED = 2**15
-#: Maximum ratio of a launch's numbers to all numbers before it, so that its list stays short.
+#: Maximum ratio of a launch's numbers to all earlier numbers, so that few classes can contain a record.
 GROWTH = 16
-#: Upper bound of the numbers of a launch.
+#: Maximum number of integers that one launch processes.
 MOST_NUMBERS = 2**32
 THREADS, BLOCKS_A_PROCESSOR = 512, 4
 
@@ -54,7 +55,7 @@ batch = gpu.Batch(first=4, most=(MOST_NUMBERS >> max(LEVELS)) - 1)
 
 
 def new_maxima(high: np.ndarray, low: np.ndarray) -> list[int]:
-    """Return the indexes at which (high, low) exceeds all earlier values."""
+    """Return the indexes at which the pair (high, low) exceeds all earlier pairs."""
     order = np.lexsort((low, high))
     sorted_high, sorted_low = high[order], low[order]
     rank = np.empty(len(order), np.int64)
@@ -65,7 +66,10 @@ def new_maxima(high: np.ndarray, low: np.ndarray) -> list[int]:
 
 
 class GpuTally(Tally):
-    """Tally of a lease whose blocks are processed by GPU launches. Numbers must be added in ascending order."""
+    """Collects the histogram and the records of a lease whose blocks are processed on a GPU.
+
+    Numbers must be added in ascending order.
+    """
 
     def take_blocks(self, start: int, bits: int, count: int) -> int:
         """Process up to `count` blocks of 2^bits numbers from `start` on, and return the number of processed blocks."""
@@ -75,8 +79,9 @@ class GpuTally(Tally):
         return 1 if walked else count
 
     def _climb(self, start: int, end: int, last: int, bits: int) -> bool:
-        """Walk numbers until the peaks of blocks before `last` follow from their tails. Return True if all up to `end`
-        were walked.
+        """Compute numbers one by one until the peaks of the blocks before `last` can be found faster.
+
+        Return True if all numbers up to `end` were computed.
         """
         bound = max(tables.LOW_PEAK, 2 * 3**bits * last)
         while self._greatest()[1] < bound:
@@ -88,7 +93,7 @@ class GpuTally(Tally):
         return False
 
     def _greatest(self) -> tuple[int, int]:
-        """Return the maximum delay and peak so far; -1 if there are none."""
+        """Return the maximum delay and the maximum peak so far; -1 if there are none."""
         delays, paths = self.notes.sizes[:2].tolist()
         delay = int(self.notes.by_delay[delays - 1, 1]) if delays else -1
         if not paths:
@@ -97,9 +102,7 @@ class GpuTally(Tally):
         return delay, (high << 64) + low
 
     def _launch(self, start: int, bits: int, count: int, walked: bool) -> bool:
-        """Process blocks by one launch. Return False if more classes were listed than fit, so that fewer blocks must be
-        tried.
-        """
+        """Process blocks in one GPU launch. Return False if too many classes were listed; retry with fewer blocks."""
         device, classes = gpu.current_device(), tables.groups(bits)
         room = min(ROOM, count * len(classes.packed))
         descent = descent_on(device, bits)
@@ -133,7 +136,7 @@ class GpuTally(Tally):
         return True
 
     def _take_listed(self, rows: np.ndarray, start: int, bits: int, classes: tables.Groups) -> None:
-        """Process the listed classes of a launch, which are in no particular order."""
+        """Process the residue classes that a launch has listed in no particular order."""
         number = (rows & np.uint64(_UNCOUNTED - 1)).astype(np.int64)
         places = np.uint64(start - self.origin) + (rows >> np.uint64(32) << np.uint64(bits)) + classes.first[number]
         counted = rows & np.uint64(_UNCOUNTED) == 0
@@ -142,7 +145,7 @@ class GpuTally(Tally):
         self._note(places[ascending], weights[ascending].tolist())
 
     def _note(self, places: np.ndarray, weights: list[int]) -> None:
-        """Walk numbers at ascending places, record new records, and count the numbers that are not counted yet."""
+        """Compute numbers at ascending places, append new records, and count the numbers that are not counted yet."""
         if not len(places):
             return
         delays, high, low = self.walk_places(places)
@@ -169,7 +172,7 @@ class GpuTally(Tally):
         self.notes.sizes[which] = size + 1
 
     def _note_wide(self, place: int, weight: int) -> None:
-        """Process a number that exceeds two limbs as a Python integer."""
+        """Process a number whose trajectory exceeds two 64-bit words as a Python integer."""
         n = self.origin + place
         delay, peak = statistics.walk(n)
         self.wide_peaks.append([n, peak])
@@ -178,7 +181,7 @@ class GpuTally(Tally):
             self.wide_histogram[delay] += weight
 
     def walk_places(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the delays of numbers, and their peaks in two limbs."""
+        """Compute trajectories on the GPU, and return the delays and the high and low words of the peaks."""
         device, (high, low) = gpu.current_device(), divmod(self.origin, _WORD)
         lows = places + np.uint64(low)
         numbers = np.stack((np.uint64(high) + (lows < places), lows), axis=1).ravel()
@@ -189,7 +192,10 @@ class GpuTally(Tally):
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Return (upto, partial of units lo..upto-1). Stops between two launches if `tick` returns False."""
+    """Compute statistics of units lo..hi-1 and return (upto, partial result of units lo..upto-1).
+
+    Stops between two launches if `tick` returns False.
+    """
     start, ticked = int(spec["start"]), monotonic()
     tally, at, end = GpuTally(start + lo), start + lo, start + hi
     most = spec["batch_size"] or hi - lo
@@ -204,7 +210,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def _step(tally: GpuTally, at: int, end: int, most: int) -> int:
-    """Process the next blocks or numbers, and return the first number not processed."""
+    """Process the next blocks or single numbers, and return the first number that is not processed yet."""
     for bits in LEVELS:
         whole = min(end - at, most) >> bits
         if at % (1 << bits) == 0 and at >= LEAST_BLOCK << bits and whole:

@@ -1,4 +1,7 @@
-"""Tails of a block's classes on any CPU: one lookup performs 16 steps, and no branch depends on a lane."""
+"""Statistics of blocks on any CPU: one residue class after the other, with 16 steps per table lookup.
+
+No branch depends on the value of a class.
+"""
 
 # mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
@@ -26,9 +29,9 @@ from jobs.kinds.collatz.statistics_blocks import (
 from jobs.kinds.collatz.tables import C_SHIFT, D_SHIFT, LOW_BITS, STEP_BITS, WEIGHT_SHIFT, Groups, Lookup
 from jobs.kinds.collatz.wide import LIMB, SAFE, in_limbs
 
-#: Upper bound of the block numbers that this module supports, which includes all valid numbers.
+#: Exclusive upper bound of the numbers that this module supports; all valid numbers are below it.
 END = 2**96
-#: Whether blocks of 2^24 numbers are supported: no, because 3^c times a digit would exceed 2^64.
+#: Whether this module supports blocks of 2^24 large numbers; no, because 3^c times a digit would exceed 2^64.
 ANY_LEVEL = False
 
 _ZERO, _ONE, _ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
@@ -39,7 +42,7 @@ _D_SHIFT, _LOW = np.uint64(D_SHIFT), np.uint64(2**LOW_BITS)
 _TO_TAG, _TAG_MASK = np.uint64(WEIGHT_SHIFT - TAG_WEIGHT), np.uint64(2**64 - 2**TAG_WEIGHT)
 _LIMB, _LIMB_MASK, _PART = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(LIMB - STEP_BITS)
 _DIGIT, _DIGIT_MASK = np.uint64(27), np.uint64(2**27 - 1)
-#: Maximum high limb, which stays below 2^64 in 16 steps.
+#: Exclusive upper bound of the high word; 16 steps then keep the high word below 2^64.
 _HIGH = np.uint64(2**38)
 
 
@@ -47,10 +50,11 @@ _HIGH = np.uint64(2**38)
 def narrow(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Process the 2^bits numbers of block h >= 8, below 2^44, from place `start` on. `log` is log3 of the first number.
+    """Count the delays and find the records of a block of 2^bits numbers below 2^44, with one word per number.
 
-    If `walked` is False, the maximum recorded peak must be at least LOW_PEAK and 2 * 3^bits * (h + 1), which bounds the
-    values of the first `bits` steps. If it is True, the block's path records are already recorded.
+    The block has the number h >= 8 and starts at place `start`; `log` is log3 of its first number. If `walked` is
+    False, the maximum recorded peak must be at least LOW_PEAK and 2 * 3^bits * (h + 1), which bounds the values of the
+    first `bits` steps. If it is True, the block's path records are already recorded.
     """
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
@@ -72,7 +76,10 @@ def narrow(
 def _narrow_tails(
     h: np.uint64, bits: int, packed, lookup: Lookup, limit: np.uint64, log: float, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """Process every class of a tile to its end. Return (maximum delay, whether any class is marked ODD_ONE)."""
+    """Compute every class of a tile until its delay is known or the class is marked for computation step by step.
+
+    Return (maximum delay, whether any class is marked ODD_ONE).
+    """
     steps, powers, ends = lookup.steps, lookup.powers, lookup.ends
     low, live, end, ended = tile.low, tile.live, tile.end, tile.ended
     alive, over, span = np.int64(0), np.int64(0), limit - _LOW
@@ -106,7 +113,10 @@ def _narrow_tails(
 def wide(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Process any block as `narrow` does, in two limbs. h consists of digits of 27 bits, the lowest first."""
+    """Count the delays and find the records of any block, with two words per number.
+
+    The arguments are the same as for `narrow`, but h consists of digits of 27 bits, the lowest first.
+    """
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         limit = wide_limit(notes, walked, _HIGH)
@@ -124,7 +134,7 @@ def wide(
 
 @njit(nogil=True, cache=True)
 def wide_limit(notes: Notes, walked: bool, most: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """Return the largest value, in pool limbs, that cannot lead to a path record, with a high limb below `most`."""
+    """Return the largest value that cannot lead to a peak record, as words (high, low) with high < `most`."""
     high, low = reach(notes, walked)
     if high >> _LIMB:
         return most - _ONE, _LIMB_MASK
@@ -134,7 +144,10 @@ def wide_limit(notes: Notes, walked: bool, most: np.uint64) -> tuple[np.uint64, 
 
 @njit(nogil=True, cache=True)
 def times(power: np.uint64, d: np.uint64, h) -> tuple[np.uint64, np.uint64]:
-    """Return 3^c h + d in pool limbs. h < 2^108 has digits of 27 bits, and 3^c < 2^36, so no product exceeds 2^64."""
+    """Return 3^c h + d as two words (high, low), of which the low word has LIMB bits.
+
+    h < 2^108 has digits of 27 bits, and 3^c < 2^36, so no product exceeds 2^64.
+    """
     first = power * h[0] + d
     second = power * h[1] + (first >> _DIGIT)
     third = power * h[2] + (second >> _DIGIT)
@@ -182,10 +195,11 @@ def _wide_tails(
 def narrow_rare(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Find the records of a block below 2^44 whose classes are `groups`, without counting delays.
+    """Find the records of a block of numbers below 2^44 without counting delays.
 
-    `floors` has two rows of limbs (high, low). A class is dropped once it is not above floor j after bits + 16 j steps,
-    because it cannot contain a record then. Classes that remain after the last floor are walked exactly.
+    The block's classes are `groups`. `floors` has two rows of limbs (high, low). A class is dropped once it is not
+    above floor j after bits + 16 j steps, because it cannot contain a record then. Classes that remain after the last
+    floor are walked exactly.
     """
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
@@ -222,7 +236,7 @@ def _narrow_rare_tails(h: np.uint64, packed, lookup: Lookup, limit: np.uint64, f
 def wide_rare(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Find the records of any block as `narrow_rare` does, in two limbs."""
+    """Find the records of any block without counting delays, with two words per number."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         _wide_rare_tails(h, packed, lookup, wide_limit(notes, walked, _HIGH), floors, tile)

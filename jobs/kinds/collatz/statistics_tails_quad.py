@@ -1,4 +1,4 @@
-"""Tails of a block's classes on CPUs with AVX2: four lanes at once, and one lookup performs eight steps."""
+"""Statistics of blocks on CPUs with AVX2: four residue classes at once, with eight steps per table lookup."""
 
 # mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
@@ -47,9 +47,9 @@ from jobs.kinds.collatz.statistics_tails_portable import wide_limit
 from jobs.kinds.collatz.tables import D_SHIFT, LOW_BITS, STEP_BITS, WEIGHT_SHIFT, Groups, Lookup
 from jobs.kinds.collatz.wide import LIMB, SAFE
 
-#: Upper bound of supported numbers. Too many greater numbers would exceed these limbs.
+#: Exclusive upper bound of the numbers that this module supports; larger numbers would exceed two words too often.
 END = 2**72
-#: Whether blocks of 2^24 numbers are supported: yes, because 3^c h is computed by additions.
+#: Whether this module supports blocks of 2^24 large numbers; yes, because 3^c h is computed by additions.
 ANY_LEVEL = True
 
 _ZERO, _ALL, _THREE, _FOUR = np.uint64(0), np.uint64(2**64 - 1), np.uint64(3), np.uint64(4)
@@ -64,9 +64,10 @@ _HIGH = np.uint64(2**HIGH_BITS)
 
 @njit(nogil=True, cache=True)
 def _fill_products(h, tile: Tile) -> None:
-    """Compute 3^c h, indexed by the lowest byte of a packed class, which contains c, in limbs of 54 and 64 bits.
+    """Fill the table of products 3^c h, which is indexed by the lowest byte of a packed residue class.
 
-    h consists of digits of 27 bits, or of one word.
+    The byte contains c. Products are stored in words of 54 and 64 bits. h consists of digits of 27 bits, or of one
+    word.
     """
     low, high = h[0], _ZERO
     if len(h) > 1:
@@ -94,7 +95,7 @@ def _tag(entry, index):
 def narrow(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Version of `statistics_tails_portable.narrow` for four lanes."""
+    """Process a block like `statistics_tails_portable.narrow`, but four residue classes at once."""
     _fill_products(h, tile)
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
@@ -116,7 +117,10 @@ def narrow(
 def _narrow_tails(
     steps: int, packed, tables: Lookup, limit: np.uint64, log: float, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """Process every class of a tile to its end. Return (maximum delay, whether any class is marked ODD_ONE)."""
+    """Compute every class of a tile until its delay is known or the class is marked for computation step by step.
+
+    Return (maximum delay, whether any class is marked ODD_ONE).
+    """
     eight, ends, taken, pad = tables.eight, tables.ends, steps, -len(packed) & 3
     alive, over = _narrow_enter(packed, limit, tile)
     most, odd = end_lanes(over + pad, _END, taken, odd_steps_offset(taken, log), ends, histogram, placed, tile)
@@ -132,17 +136,16 @@ def _narrow_tails(
 
 @njit(nogil=True, cache=True)
 def _range(limit: np.uint64):
-    """Return (shift, most): x is below the table's end or above the limit if most < x + shift, compared as signed
-    words.
-    """
+    """Return (shift, most) for a single signed comparison: a class has finished or is too large if most < x + shift."""
     return splat(_SIGN - _LOW), splat((limit - _LOW) ^ _SIGN)
 
 
 @njit(nogil=True, cache=True)
 def _narrow_enter(packed, limit: np.uint64, tile: Tile) -> tuple[np.int64, np.int64]:
-    """Compute 3^c h + d of every class. Return (number of continuing lanes, start of the finished lanes in `Tile.end`).
+    """Compute 3^c h + d of every class of a tile, and separate the finished classes from the others.
 
-    The list of finished lanes grows down from TILE. It starts with the unused lanes, which the caller skips.
+    Return (number of continuing classes, start of the finished classes in `Tile.end`). The list of finished lanes grows
+    down from TILE. It starts with the unused lanes, which the caller skips.
     """
     products, firsts, partitions = tile.products, tile.orders.firsts, tile.orders.partitions
     low, live, end, ended = tile.low, tile.live, tile.end, tile.ended
@@ -164,7 +167,10 @@ def _narrow_enter(packed, limit: np.uint64, tile: Tile) -> tuple[np.int64, np.in
 
 @njit(nogil=True, cache=True)
 def _narrow_rest(alive: int, table, limit: np.uint64, tile: Tile) -> tuple[np.int64, np.int64]:
-    """Perform eight more steps after `narrow_half`. The result is the same as for `_narrow_enter`."""
+    """Perform the last eight of 16 steps on all classes of a tile, and separate the finished classes from the others.
+
+    The result has the same form as the result of `_narrow_enter`.
+    """
     low, live, end, ended, partitions = tile.low, tile.live, tile.end, tile.ended, tile.orders.partitions
     shift, most = _range(limit)
     left, over = _ZERO, _TILE
@@ -184,7 +190,10 @@ def _narrow_rest(alive: int, table, limit: np.uint64, tile: Tile) -> tuple[np.in
 def wide(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Version of `statistics_tails_portable.wide` for four lanes and numbers below END."""
+    """Process a block like `statistics_tails_portable.wide`, but four residue classes at once.
+
+    Numbers must be below END.
+    """
     _fill_products(h, tile)
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
@@ -205,7 +214,7 @@ def wide(
 def _wide_tails(
     steps: int, packed, tables: Lookup, limit, log: float, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """Version of `_narrow_tails` for two limbs."""
+    """Process a tile like `_narrow_tails`, but with two words per number."""
     eight, ends, taken, pad = tables.eight, tables.ends, steps, -len(packed) & 3
     alive, over = _wide_enter(packed, limit, tile)
     most, odd = end_lanes(over + pad, _END, taken, odd_steps_offset(taken, log), ends, histogram, placed, tile)
@@ -221,7 +230,7 @@ def _wide_tails(
 
 @njit(nogil=True, cache=True)
 def _wide_entrance(packed, j: int, products, high_products, firsts):
-    """Return limbs (low, high) of 3^c h + d for the classes from j on; zero after the last."""
+    """Return 3^c h + d of four classes from index j on, as words (low, high); zero after the last class."""
     valid, entry = load(firsts, 4 * min(4, len(packed) - j)), load(packed, j)
     low = add(lookup_at(products, packed, j), _d(entry))
     return carried(both(low, valid), both(lookup_at(high_products, packed, j), valid))
@@ -229,7 +238,7 @@ def _wide_entrance(packed, j: int, products, high_products, firsts):
 
 @njit(nogil=True, cache=True)
 def _wide_leave(low, high, limit_low, limit_high):
-    """Return (mask of lanes below the table's end or above the limit, values to store for these lanes)."""
+    """Return a bit mask of the classes that have finished or are too large, and the values to store for the classes."""
     one_limb = same(high, splat(_ZERO))
     leave = either(both(one_limb, below_signed(low, splat(_LOW))), below_signed(limit_high, high))
     leave = either(leave, both(same(high, limit_high), below_signed(limit_low, low)))
@@ -243,7 +252,7 @@ def _above(low, high, limit_low, limit_high):
 
 @njit(nogil=True, cache=True)
 def _wide_enter(packed, limit, tile: Tile) -> tuple[np.int64, np.int64]:
-    """Version of `_narrow_enter` for two limbs."""
+    """Start the classes of a tile like `_narrow_enter`, but with two words per number."""
     products, high_products, firsts = tile.products[:BYTES], tile.products[BYTES:], tile.orders.firsts
     lows, highs, live, end, ended = tile.low, tile.high, tile.live, tile.end, tile.ended
     partitions, limit_high, limit_low = tile.orders.partitions, splat(limit[0]), splat(limit[1])
@@ -264,7 +273,7 @@ def _wide_enter(packed, limit, tile: Tile) -> tuple[np.int64, np.int64]:
 
 @njit(nogil=True, cache=True)
 def _wide_rest(alive: int, table, limit, tile: Tile) -> tuple[np.int64, np.int64]:
-    """Version of `_narrow_rest` for two limbs."""
+    """Perform eight steps like `_narrow_rest`, but with two words per number."""
     lows, highs, live, end, ended = tile.low, tile.high, tile.live, tile.end, tile.ended
     partitions, limit_high, limit_low = tile.orders.partitions, splat(limit[0]), splat(limit[1])
     left, over = _ZERO, _TILE
@@ -285,7 +294,7 @@ def _wide_rest(alive: int, table, limit, tile: Tile) -> tuple[np.int64, np.int64
 def narrow_rare(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Version of `statistics_tails_portable.narrow_rare` for four lanes."""
+    """Find the records of a block like `statistics_tails_portable.narrow_rare`, but four residue classes at once."""
     _fill_products(h, tile)
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
@@ -328,7 +337,10 @@ def _narrow_rare_tails(packed, tables: Lookup, limit: np.uint64, floors, tile: T
 def wide_rare(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Version of `statistics_tails_portable.wide_rare` for four lanes and numbers below END."""
+    """Find the records of a block like `statistics_tails_portable.wide_rare`, but four residue classes at once.
+
+    Numbers must be below END.
+    """
     _fill_products(h, tile)
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]

@@ -1,4 +1,4 @@
-"""Tails of a block's classes on CPUs with AVX-512: eight lanes at once, and one register lookup performs four steps."""
+"""Statistics of blocks on CPUs with AVX-512: eight residue classes at once, with four steps per lookup in registers."""
 
 # mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
@@ -47,9 +47,9 @@ from jobs.kinds.collatz.vectors import (
 )
 from jobs.kinds.collatz.wide import LIMB, SAFE
 
-#: Upper bound of the block numbers that this module supports, which includes all valid numbers.
+#: Exclusive upper bound of the numbers that this module supports; all valid numbers are below it.
 END = 2**96
-#: Whether blocks of 2^24 numbers are supported: no, because 3^c times a digit would exceed 2^64.
+#: Whether this module supports blocks of 2^24 large numbers; no, because 3^c times a digit would exceed 2^64.
 ANY_LEVEL = False
 
 _ZERO, _ALL, _EIGHT, _FIFTEEN = np.uint64(0), np.uint64(2**64 - 1), np.uint64(8), np.uint64(15)
@@ -58,13 +58,13 @@ _D_SHIFT, _LOW = np.uint64(D_SHIFT), np.uint64(2**LOW_BITS)
 _TO_TAG, _TAG_MASK = np.uint64(WEIGHT_SHIFT - TAG_WEIGHT), np.uint64(2**64 - 2**TAG_WEIGHT)
 _LIMB_MASK = np.uint64(2**LIMB - 1)
 _DIGIT, _DIGIT_MASK = np.uint64(27), np.uint64(2**27 - 1)
-#: Maximum high limb, which stays below 2^64 in 16 steps, performed eight at a time.
+#: Exclusive upper bound of the high word; 16 steps, eight at a time, then keep the high word below 2^64.
 _HIGH = np.uint64(2**46)
 
 
 @njit(nogil=True, cache=True)
 def _power_and_d(entry, powers):
-    """Return 3^c and d of eight classes; `powers` holds 3^0..3^31 in four registers."""
+    """Return 3^c and d of eight packed residue classes; `powers` contains 3^0..3^31 in four registers."""
     c = both(entry, splat(_CLASS_C))
     great = below(splat(_FIFTEEN), c)
     power = choose(great, pick(powers[2], c, powers[3]), pick(powers[0], c, powers[1]))
@@ -80,7 +80,7 @@ def _tag(entry, index):
 def narrow(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Version of `statistics_tails_portable.narrow` for eight lanes."""
+    """Process a block like `statistics_tails_portable.narrow`, but eight residue classes at once."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         high, low = reach(notes, walked)
@@ -101,7 +101,10 @@ def narrow(
 def _narrow_tails(
     h: np.uint64, bits: int, packed, lookup: Lookup, limit: np.uint64, log: float, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """Process every class of a tile to its end. Return (maximum delay, whether any class is marked ODD_ONE)."""
+    """Compute every class of a tile until its delay is known or the class is marked for computation step by step.
+
+    Return (maximum delay, whether any class is marked ODD_ONE).
+    """
     four, powers, ends = tables(lookup.four), tables(lookup.powers), lookup.ends
     low, live, end, ended = tile.low, tile.live, tile.end, tile.ended
     lowest, span, factor, count = splat(_LOW), splat(limit - _LOW), splat(h), len(packed)
@@ -136,7 +139,7 @@ def _narrow_tails(
 def wide(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Version of `statistics_tails_portable.wide` for eight lanes."""
+    """Process a block like `statistics_tails_portable.wide`, but eight residue classes at once."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         limit = wide_limit(notes, walked, _HIGH)
@@ -154,7 +157,10 @@ def wide(
 
 @njit(nogil=True, cache=True)
 def _times(power, d, h):
-    """Return 3^c h + d in limbs, lowest first; see `statistics_tails_portable.times`."""
+    """Return 3^c h + d of eight residue classes as two words each, the low word first.
+
+    See `statistics_tails_portable.times`.
+    """
     digit, mask = splat(_DIGIT), splat(_DIGIT_MASK)
     first = add(mul(power, h[0]), d)
     second = add(mul(power, h[1]), down(first, digit))
@@ -168,7 +174,7 @@ def _times(power, d, h):
 def _wide_tails(
     h, bits: int, packed, lookup: Lookup, limit, log: float, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """Version of `_narrow_tails` for two limbs."""
+    """Process a tile like `_narrow_tails`, but with two words per number."""
     four, powers, ends = tables(lookup.four), tables(lookup.powers), lookup.ends
     lows, highs, live, end, ended = tile.low, tile.high, tile.live, tile.end, tile.ended
     lowest, nothing, everything = splat(_LOW), splat(_ZERO), splat(_ALL)
@@ -210,7 +216,7 @@ def _wide_tails(
 def narrow_rare(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Version of `statistics_tails_portable.narrow_rare` for eight lanes."""
+    """Find the records of a block like `statistics_tails_portable.narrow_rare`, but eight residue classes at once."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         high, low = reach(notes, walked)
@@ -251,7 +257,7 @@ def _narrow_rare_tails(h: np.uint64, bits: int, packed, lookup: Lookup, limit: n
 def wide_rare(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """Version of `statistics_tails_portable.wide_rare` for eight lanes."""
+    """Find the records of a block like `statistics_tails_portable.wide_rare`, but eight residue classes at once."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         _wide_rare_tails(h, bits, packed, lookup, wide_limit(notes, walked, _HIGH), floors, tile)

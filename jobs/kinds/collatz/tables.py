@@ -1,6 +1,7 @@
-"""Tables for block steps: for n = 2^k h + r, k shortcut steps lead to 3^c h + d, where c and d depend only on r.
+"""Lookup tables that replace many steps of the 3n+1 map by one multiplication and one addition.
 
-numba builds the tables on first use. They are kept in memory, and slow ones are also cached on disk.
+For n = 2^k h + r, k shortcut steps lead to 3^c h + d, where c and d depend only on r. numba builds the tables on first
+use. They are kept in memory, and slow ones are also cached on disk.
 """
 
 from __future__ import annotations
@@ -13,41 +14,42 @@ from numba import njit
 
 from jobs.kinds import table_cache
 
-#: Number of shortcut steps per lookup.
+#: Number of shortcut steps that one table lookup performs.
 STEP_BITS = 16
-#: Walks by lookups stop below 2^LOW_BITS. LOW_BITS must be at least STEP_BITS, so that no block step runs through 1.
+#: Numbers below 2^LOW_BITS are looked up in a table of delays.
+#: LOW_BITS must be at least STEP_BITS, so that no lookup of several steps runs through 1.
 LOW_BITS = 17
-#: Maximum peak of all numbers below 2^LOW_BITS, reached by 113383.
+#: Maximum value in the trajectories of all numbers below 2^LOW_BITS, reached by 113383.
 LOW_PEAK = 2_482_111_348
-#: Number of fractional bits of an end, which is delay + log3(n) rounded down.
-#: With 7 bits, an end fits 16 bits, and the table takes 256 KB.
+#: Number of fractional bits of an entry of `ends`, which is delay + log3(n) rounded down.
+#: With 7 fractional bits, an entry of `ends` fits in 16 bits, and the table takes 256 KB.
 LOG_BITS = 7
-#: Number of unused entries after the classes, because vectors are loaded beyond the end.
+#: Number of unused entries at the end of a table, because vectors are loaded beyond the last entry.
 PADDING = 8
-#: Bit positions of d and of the weight in a packed class, whose lowest bits are c; and of c in a packed step.
+#: Bit positions of d and of the number of residues in a packed residue class, and of c in a packed step.
 D_SHIFT, WEIGHT_SHIFT, C_SHIFT = 5, 44, 26
 
 _ONE, _THREE = np.uint64(1), np.uint64(3)
 
 
 class Lookup(NamedTuple):
-    """Tables for walks by lookups."""
+    """Lookup tables for computing trajectories."""
 
     #: Table of d + (c << 26) for each residue modulo 2^16 after 16 shortcut steps.
     steps: Any
-    #: Ends (delay + logarithm) and delays of the numbers below 2^17; the entries of 0 are unused.
+    #: Delay + logarithm (`ends`) and delay (`delays`) of each number below 2^17; the entries of 0 are unused.
     ends: Any
     delays: Any
     #: Powers 3^0 .. 3^31.
     powers: Any
-    #: 3^c of the residues modulo 16 after four shortcut steps, followed by their d.
+    #: Table of 3^c for each residue modulo 16 after four shortcut steps, followed by a table of d.
     four: Any
     #: Table of 3^c + (d << 32) for each residue modulo 2^8 after eight shortcut steps.
     eight: Any
 
 
 class Groups(NamedTuple):
-    """Classes of the residues modulo 2^bits that share (c, d), ordered by their smallest residue."""
+    """Residue classes: residues modulo 2^bits that reach the same value, ordered by their smallest residue."""
 
     #: Table of c + (d << 5) + (number of residues << 44) for each class.
     packed: Any
@@ -57,7 +59,7 @@ class Groups(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def advance(r: np.uint64, steps: int) -> tuple[np.uint64, np.uint64]:
-    """Return (c, d): the number of odd steps among `steps` shortcut steps from r, and the value after them.
+    """Perform shortcut steps from r, and return the number of odd steps and the resulting value.
 
     The steps can run through 1.
     """
@@ -82,7 +84,7 @@ def _steps(bits: int) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _delays(bits: int) -> np.ndarray:
-    """Return a table of the delays of 1 <= n < 2^bits."""
+    """Return a table of the delays of all numbers 1 <= n < 2^bits."""
     table = np.zeros(1 << bits, np.uint32)
     for n in range(2, 1 << bits):
         x = np.uint64(n)
@@ -99,7 +101,7 @@ def _delays(bits: int) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _groups(bits: int, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the classes in the order of their smallest residue, found with an open-addressing hash table."""
+    """Find the residue classes modulo 2^bits with a hash table. Return them in the order of their smallest residue."""
     slots = np.full(1 << (bits - 1), -1, np.int32)
     mask = np.uint64((1 << (bits - 1)) - 1)
     keys = np.empty(1 << (bits - 1), np.uint64)
@@ -122,7 +124,7 @@ def _groups(bits: int, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @njit(nogil=True, cache=True)
 def _advance_by_table(r: np.uint64, bits: int, steps: np.ndarray) -> tuple[np.uint64, np.uint64]:
-    """Return (c, d) as `advance` does, with a lookup for the first 16 steps."""
+    """Perform shortcut steps from r like `advance`, with a table lookup for the first 16 steps."""
     if bits < STEP_BITS:
         return advance(r, bits)
     entry = np.uint64(steps[r & np.uint64((1 << STEP_BITS) - 1)])
@@ -157,7 +159,7 @@ def lookup() -> Lookup:
 
 @lru_cache
 def groups(bits: int) -> Groups:
-    """Return the classes modulo 2^bits for bits <= 24, which takes about a second once, and 39 MB."""
+    """Return the residue classes modulo 2^bits, for bits <= 24. Building them takes about a second and 39 MB."""
     tables = table_cache.load_or_compute("collatz", f"groups-{bits}", lambda: _padded_groups(bits))
     return Groups(packed=tables["packed"][:-PADDING], first=tables["first"])
 
@@ -173,7 +175,7 @@ def _pad(packed: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def groups_from(bits: int, least: int) -> Groups:
-    """Return the classes with at least `least` odd steps among their first `bits` steps."""
+    """Return the residue classes modulo 2^bits with at least `least` odd steps among their first `bits` steps."""
     every = groups(bits)
     enough = (every.packed & np.uint64(2**D_SHIFT - 1)) >= np.uint64(least)
     return Groups(packed=_pad(every.packed[enough])[:-PADDING], first=every.first[enough])

@@ -28,7 +28,7 @@ def _number_name(digits: str) -> str:
 
 
 def _range(first: int, count: int) -> str:
-    """Return first…last if both have a short exact form, else the count and the start."""
+    """Describe a range as first…last if both numbers have a short form, and otherwise by its size and start."""
     start, end = brief(first), brief(first + count - 1)
     if start and end:
         return f"{start}…{end}"

@@ -1,4 +1,7 @@
-"""Computes one trajectory with Python integers. Only the parities and the curve are kept in memory."""
+"""Computes the trajectory of one number with Python integers.
+
+Only the parities and the curve are kept in memory.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ TICK_SECONDS = 0.1
 
 
 class Curve:
-    """Minimum and maximum value, by leading bits, of a bounded number of equal buckets of steps.
+    """Points of a trajectory's plot: the minimum and the maximum of a bounded number of buckets of steps.
 
-    Up to max_points values, each value is a bucket. After that, buckets double in width whenever there are more than
-    max_points/2. The width is a power of two and depends only on the number of values. Among equal values, the first
-    counts.
+    Values are compared by their leading bits. Up to max_points values, each value is a bucket. After that, buckets
+    double in width whenever there are more than max_points/2. The width is a power of two and depends only on the
+    number of values. Among equal values, the first counts.
     """
 
     def __init__(self, max_points: int) -> None:
@@ -58,7 +61,7 @@ class Curve:
 
 
 class Walk:
-    """State of a trajectory between two chunks."""
+    """State of the computation of a trajectory."""
 
     def __init__(self, n: int, max_points: int) -> None:
         self.value = self.peak = n
@@ -100,13 +103,13 @@ class Walk:
 
 
 def pack_bits(bits: bytearray) -> bytes:
-    """Pack eight bits per byte, the first bit lowest."""
+    """Pack bits into bytes, the first bit into the lowest bit of the first byte."""
     padded = bits + bytes(-len(bits) % 8)
     return bytes(sum(padded[at + place] << place for place in range(8)) for at in range(0, len(padded), 8))
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Return the whole trajectory, or (lo, {}) if `tick` returned False before its end."""
+    """Compute the trajectory, and return (hi, partial result), or (lo, {}) if `tick` returned False before the end."""
     walk, left = Walk(int(spec["n"]), spec["max_points"]), int(spec["step_limit"])
     ticked = monotonic()
     while lo < hi and walk.value != 1 and left:

@@ -1,4 +1,4 @@
-"""Logarithms as integers, so that a curve is the same on every machine."""
+"""Computes binary logarithms with integers, so that plots are the same on every machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _WORD = 64
 
 
 def leading(value: int) -> int:
-    """Return exponent and leading 64 bits of a value >= 1 as one integer, which sorts like the value."""
+    """Return the exponent and the leading 64 bits of a value >= 1 as one integer, which sorts like the value."""
     exponent = value.bit_length() - 1
     excess = exponent - (_WORD - 1)
     return exponent << _WORD | (value >> excess if excess > 0 else value << -excess)

@@ -1,8 +1,7 @@
-"""Numba type for eight 64-bit lanes on CPUs with AVX-512 VBMI2, and the operations that the kernels need.
+"""Numba type for vectors of eight 64-bit integers in AVX-512 registers, and operations on these vectors.
 
-numba's own vectorizer can neither compress lanes nor look up tables in registers, which makes these kernels fast. Each
-operation below takes one or two instructions. Callers must check `available()` first, because LLVM ends the process on
-other CPUs.
+numba's own vectorizer can neither compress vectors nor look up tables in registers. Each operation below takes one or
+two instructions. Callers must check `available()` first, because LLVM ends the process on CPUs without AVX-512 VBMI2.
 """
 
 # mypy: ignore-errors
@@ -17,7 +16,7 @@ from numba import types
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic, models, register_model
 
-#: Number of lanes of a vector.
+#: Number of integers in a vector.
 WIDTH = 8
 NEEDED = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi2")
 
@@ -28,7 +27,7 @@ _BYTES, _BYTE_MASK = ir.VectorType(_I8, 64), ir.VectorType(_I1, 64)
 
 @lru_cache
 def available() -> bool:
-    """Return True if numba compiles for a CPU with these instructions."""
+    """Return True if numba compiles code for a CPU that has the required AVX-512 instructions."""
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
     return {f"+{feature}" for feature in NEEDED} <= set(features.split(","))
 
@@ -81,7 +80,7 @@ def _mask(builder, bits):
 
 @intrinsic
 def load(typing, array, index):
-    """Load eight elements of a uint64 array, starting at `index`."""
+    """Load eight elements of a uint64 array into a vector, starting at `index`."""
 
     def emit(context, builder, signature, given):
         return builder.load(_address(context, builder, signature.args[0], *given, _LANES), align=8)
@@ -91,7 +90,7 @@ def load(typing, array, index):
 
 @intrinsic
 def store(typing, array, index, lanes):
-    """Store eight elements into a uint64 array, starting at `index`."""
+    """Store a vector into eight elements of a uint64 array, starting at `index`."""
 
     def emit(context, builder, signature, given):
         builder.store(given[2], _address(context, builder, signature.args[0], *given[:2], _LANES), align=8)
@@ -102,7 +101,7 @@ def store(typing, array, index, lanes):
 
 @intrinsic
 def load_bytes(typing, array, index):
-    """Load 64 elements of a uint8 array, starting at `index`."""
+    """Load 64 elements of a uint8 array into a register, starting at `index`."""
 
     def emit(context, builder, signature, given):
         return builder.load(_address(context, builder, signature.args[0], *given, _BYTES), align=1)
@@ -112,7 +111,7 @@ def load_bytes(typing, array, index):
 
 @intrinsic
 def store_bytes(typing, array, index, content):
-    """Store 64 elements into a uint8 array, starting at `index`."""
+    """Store a register of 64 bytes into a uint8 array, starting at `index`."""
 
     def emit(context, builder, signature, given):
         builder.store(given[2], _address(context, builder, signature.args[0], *given[:2], _BYTES), align=1)
@@ -123,7 +122,7 @@ def store_bytes(typing, array, index, content):
 
 @intrinsic
 def widen(typing, array, index):
-    """Load eight elements of a uint8 array, starting at `index`, and widen each to a lane."""
+    """Load eight elements of a uint8 array into a vector of 64-bit integers, starting at `index`."""
     eight = ir.VectorType(_I8, WIDTH)
 
     def emit(context, builder, signature, given):
@@ -135,7 +134,7 @@ def widen(typing, array, index):
 
 @intrinsic
 def splat(typing, value):
-    """Return a vector with the value in every lane."""
+    """Return a vector whose elements all have this value."""
 
     def emit(context, builder, signature, given):
         nothing = ir.Constant(_LANES, ir.Undefined)
@@ -158,13 +157,13 @@ def _binary(operation):
 
 add, sub, mul = _binary("add"), _binary("sub"), _binary("mul")
 both, either = _binary("and_"), _binary("or_")
-#: Shift counts are lanes too, and must be below 64.
+#: Shifts of each element by the number of bits in the same element of a second vector, which must be below 64.
 down, up = _binary("lshr"), _binary("shl")
 
 
 @intrinsic
 def below(typing, left, right):
-    """Return a bit mask of the lanes with left < right."""
+    """Return a bit mask of the elements with left < right."""
 
     def emit(context, builder, signature, given):
         return builder.zext(builder.bitcast(builder.icmp_unsigned("<", *given), _I8), _I64)
@@ -174,7 +173,7 @@ def below(typing, left, right):
 
 @intrinsic
 def same(typing, left, right):
-    """Return a bit mask of the lanes with left == right."""
+    """Return a bit mask of the elements with left == right."""
 
     def emit(context, builder, signature, given):
         return builder.zext(builder.bitcast(builder.icmp_unsigned("==", *given), _I8), _I64)
@@ -184,7 +183,7 @@ def same(typing, left, right):
 
 @intrinsic
 def keep(typing, bits, lanes):
-    """Keep the lanes whose bit is set, and set the other lanes to 0."""
+    """Set the elements of a vector to 0 if their bit in the mask is not set."""
 
     def emit(context, builder, signature, given):
         return builder.select(_mask(builder, given[0]), given[1], ir.Constant(_LANES, [0] * WIDTH))
@@ -194,7 +193,7 @@ def keep(typing, bits, lanes):
 
 @intrinsic
 def choose(typing, bits, lanes, others):
-    """Select from `lanes` where the bit is set, and from `others` elsewhere."""
+    """Select elements from `lanes` if their bit in the mask is set, and otherwise from `others`."""
 
     def emit(context, builder, signature, given):
         return builder.select(_mask(builder, given[0]), given[1], given[2])
@@ -204,7 +203,7 @@ def choose(typing, bits, lanes, others):
 
 @intrinsic
 def squeeze(typing, bits, lanes):
-    """Move the lanes whose bit is set to the front; the remaining lanes are undefined."""
+    """Move the elements whose bit in the mask is set to the front; the remaining elements are undefined."""
 
     def emit(context, builder, signature, given):
         arguments = [given[1], ir.Constant(_LANES, ir.Undefined), _mask(builder, given[0])]
@@ -215,7 +214,7 @@ def squeeze(typing, bits, lanes):
 
 @intrinsic
 def squeeze_bytes(typing, bits, content):
-    """Move the bytes whose bit is set to the front; the remaining bytes are undefined."""
+    """Move the bytes whose bit in the mask is set to the front; the remaining bytes are undefined."""
 
     def emit(context, builder, signature, given):
         arguments = [given[1], ir.Constant(_BYTES, ir.Undefined), builder.bitcast(given[0], _BYTE_MASK)]
@@ -226,7 +225,7 @@ def squeeze_bytes(typing, bits, content):
 
 @intrinsic
 def pick(typing, first, index, second):
-    """Return element `index` modulo 16 of a table of 16 elements in two registers."""
+    """Look up each element of `index`, modulo 16, in a table of 16 integers that two registers contain."""
 
     def emit(context, builder, signature, given):
         return _call(builder, "llvm.x86.avx512.vpermi2var.q.512", _LANES, list(given))
@@ -236,7 +235,7 @@ def pick(typing, first, index, second):
 
 @intrinsic
 def iota(typing):
-    """Return a vector of the lane numbers 0, 1, ..., 7."""
+    """Return the vector 0, 1, ..., 7."""
 
     def emit(context, builder, signature, given):
         return ir.Constant(_LANES, list(range(WIDTH)))

@@ -1,4 +1,4 @@
-"""Verification of a range. Divides the range into pieces at blocks and cells, and sums the results of the sweeps."""
+"""Verifies a range: divides the range into pieces, checks the candidates of each piece, and adds up the results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
-#: First block whose numbers use two limbs; numbers of earlier blocks rarely exceed one.
+#: Number of the first block whose numbers are stored in two words; smaller numbers rarely exceed one word.
 NARROW_BLOCKS = 2**10
 #: Number of passes of 16 steps after which a number is reported as unresolved.
 GIVE_UP = 100_000
@@ -31,18 +31,18 @@ _WORD = 2**64
 
 
 class Piece(NamedTuple):
-    """Candidates in cells s..t-1 of block h whose residues have the indexes first..end-1."""
+    """Candidates that are checked together: cells s..t-1 of block h, and residues with the indexes first..end-1."""
 
     h: int
     s: int
     t: int
     first: int
     end: int
-    #: Value below which a number of the piece stops.
+    #: Value below which the verification of a number stops.
     floor: int
 
     def halves(self) -> tuple[Piece, Piece]:
-        """Divide the piece into two pieces with the same numbers; not possible for a single number."""
+        """Divide the piece into two pieces. A piece with a single number cannot be divided."""
         if self.t - self.s > 1:
             middle = (self.s + self.t) // 2
             return self._replace(t=middle), self._replace(s=middle)
@@ -69,12 +69,15 @@ class Piece(NamedTuple):
 
 
 def floor_of(n: int) -> int:
-    """Return the floor of n: the start of its block, or in block 0 the greatest power of two up to n."""
+    """Return the value below which the verification of n stops (the floor of n).
+
+    The floor is the start of the block of n, or in block 0 the greatest power of two up to n.
+    """
     return n >> BLOCK_BITS << BLOCK_BITS or 1 << (n.bit_length() - 1)
 
 
 def ranges(start: int, end: int, most: int) -> Iterator[tuple[int, int]]:
-    """Divide start..end-1 into parts that each lie in one cell, or consist of whole cells with the same floor."""
+    """Divide a range into parts of one cell (2^24 numbers), and parts of whole cells with the same floor."""
     while start < end:
         floor = floor_of(start)
         stop = min(end, floor + min(max(floor, 1), 2**BLOCK_BITS), start + most)
@@ -86,7 +89,7 @@ def ranges(start: int, end: int, most: int) -> Iterator[tuple[int, int]]:
 
 
 def piece(low: int, high: int) -> Piece:
-    """Return the piece for a part returned by `ranges`."""
+    """Return the piece with the candidates of low..high-1, which is a part from `ranges`."""
     h, rest = divmod(low, 2**BLOCK_BITS)
     s, r = divmod(rest, _CELL)
     first, end, cells = 0, len(sieve().residues), (high - low) // _CELL
@@ -96,7 +99,7 @@ def piece(low: int, high: int) -> Piece:
 
 
 class SweepTotals:
-    """Sums over the candidates that the sweeps of a lease have processed."""
+    """Adds up the results of the candidates of a lease."""
 
     def __init__(self) -> None:
         self.candidates = self.blocks = self.checksum = self.bits = 0
@@ -115,7 +118,7 @@ class SweepTotals:
         self.blocks += tally[sweep.BLOCKS]
 
     def take(self, task: Piece) -> None:
-        """Sweep a piece. If the sweep fails, divide the piece in two, down to single numbers, which have no limit."""
+        """Verify a piece. If that fails, divide the piece in two, down to single numbers, which have no limit."""
         tally = np.zeros(sweep.WORDS, np.uint64)
         if _sweep(task, tally):
             self.add(tally.tolist())
@@ -127,7 +130,7 @@ class SweepTotals:
                 self.take(half)
 
     def _alone(self, task: Piece) -> None:
-        """Process one candidate as a Python integer."""
+        """Verify one candidate as a Python integer."""
         n = task.number()
         x = steps(n, 24)
         for count in range(1, GIVE_UP + 1):
@@ -160,7 +163,7 @@ def steps(x: int, count: int) -> int:
 
 @lru_cache
 def room_tables() -> tuple[sweep.Room, sweep.Room]:
-    """Return working memory for the narrow sweep, whose high limbs stay 0, and for the wide sweep."""
+    """Return working memory for numbers of one word, and working memory for numbers of two words."""
     table = lookup()
 
     def room() -> sweep.Room:
@@ -182,7 +185,7 @@ def room_tables() -> tuple[sweep.Room, sweep.Room]:
 
 
 def all_sweeps() -> list[Any]:
-    """Return the modules with sweeps that this CPU supports, the fastest last."""
+    """Return the modules that can verify pieces on this CPU, the fastest last."""
     from jobs.kinds.collatz import verify_sweep_quad as sweep_quad
     from jobs.kinds.collatz import verify_sweep_vector as sweep_vector
 
@@ -191,7 +194,7 @@ def all_sweeps() -> list[Any]:
 
 @lru_cache
 def sweeps() -> Any:
-    """Return the fastest module with sweeps for this CPU."""
+    """Return the fastest module that can verify pieces on this CPU."""
     return all_sweeps()[-1]
 
 
@@ -204,7 +207,10 @@ def _sweep(task: Piece, tally: np.ndarray) -> bool:
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Return (upto, partial of units lo..upto-1). Stops between two pieces if `tick` returns False."""
+    """Verify units lo..hi-1 and return (upto, partial result of units lo..upto-1).
+
+    Stops between two pieces if `tick` returns False.
+    """
     start, seen, ticked = int(spec["start"]), SweepTotals(), monotonic()
     most = spec["batch_size"] or 2**BLOCK_BITS
     for low, high in ranges(start + lo, start + hi, most):
@@ -217,6 +223,6 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def warm() -> None:
-    """Compile both sweeps and build the tables."""
+    """Compile the functions for small and for large numbers, and build the tables."""
     for h in {1, NARROW_BLOCKS, min(sweeps().END, 2**95) >> BLOCK_BITS}:
         SweepTotals().take(piece(h << BLOCK_BITS, (h << BLOCK_BITS) + 1000))

@@ -1,4 +1,4 @@
-"""Verification on a GPU. Launches over many blocks of 2^32 numbers replace the sweeps of `verify`."""
+"""Verifies ranges on a GPU. Each launch processes many blocks of 2^32 numbers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
-#: Words of the kernels' tally: a sum in four 32-bit chunks, a bitwise OR of all values in three limbs, and two counts.
+#: Indexes of the sums of a launch: a checksum in four chunks, a bitwise OR of all values in three words, two counts.
 SUM, BITS, CANDIDATES, BLOCKS, WORDS = 0, 4, 7, 8, 9
-#: Number of threads per block of a launch, and of blocks per multiprocessor.
+#: Number of threads per block of a launch, and number of blocks per multiprocessor.
 THREADS, BLOCKS_A_PROCESSOR = 256, 3
 SOURCE = gpu.Source(
     Path(__file__).with_name("verify_gpu.cu"),
@@ -40,7 +40,7 @@ SOURCE = gpu.Source(
         ("ROOMY_BITS", LIMB),
     ),
 )
-#: Maximum number of candidates that a launch can leave to the host.
+#: Maximum number of candidates that a launch can leave to the CPU.
 ROOM = 2**16
 
 _BLOCK = 2**BLOCK_BITS
@@ -48,10 +48,10 @@ batch = gpu.Batch(first=1, most=2**16)
 
 
 class GpuTotals(SweepTotals):
-    """Sums over the candidates that the launches of a lease have processed."""
+    """Adds up the results of the GPU launches of a lease."""
 
     def take_blocks(self, task: Piece, count: int) -> int:
-        """Sweep a piece in its block and the following blocks, `count` blocks in total; return `count`."""
+        """Verify the same part of `count` consecutive blocks on the GPU, and return `count`."""
         device, (tally, left) = gpu.current_device(), _launch(task, count)
         waiting = int(device.get(left[:1])[0])
         if waiting > ROOM:
@@ -78,7 +78,7 @@ class GpuTotals(SweepTotals):
 
 
 def _single_piece(task: Piece, entry: int) -> Piece:
-    """Return the candidate that a launch left to the host, as a piece."""
+    """Return a candidate that a launch left to the CPU, as a piece (part of a block) with a single number."""
     item, cell = divmod(entry, CELLS)
     block, at = divmod(item, task.end - task.first)
     h, first = task.h + block, task.first + at
@@ -86,7 +86,7 @@ def _single_piece(task: Piece, entry: int) -> Piece:
 
 
 def _launch(task: Piece, count: int) -> tuple[gpu.Array, gpu.Array]:
-    """Launch a sweep. Return its tally, and the number and list of candidates left to the host."""
+    """Start a launch. Return its sums, and the number and list of candidates that it left to the CPU."""
     device, tables = gpu.current_device(), sieve_on(gpu.current_device())
     tally, left = device.zeros(WORDS, np.uint64), device.zeros(1 + ROOM, np.uint64)
     cells = device.put(task.task().cells)
@@ -116,7 +116,7 @@ def _launch(task: Piece, count: int) -> tuple[gpu.Array, gpu.Array]:
 
 
 def _step(seen: GpuTotals, start: int, end: int, most: int) -> int:
-    """Process several whole blocks, or a part cut by `verify.ranges`. Return the first number not processed."""
+    """Verify several whole blocks, or a part of a block. Return the first number that is not verified yet."""
     whole = min(end - start, most) // _BLOCK
     if not start or start % _BLOCK or not whole:
         low, high = next(verify.ranges(start, end, most))
@@ -127,7 +127,10 @@ def _step(seen: GpuTotals, start: int, end: int, most: int) -> int:
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Return (upto, partial of units lo..upto-1). Stops between two launches if `tick` returns False."""
+    """Verify units lo..hi-1 and return (upto, partial result of units lo..upto-1).
+
+    Stops between two launches if `tick` returns False.
+    """
     start, seen, ticked = int(spec["start"]), GpuTotals(), monotonic()
     at, end, most = start + lo, start + hi, spec["batch_size"] or 2**63
     while at < end:

@@ -1,4 +1,4 @@
-"""Canonical sieve of verification: the candidates that must be checked, and their first 24 steps.
+"""Sieve that selects the numbers that verification must check (candidates), with the values after their first 24 steps.
 
 The sieve depends only on n, as README.md defines, and must never change, because checksums of old jobs depend on it. n
 = 2^32 h + 2^24 s + r is a candidate if r is among `residues`, bit s of the residue's mask is set, and n mod 81 is live.
@@ -18,9 +18,9 @@ from jobs.kinds import table_cache
 #: Bits of a cell and of a block: a block of 2^BLOCK_BITS numbers consists of CELLS cells of 2^RESIDUE_BITS numbers.
 RESIDUE_BITS, BLOCK_BITS = 24, 32
 CELLS = 2 ** (BLOCK_BITS - RESIDUE_BITS)
-#: Bit positions of c and of r mod 81 in a packed residue, whose lowest bits are d.
+#: Bit positions of c and of r mod 81 in a packed residue; the lowest bits are d.
 C_SHIFT, RHO_SHIFT = 39, 44
-#: Modulus of the sieve by powers of three.
+#: Modulus by which the sieve excludes numbers that a smaller number leads to.
 THREES = 81
 
 _ONE, _THREE, _FIVE = np.uint64(1), np.uint64(3), np.uint64(5)
@@ -31,13 +31,13 @@ _STEPS_SHIFT, _STEPS_MASK = np.uint64(32), np.uint64(2**32 - 1)
 
 
 class Sieve(NamedTuple):
-    #: Live residues in ascending order.
+    #: Residues modulo 2^24 that the sieve does not exclude, in ascending order.
     residues: Any
-    #: Table of d + (c << 39) + (r mod 81 << 44) for each live residue.
+    #: Table of d + (c << 39) + (r mod 81 << 44) for each residue that the sieve does not exclude.
     packed: Any
-    #: Four words per residue: bit s is set if r + 2^24 s is live modulo 2^32.
+    #: Four words per residue: bit s is set if the sieve does not exclude r + 2^24 s modulo 2^32.
     masks: Any
-    #: Four words per row (h 2^32 mod 81) + (r mod 81): bit s is set if n mod 81 is live.
+    #: Four words per row (h 2^32 mod 81) + (r mod 81): bit s is set if the sieve does not exclude n mod 81.
     threes: Any
     #: Powers 3^0 .. 3^40.
     powers: Any
@@ -50,7 +50,7 @@ def live_mod_81(n: int) -> bool:
 
 @njit(nogil=True, cache=True)
 def _step(c: np.uint64, x: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """Perform one shortcut step and count odd steps."""
+    """Perform one shortcut step on x, and increase c if x is odd."""
     if x & _ONE:
         return c + _ONE, (_THREE * x + _ONE) >> _ONE
     return c, x >> _ONE
@@ -70,7 +70,10 @@ def _steps(bits: int) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def not_falling(bits: int, powers: np.ndarray) -> np.ndarray:
-    """Return rows (r, c, d) of the residues that no j <= bits steps take to r or below with 3^c < 2^j."""
+    """Return rows (r, c, d) of the residues that do not fall to r or below within `bits` steps.
+
+    A residue falls after j steps if 3^c < 2^j and the value is at most r.
+    """
     rows, count = np.zeros((1, 3), np.uint64), 1
     for j in range(bits):
         wider, kept = np.empty((2 * count, 3), np.uint64), 0
@@ -91,7 +94,7 @@ def _slot(key: np.uint64) -> np.uint64:
 
 @njit(nogil=True, cache=True)
 def _first_of_class(rows: np.ndarray, powers: np.ndarray) -> np.ndarray:
-    """Return for each row whether no smaller residue modulo 2^24 reaches the same (c, d). Checks all 2^24 residues."""
+    """Return for each row whether no smaller residue modulo 2^24 reaches the same value with as many odd steps."""
     slots = np.full(1 << 20, -1, np.int32)
     first = np.ones(len(rows), np.bool_)
     for i in range(len(rows)):
@@ -120,7 +123,7 @@ def _first_of_class(rows: np.ndarray, powers: np.ndarray) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _still_up(powers: np.ndarray) -> np.ndarray:
-    """Return a table [c, low byte of the 24th step] that is True if 3^c stays above 2^j for j = 25..32."""
+    """Return a table [c, lowest byte of the 24th value] that is True if 3^c stays above 2^j for j = 25..32."""
     up = np.ones((25, 256), np.bool_)
     for start in range(25):
         for low in range(256):
@@ -155,7 +158,7 @@ def _threes() -> np.ndarray:
 
 @lru_cache
 def sieve() -> Sieve:
-    """Return the sieve, which takes about half a second to build once, and 11 MB."""
+    """Return the sieve. Building it takes about half a second and 11 MB."""
     return Sieve(**table_cache.load_or_compute("collatz", "sieve", lambda: _sieve()._asdict()))
 
 

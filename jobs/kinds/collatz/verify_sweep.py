@@ -1,4 +1,4 @@
-"""Code shared by all sweeps of verification: the task, the tally, and the processing of numbers that are too large.
+"""Code that all CPU variants of verification share: tasks, sums, and the processing of numbers that are too large.
 
 A sweep processes the candidates of a slice of residues in some cells of one block until each is below a floor. Numbers
 make 16 shortcut steps at a time, starting at their 24th step. Numbers that are not yet below the floor wait in a pool,
@@ -22,13 +22,13 @@ from jobs.kinds.collatz.verify_sieve import C_SHIFT, RHO_SHIFT, Sieve
 from jobs.kinds.collatz.wide import LIMB, sixteen_steps
 
 #: Maximum number of waiting numbers in a pool, and space for the candidates of one more residue.
-#: A pool contains fewer than 2^10 numbers, so that their sum plus a carry fits 64 bits.
+#: A pool contains fewer than 2^10 numbers, so that the sum of their words plus a carry fits in 64 bits.
 POOL, ROOM = 704, 264
-#: Maximum number of passes per number. The known numbers need at most about 150 passes.
+#: Maximum number of passes of 16 steps per number; the known numbers need at most about 150 passes.
 PASSES = 4000
-#: Indexes of the words of a tally.
-#: The first four groups are vectors of eight lanes: sums of the limbs at which numbers stop, and an OR of all values.
-#: The other words are a sum in two 64-bit limbs, an OR in three limbs, and two counts.
+#: Indexes of the words of a tally, to which a sweep adds its results.
+#: The first four groups are vectors of eight words: two sums of final values, and a bitwise OR of all values.
+#: The other words are a sum in two 64-bit words, a bitwise OR in three words, and two counts.
 SUM_LOW, SUM_HIGH, BITS_LOW, BITS_HIGH, SUM, BITS, CANDIDATES, BLOCKS, WORDS = 0, 8, 16, 24, 32, 34, 37, 38, 40
 
 _ZERO, _ONE, _WORD = np.uint64(0), np.uint64(1), np.uint64(64)
@@ -37,35 +37,35 @@ _EIGHT, _SIXTEEN, _FORTY, _FORTY_EIGHT = np.uint64(8), np.uint64(16), np.uint64(
 _D_MASK, _C_SHIFT, _C_MASK = np.uint64(2**C_SHIFT - 1), np.uint64(C_SHIFT), np.uint64(31)
 _RHO_SHIFT = np.uint64(RHO_SHIFT)
 _LIMB, _LIMB_UP = np.uint64(LIMB), np.uint64(64 - LIMB)
-#: Bits of the top limb up to which 16 steps fit three limbs: 2^38 3^16 + 3^16 < 2^64.
+#: Maximum number of bits of the top word for which 16 steps fit in three words: 2^38 3^16 + 3^16 < 2^64.
 _TOP_BITS = np.uint64(54)
 
 
 class Task(NamedTuple):
-    """Candidates of residues first..end-1 of block h, in the cells whose bits are set."""
+    """Piece of a block to verify: the residues with indexes first..end-1, in the cells whose bits are set."""
 
     h: Any
-    #: Floor: a number stops once it is below 2^64 floor_high + floor_low.
+    #: Floor: the verification of a number stops once its value is below 2^64 floor_high + floor_low.
     floor_high: Any
     floor_low: Any
     first: Any
     end: Any
-    #: Bit mask of cells in four words.
+    #: Bit mask of the cells to verify, in four words.
     cells: Any
-    #: Remainder h 2^32 mod 81.
+    #: Remainder of the block's first number modulo 81.
     rho: Any
 
 
 class Room(NamedTuple):
-    """Working memory of a sweep, and its tables of 16 steps."""
+    """Working memory and lookup tables for the verification of pieces."""
 
     low: Any
     high: Any
-    #: Indexes of bits, as bytes.
+    #: The indexes 0..255 as bytes, followed by space for a list of cells.
     places: Any
     steps: Any
     powers: Any
-    #: Tables of four and eight steps and of lane permutations, for vectors; see `tables` and `quads`.
+    #: Lookup tables of four and eight steps, and tables for permuting vectors; see `tables` and `quads`.
     four: Any
     eight: Any
     orders: Any
@@ -73,13 +73,13 @@ class Room(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def unpack(entry: np.uint64, powers: np.ndarray) -> tuple[np.uint64, np.uint64, np.uint64]:
-    """Return (3^c, d, r mod 81) of a packed residue."""
+    """Unpack a residue of the sieve into 3^c, d and r mod 81."""
     return powers[(entry >> _C_SHIFT) & _C_MASK], entry & _D_MASK, entry >> _RHO_SHIFT
 
 
 @njit(nogil=True, cache=True)
 def entrance(power: np.uint64, d: np.uint64, h: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """Return (high, low) of 3^c 2^8 h + d, the value after 24 steps in cell 0 of block h."""
+    """Return the value of a residue after 24 steps in cell 0 of block h, 3^c 2^8 h + d, as words (high, low)."""
     # 2^8 h has digits of 24 bits, and 3^c < 2^39, so no product exceeds 2^63.
     low = power * ((h << _EIGHT) & _DIGIT_MASK) + d
     middle = power * ((h >> _SIXTEEN) & _DIGIT_MASK) + (low >> _DIGIT)
@@ -89,7 +89,7 @@ def entrance(power: np.uint64, d: np.uint64, h: np.uint64) -> tuple[np.uint64, n
 
 @njit(nogil=True, cache=True)
 def finish(high: np.uint64, low: np.uint64, task: Task, room: Room, tally: np.ndarray) -> bool:
-    """Step one number until it is below the floor, in three 64-bit limbs.
+    """Perform steps on one number of three 64-bit words until it is below the floor.
 
     Return False if the number does not fit or needs too many passes.
     """
@@ -119,7 +119,7 @@ def finish_cells(
     room: Room,
     tally: np.ndarray,
 ) -> bool:
-    """Call `finish` for a residue in the cells of one word of bits; x is its value in cell 0."""
+    """Verify a residue one by one in the cells whose bits are set in one word. x is its value in cell 0."""
     while bits:
         more = power * (np.uint64(word) * _WORD + lowest(bits))
         low = x[1] + more
@@ -131,7 +131,7 @@ def finish_cells(
 
 @njit(nogil=True, cache=True)
 def finish_residue(row: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """Process the candidates of a residue whose values are too large for a pool."""
+    """Verify the candidates of a residue one by one, because their values are too large for a pool."""
     power, d, rho = unpack(sieve.packed[row], sieve.powers)
     for word in range(4):
         bits = sieve.masks[row, word] & sieve.threes[rho + task.rho, word] & task.cells[word]
@@ -143,7 +143,10 @@ def finish_residue(row: int, task: Task, sieve: Sieve, room: Room, tally: np.nda
 
 @njit(nogil=True, cache=True)
 def evict(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Finish numbers whose limbs exceed `limit` and 54 bits. Return the number of waiting numbers, or -1."""
+    """Verify the numbers of a pool that are too large for the pool. Return how many numbers wait, or -1 on failure.
+
+    A number is too large if its high word exceeds `limit` bits or its low word exceeds 54 bits.
+    """
     pool_low, pool_high, left = room.low, room.high, 0
     for j in range(waiting):
         low, high = pool_low[j], pool_high[j]
@@ -157,7 +160,7 @@ def evict(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndar
 
 @njit(nogil=True, cache=True)
 def settle(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Evict numbers if any can have grown too large since the last call. Return the waiting count, or -1."""
+    """Remove the numbers that became too large from the pool. Return how many numbers wait, or -1 on failure."""
     low, high = _ZERO, _ZERO
     for lane in range(8):
         low |= tally[BITS_LOW + lane]

@@ -1,4 +1,4 @@
-"""Sweeps of verification for CPUs with AVX2: four numbers at once, and one lookup performs eight steps."""
+"""Verifies pieces of a range on CPUs with AVX2: four numbers at once, with eight steps per table lookup."""
 
 # mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
@@ -49,21 +49,21 @@ from jobs.kinds.collatz.verify_sweep import (
 )
 from jobs.kinds.collatz.wide import LIMB, in_limbs
 
-#: Upper bound of supported numbers. Too many greater numbers would exceed these limbs.
+#: Exclusive upper bound of the numbers that this module supports; larger numbers would exceed two words too often.
 END = 2**72
-#: Index in `places` at which the cells of a residue are listed.
+#: Index in `places` at which the list of a residue's cells starts.
 LISTED = 256
 
 _ZERO, _HALF, _BYTE, _EIGHT = np.uint64(0), np.uint64(32), np.uint64(255), np.uint64(8)
 _FOUR, _EIGHT_ON = np.uint64(4), np.uint64(0x0808080808080808)
 _LIMB, _LIMB_MASK, _HIGH_BITS = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(HIGH_BITS)
-#: Upper bounds of residues that enter a pool, so that they fit in every cell: 256 * 3^24 < 2^47.
+#: Upper bounds of values that can be added to a pool, so that they fit in every cell: 256 * 3^24 < 2^47.
 _NARROW, _WIDE = np.uint64(2**53), np.uint64(2 ** (HIGH_BITS - 1))
 
 
 @njit(nogil=True, cache=True)
 def _list_cells(row: int, entry: int, masks, threes, cells, bytewise, places) -> int:
-    """List the cells of a residue's candidates as bytes, and return their number."""
+    """List the cells that contain candidates of a residue as bytes, and return the number of cells."""
     listed, first = np.uint64(LISTED), _ZERO
     for word in range(4):
         live = masks[row, word] & threes[entry, word] & cells[word]
@@ -77,20 +77,23 @@ def _list_cells(row: int, entry: int, masks, threes, cells, bytewise, places) ->
 
 @njit(nogil=True, cache=True)
 def _carry(low, high, tally: np.ndarray) -> None:
-    """Store sums of limbs in the tally."""
+    """Carry the low words of sums into the high words, and store the sums in the tally."""
     store(tally, SUM_LOW, both(low, splat(_LIMB_MASK)))
     store(tally, SUM_HIGH, add(high, down(low, splat(_LIMB))))
 
 
 @njit(nogil=True, cache=True)
 def _times(cell, power):
-    """Multiply a cell by a power of three below 2^40."""
+    """Multiply four cell numbers by a power of three below 2^40."""
     return add(product(cell, power), up(product(cell, down(power, splat(_HALF))), splat(_HALF)))
 
 
 @njit(nogil=True, cache=True)
 def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """Sweep a block below 2^48, one limb per number. Return False if it failed; the tally is then invalid."""
+    """Verify a piece of numbers below 2^48, with one word per number. Return False on failure.
+
+    The tally is invalid after a failure.
+    """
     waiting, i = np.int64(0), task.first
     while i < task.end:
         i, waiting = _enter_narrow(i, waiting, task, sieve, room, tally)
@@ -106,7 +109,7 @@ def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Add residues until the pool is full or a residue is too large. Return (residue, waiting count)."""
+    """Add candidates until the pool is full or a value is too large. Return (next residue, waiting numbers)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool, eight, h, end, around = room.places, room.low, room.eight, task.h, task.end, task.rho
     partitions, firsts, bytewise = room.orders.partitions, room.orders.firsts, room.orders.places
@@ -143,7 +146,7 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
 
 @njit(nogil=True, cache=True)
 def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Make passes over the pool until at most `most` numbers wait. Return the number of waiting numbers, or -1."""
+    """Perform 16 steps at a time until at most `most` numbers wait. Return how many numbers wait, or -1 on failure."""
     for _ in range(PASSES):
         waiting = settle(waiting, _ZERO, task, room, tally)
         if waiting <= most:
@@ -155,7 +158,7 @@ def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndar
 
 @njit(nogil=True, cache=True)
 def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps on a pool and return the number of waiting numbers. Zero padding counts as stopped."""
+    """Perform 16 steps on the numbers of the pool, and return how many still wait. Zero padding counts as stopped."""
     pool, eight, partitions, left, floor = room.low, room.eight, room.orders.partitions, _ZERO, splat(task.floor_low)
     stopped, every = load(tally, SUM_LOW), load(tally, BITS_LOW)
     store(pool, waiting, splat(_ZERO))
@@ -173,7 +176,10 @@ def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int
 
 @njit(nogil=True, cache=True)
 def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """Sweep a block below END, two limbs per number. Return False if it failed; the tally is then invalid."""
+    """Verify a piece of numbers below END, with two words per number. Return False on failure.
+
+    The tally is invalid after a failure.
+    """
     waiting, i = np.int64(0), task.first
     while i < task.end:
         i, waiting = _enter_wide(i, waiting, task, sieve, room, tally)
@@ -189,7 +195,7 @@ def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Add residues until the pool is full or a residue is too large. Return (residue, waiting count)."""
+    """Add candidates until the pool is full or a value is too large. Return (next residue, waiting numbers)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool_low, pool_high, bytewise = room.places, room.low, room.high, room.orders.places
     h, end, around, into = task.h, task.end, task.rho, waiting
@@ -212,7 +218,7 @@ def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tall
 
 @njit(nogil=True, cache=True)
 def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Make passes over the pool until at most `most` numbers wait. Return the number of waiting numbers, or -1."""
+    """Perform 16 steps at a time until at most `most` numbers wait. Return how many numbers wait, or -1 on failure."""
     for _ in range(PASSES):
         waiting = settle(waiting, _HIGH_BITS, task, room, tally)
         if waiting <= most:
@@ -224,7 +230,7 @@ def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarra
 
 @njit(nogil=True, cache=True)
 def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps on a pool and return the number of waiting numbers. Zero padding counts as stopped."""
+    """Perform 16 steps on the numbers of the pool, and return how many still wait. Zero padding counts as stopped."""
     pool_low, pool_high, table, partitions, left = room.low, room.high, room.eight, room.orders.partitions, _ZERO
     floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
     floor = splat(floor_low), splat(floor_high)

@@ -1,4 +1,4 @@
-"""Sweeps of verification for CPUs with AVX-512: eight numbers at once, and one register lookup performs four steps."""
+"""Verifies pieces of a range on CPUs with AVX-512: eight numbers at once, with four steps per lookup in registers."""
 
 # mypy: ignore-errors
 # numba infers the types of these functions by rules that mypy does not know
@@ -47,22 +47,22 @@ from jobs.kinds.collatz.verify_sweep import (
 )
 from jobs.kinds.collatz.wide import LIMB, in_limbs
 
-#: Upper bound of the numbers that this module can sweep, which includes all valid numbers.
+#: Exclusive upper bound of the numbers that this module can verify; all valid numbers are below it.
 END = 2**96
-#: Index in `places` at which the cells of a residue are listed.
+#: Index in `places` at which the list of a residue's cells starts.
 LISTED = 256
 
 _ZERO, _EIGHT = np.uint64(0), np.uint64(8)
 _LIMB, _LIMB_MASK = np.uint64(LIMB), np.uint64(2**LIMB - 1)
-#: Maximum bits of a high limb: 8 steps lead to at most 2^51, and 2^51 3^8 < 2^64.
+#: Maximum number of bits of a high word: 8 steps lead to at most 2^51, and 2^51 3^8 < 2^64.
 HIGH_BITS = np.uint64(46)
-#: Upper bounds of residues that enter a pool, so that they fit in every cell: 256 * 3^24 < 2^47.
+#: Upper bounds of values that can be added to a pool, so that they fit in every cell: 256 * 3^24 < 2^47.
 _NARROW, _WIDE = np.uint64(2**53), np.uint64(2**45)
 
 
 @njit(nogil=True, cache=True)
 def _list_cells(row: int, entry: int, masks, threes, cells, places) -> int:
-    """List the cells of a residue's candidates as bytes, and return their number."""
+    """List the cells that contain candidates of a residue as bytes, and return the number of cells."""
     listed = np.int64(0)
     for word in range(4):
         bits = masks[row, word] & threes[entry, word] & cells[word]
@@ -73,14 +73,17 @@ def _list_cells(row: int, entry: int, masks, threes, cells, places) -> int:
 
 @njit(nogil=True, cache=True)
 def _carry(low, high, tally: np.ndarray) -> None:
-    """Store sums of limbs in the tally."""
+    """Carry the low words of sums into the high words, and store the sums in the tally."""
     store(tally, SUM_LOW, both(low, splat(_LIMB_MASK)))
     store(tally, SUM_HIGH, add(high, down(low, splat(_LIMB))))
 
 
 @njit(nogil=True, cache=True)
 def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """Sweep a block below 2^48, one limb per number. Return False if it failed; the tally is then invalid."""
+    """Verify a piece of numbers below 2^48, with one word per number. Return False on failure.
+
+    The tally is invalid after a failure.
+    """
     waiting, i = np.int64(0), task.first
     while i < task.end:
         i, waiting = _enter_narrow(i, waiting, task, sieve, room, tally)
@@ -96,7 +99,7 @@ def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Add residues until the pool is full or a residue is too large. Return (residue, waiting count)."""
+    """Add candidates until the pool is full or a value is too large. Return (next residue, waiting numbers)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool, four, floor, h, end = (
         room.places,
@@ -136,7 +139,7 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
 
 @njit(nogil=True, cache=True)
 def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Make passes over the pool until at most `most` numbers wait. Return the number of waiting numbers, or -1."""
+    """Perform 16 steps at a time until at most `most` numbers wait. Return how many numbers wait, or -1 on failure."""
     for _ in range(PASSES):
         waiting = settle(waiting, _ZERO, task, room, tally)
         if waiting <= most:
@@ -148,7 +151,7 @@ def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndar
 
 @njit(nogil=True, cache=True)
 def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps on the pool's numbers. Return the number of waiting numbers."""
+    """Perform 16 steps on the numbers of the pool, and return how many still wait."""
     pool, four, floor, left = room.low, tables(room.four), splat(task.floor_low), 0
     stopped, every = load(tally, SUM_LOW), load(tally, BITS_LOW)
     at, end, step = widen(room.places, 0), splat(np.uint64(waiting)), splat(_EIGHT)
@@ -167,7 +170,7 @@ def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int
 
 @njit(nogil=True, cache=True)
 def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """Sweep any block, two limbs per number. Return False if it failed; the tally is then invalid."""
+    """Verify any piece, with two words per number. Return False on failure; the tally is then invalid."""
     waiting, i = np.int64(0), task.first
     while i < task.end:
         i, waiting = _enter_wide(i, waiting, task, sieve, room, tally)
@@ -183,7 +186,7 @@ def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Add residues until the pool is full or a residue is too large. Return (residue, waiting count)."""
+    """Add candidates until the pool is full or a value is too large. Return (next residue, waiting numbers)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool_low, pool_high, four, h, end = room.places, room.low, room.high, tables(room.four), task.h, task.end
     floor_limbs = in_limbs(task.floor_high, task.floor_low)
@@ -225,7 +228,7 @@ def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tall
 
 @njit(nogil=True, cache=True)
 def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Make passes over the pool until at most `most` numbers wait. Return the number of waiting numbers, or -1."""
+    """Perform 16 steps at a time until at most `most` numbers wait. Return how many numbers wait, or -1 on failure."""
     for _ in range(PASSES):
         waiting = settle(waiting, HIGH_BITS, task, room, tally)
         if waiting <= most:
@@ -237,7 +240,7 @@ def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarra
 
 @njit(nogil=True, cache=True)
 def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps on the pool's numbers. Return the number of waiting numbers."""
+    """Perform 16 steps on the numbers of the pool, and return how many still wait."""
     pool_low, pool_high, four, left = room.low, room.high, tables(room.four), 0
     floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
     floor = splat(floor_low), splat(floor_high)

@@ -14,18 +14,18 @@ from jobs.kinds.command.parameters import Parameters
 from jobs.kinds.program_kind import ProgramKind
 from jobs.models import Device, Plan, Spec
 
-#: Maximum size of a spec in bytes of JSON, slightly below the limit of a job.
+#: Maximum size of a job's spec in bytes of JSON, slightly below the limit that applies to all jobs.
 _MAX_SPEC = 63 << 10
-#: Maximum bytes of one unit's value, and of all values of a job; longer values are stored in an artifact.
+#: Maximum size in bytes of one unit's value, and of all values of a job; longer values are stored in an artifact.
 _MAX_VALUE, _MAX_VALUES = 1024, 16 << 20
 #: Assumed duration of a unit in seconds, until one has been measured.
 _UNIT_SECONDS = 1.0
-#: Extra lease time in seconds after a unit's timeout, to upload outputs; and the lease time without a timeout.
+#: Lease time in seconds that is added to a unit's timeout for uploading outputs, and lease time without a timeout.
 _UPLOAD_SECONDS, _FOREVER_SECONDS = 3600.0, 366 * 86400.0
 
 
 def _total(parameters: Parameters) -> int:
-    """Return the number of units."""
+    """Return the number of units of the job."""
     if parameters.items is not None and parameters.items_artifact is not None:
         _refuse("items_artifact", "cannot be combined with items")
     if parameters.items is not None:
@@ -60,7 +60,7 @@ def _has_items(parameters: Parameters) -> bool:
 
 
 def _check_items(parameters: Parameters) -> None:
-    """Reject items that cannot be inserted into the command. Checks only the longest item, and one with a NUL."""
+    """Reject items that do not fit into the command. Checks only the longest item, and the first item with a NUL."""
     command, items = parameters.command, parameters.items or []
     if isinstance(command, str):
         return
@@ -116,7 +116,7 @@ class Command(ProgramKind):
     parameters = Parameters
 
     def plan(self, parameters: Parameters) -> Plan:
-        """Check the rules between parameters and lay out the units. Raise InvalidRequest, which names the parameter."""
+        """Check the parameters against each other, and divide the job into units. Raise InvalidRequest on conflict."""
         total = _total(parameters)
         _check_command(parameters)
         _check_items(parameters)

@@ -1,5 +1,6 @@
-"""Parameters of the kind `command`. Rules between parameters are in `definition.py`, shared field types in
-`program_fields.py`.
+"""Parameters of the kind `command`, with their types, bounds and error messages.
+
+Rules between parameters are in `definition.py`, shared field types in `program_fields.py`.
 """
 
 from __future__ import annotations

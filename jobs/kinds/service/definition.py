@@ -11,7 +11,7 @@ from jobs.kinds.program_kind import ProgramKind
 from jobs.kinds.service.parameters import Parameters
 from jobs.models import Device, Plan
 
-#: Maximum size of a spec in bytes of JSON, slightly below the limit of a job.
+#: Maximum size of a job's spec in bytes of JSON, slightly below the limit that applies to all jobs.
 _MAX_SPEC = 63 << 10
 #: Lease time in seconds of a replica, which runs without a time limit.
 _FOREVER_SECONDS = 366 * 86400.0
@@ -33,7 +33,7 @@ class Service(ProgramKind):
     is_endless = True
 
     def plan(self, parameters: Parameters) -> Plan:
-        """Lay out the single unit of a replica. Raise InvalidRequest, which names the parameter."""
+        """Plan the single unit of a replica. Raise InvalidRequest if the parameters are too long."""
         requirements = parameters.requirements.stated()
         recorded = {**parameters.model_dump(), "requirements": requirements}
         # A replica has one attempt, because the leader replaces a failed replica with a new job.

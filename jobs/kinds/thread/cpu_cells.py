@@ -1,4 +1,4 @@
-"""Simulates the replicas of one cell on one CPU core in chunks, and sums their measurements."""
+"""Simulates the replicas of one machine (cell) on a CPU core in chunks, and adds up their measurements."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from jobs.models import Partial, Spec
 
 #: Target duration of a chunk in seconds; `tick` is called between chunks.
 _CHUNK_SECONDS = 0.1
-#: Assumed nanoseconds per simulated thread, used only to size the first chunk.
+#: Assumed CPU time in ns per simulated thread, used only to size the first chunk.
 _GUESS_NS = 100
-#: Maximum steal attempts of a replica: attempts per thread, and an added constant. 64 cores need far fewer.
+#: Maximum number of steal attempts of a replica, per thread and as an added constant; 64 cores need far fewer.
 _ATTEMPTS_PER_THREAD, _ATTEMPTS = 4096, 10_000_000
 
 
 def _compile_chunk(stealing: bool) -> Any:
-    """Compile the function that simulates a chunk with one of the two simulators.
+    """Compile the function that simulates a chunk of replicas, with or without work stealing.
 
     Only this function is cached. numba distinguishes the two versions by the values that their closures capture.
     """
 
     @njit(cache=True, **JIT)
     def chunk(first, count, cell, seed, greedy, model, machine, measured, scratch, columns, limbs, totals):
-        """Simulate replicas first..first+count-1 of a cell and return (replicas done, sum of digests).
+        """Simulate replicas first..first+count-1 of a machine. Return (number of simulated replicas, sum of digests).
 
         Fewer replicas than `count` indicate a bug in the simulation.
         """
@@ -73,7 +73,7 @@ _chunk_queue, _chunk_stealing = (_compile_chunk(stealing) for stealing in (False
 
 @dataclass
 class _Cell:
-    """Arrays for the simulation of one cell of a spec."""
+    """Arrays for the simulation of one machine (cell) of a job."""
 
     spec: Spec
     cell: int
@@ -129,7 +129,7 @@ class _Cell:
         return plain and self.spec["arrival"] is None
 
     def compute(self, first: int, count: int) -> dict[str, Any]:
-        """Return the cell's partial of replicas first..first+count-1."""
+        """Simulate replicas first..first+count-1, and return their partial result."""
         totals, measured = reduction.empty(self.depths), self._measured()
         chunk = _chunk_stealing if self.scheduler == "work_stealing" else _chunk_queue
         done, hashes = chunk(
@@ -159,10 +159,9 @@ def _first_chunk(spec: Spec) -> int:
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Simulate units lo..hi-1 and return (upto, partial of units lo..upto-1). `upto` is `hi` unless `tick` returned
-    False.
+    """Simulate units lo..hi-1 and return (upto, partial result of units lo..upto-1).
 
-    Calls `tick` between chunks of about 0.1 s.
+    Calls `tick` between chunks of about 0.1 s. `upto` is `hi` unless `tick` returned False.
     """
     if spec["trace"] is not None:
         return hi, {"trace": _trace(spec)} if lo < hi else {}
@@ -187,6 +186,6 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def _trace(spec: Spec) -> dict[str, Any]:
-    """Return the trace of the requested replica. Its digest must equal the kernel's digest."""
+    """Record the trace of the requested replica. The digest of the trace must equal the kernel's digest."""
     cell, replica = spec["trace"]["cell"], spec["trace"]["replica"]
     return trace_recorder.trace(spec, _Cell(spec, cell).compute(replica, 1)["digest"])

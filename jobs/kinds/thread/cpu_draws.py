@@ -1,6 +1,7 @@
-"""numba version of the random draws; see the section "Random numbers" of README.md. Uses only integers.
+"""Random draws of the simulation, compiled by numba and computed with integers only.
 
-Never mix uint64 and int64 in one expression: numba would convert the result to a float.
+See the section "Random numbers" of README.md. Never mix uint64 and int64 in one expression: numba would convert the
+result to a float.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ def _extended(plain: Options, more: Options, accepted: Callable[[Options], bool]
 
 
 def options(accepted: Callable[[Options], bool] = _accepted) -> Options:
-    """Return the numba options for this kind. The code allocates nothing, so reference counting of arrays is disabled.
+    """Return the options with which numba compiles the simulation, without reference counting of arrays.
 
-    Reference counting would take a quarter of the time of the global queues.
+    The code allocates nothing. Reference counting would take a quarter of the time of the global queues.
     """
     return _extended(_PLAIN, {"_nrt": False}, accepted)
 
 
 def internal(accepted: Callable[[Options], bool] = _accepted) -> Options:
-    """Return the options for functions that are called only from compiled code: no wrappers for Python and C.
+    """Return the numba options for functions that only compiled code calls, without wrappers for Python and C.
 
     The wrappers would take a quarter of the compile time.
     """
@@ -98,7 +99,7 @@ def trailing_zeros(_context, _word):
 
 @njit(**INLINE)
 def at(index):
-    """Convert a non-negative index to unsigned. numba checks signed indexes for counting from the end."""
+    """Convert a non-negative index to unsigned, because numba checks whether signed indexes count from the end."""
     return np.uint64(index)
 
 
@@ -124,7 +125,7 @@ def negative_log(word, logs):
 
 @njit(**INLINE)
 def draw_work(key, law, laws, logs):
-    """Return the work of a thread in ns, at least 1."""
+    """Draw the work of a thread in ns, at least 1."""
     if law == FIXED:
         return max(1, laws[0])
     word = mix(key + _WORK)
@@ -165,14 +166,14 @@ def draw_children(key, depth, max_depth, values, thresholds):
 
 @njit(**INLINE)
 def interarrival(key, number, mean, logs):
-    """Return the time between root number-1 and root `number`, in the units of the mean."""
+    """Draw the time between the arrivals of root number-1 and root `number`, in the units of the mean."""
     word = sub(mix(key + _ARRIVALS), number)
     return (mean * negative_log(word, logs) + 8388608) >> 24
 
 
 @njit(**INLINE)
 def victim(core, attempt, key, cores):
-    """Return the uniformly random other core that a core's steal attempt targets."""
+    """Draw the core from which a steal attempt tries to steal, uniformly from all other cores."""
     draw = sub(mix(key + _VICTIMS) + mix(np.uint64(core)), attempt) >> _32
     other = np.int64((draw * np.uint64(cores - 1)) >> _32)
     return other + 1 if other >= core else other

@@ -1,7 +1,7 @@
-"""numba functions for the next event of each core. The events form a tree of minima.
+"""Finds the earliest of the next events of all simulated cores, in functions compiled by numba.
 
-A node of the tree is the minimum of its children. An event is packed as time * 64 + core, so events at the same time
-are ordered by core. Node 1 is the earliest event, and the leaves are the cores.
+The events form a tree of minima: a node is the minimum of its children. An event is packed as time * 64 + core, so
+events at the same time are ordered by core. Node 1 is the earliest event, and the leaves are the cores.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ _WORD = ir.IntType(64)
 
 @intrinsic
 def _keep_branch(_context, _event):
-    """Return the event unchanged. The empty assembly keeps LLVM from replacing the surrounding branch by a conditional
-    move.
+    """Return the event unchanged, and keep LLVM from replacing the surrounding branch by a conditional move.
+
+    The function emits empty assembly.
     """
 
     def generate(_target, builder, _signature, arguments):
@@ -32,7 +33,7 @@ def _keep_branch(_context, _event):
 
 @intrinsic
 def _minimum(_context, _left, _right):
-    """Return the lesser of two events without a branch. LLVM would turn a plain comparison into a branch here."""
+    """Return the smaller of two events without a branch. LLVM would turn a plain comparison into a branch."""
 
     def generate(_target, builder, _signature, arguments):
         less = builder.sub(*arguments)
@@ -62,7 +63,7 @@ def _put_at(events, node, event):
 
 @njit(**INTERNAL_INLINE)
 def _put_speculatively(events, node, event):
-    """Set an event as `_put_at` does, optimized for events that are rarely the earliest.
+    """Set an event like `_put_at`, but faster if the event is rarely the earliest.
 
     The CPU continues with the earliest other event before this event is known, because it depends on a random draw.
     """
@@ -80,7 +81,7 @@ def _put_speculatively(events, node, event):
 
 @njit(**INTERNAL_INLINE)
 def schedule(replica, machine, core, time):
-    """Set the next event of a core."""
+    """Set the next event of a simulated core."""
     _put(replica, machine.events, core, time << 6 | core)
     if core == replica.last:
         replica.last = -1
@@ -88,19 +89,19 @@ def schedule(replica, machine, core, time):
 
 @njit(**INTERNAL_INLINE)
 def cancel(replica, machine, core):
-    """Remove the event of a core."""
+    """Remove the event of a simulated core."""
     _put(replica, machine.events, core, NEVER)
 
 
 @njit(**INTERNAL_INLINE)
 def next_time(machine):
-    """Return the time of the next event of any core, or the time of NEVER if there is none."""
+    """Return the time of the earliest event of all cores, or the time of NEVER if there is no event."""
     return machine.events[1] >> 6
 
 
 @njit(**INTERNAL_INLINE)
 def advance(replica, machine):
-    """Advance the simulation to the next event of a core."""
+    """Advance the simulation to the earliest event of all cores."""
     event = machine.events[1]
     replica.now = event >> 6
     replica.core = event & 63
@@ -109,7 +110,7 @@ def advance(replica, machine):
 
 @njit(**INTERNAL_INLINE)
 def replace_last(replica, machine):
-    """Remove the processed event if its core has no new event."""
+    """Remove the event that was just processed if its core has no new event."""
     if replica.last >= 0:
         cancel(replica, machine, replica.last)
         replica.last = -1

@@ -1,10 +1,10 @@
-"""Arrays and records of the simulation, and the indexes of their entries. Times are int64 ns, hashes are uint64.
+"""Memory layout of the compiled simulation: arrays, records, and the indexes of their entries.
 
-The children of one thread form a family: they share parent, depth, ready time and path lengths. A family is one row of
-`families` from its spawn on. The row is both the entry in a ready queue (members first..end-1 have not started) and the
-join record of the parent. All roots of a batch form one family; a root that arrives separately is a family. With
-round_robin, a row can also hold one preempted thread, and is reused. The array has enough rows for the spec's
-`most_threads`, so it cannot overflow.
+Times are int64 ns, hashes are uint64. The children of one thread form a family: they share parent, depth, ready time
+and path lengths. A family is one row of `families` from its spawn on. The row is both the entry in a ready queue
+(members first..end-1 have not started) and the join record of the parent. All roots of a batch form one family; a root
+that arrives separately is a family. With round_robin, a row can also hold one preempted thread, and is reused. The
+array has enough rows for the spec's `most_threads`, so it cannot overflow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba import from_dtype
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-# Fields of a family:
+# Fields of a family (the children of one thread):
 # - `ready`, `span` and `path`: the time, the burdened path and the work path at which the family became ready
 # - `pending`: the number of unfinished members
 # - `latest`: the longest path of a finished member
@@ -24,8 +24,8 @@ from numba.extending import intrinsic
 # - `link`: the next row of a queue
 # - `holder`: the core that a blocked parent occupies
 # The row of a preempted thread contains the key and the paths of the thread.
-# In this row, `parent` is the thread's family, and `pending` is the number of its children.
-# `latest` is the thread's wait so far, and `holder` is the rest of its segment.
+# In the row of a preempted thread, `parent` is the thread's family, and `pending` is its number of children.
+# `latest` is the time that a preempted thread has waited, and `holder` is the remaining duration of its work.
 FAMILY = np.dtype(
     [
         ("key", "u8"),
@@ -44,9 +44,10 @@ FAMILY = np.dtype(
 )
 #: Value of `depth` in the row of a preempted thread.
 PAUSED = -1
-#: Offset added to the depth of families that descend from a warm-up root.
+#: Number that is added to the depth of threads of the warm-up, whose times are not measured.
 WARM = 128
-# The thread that a core is running. children is CONTINUES during a continuation; left is the time after this slice.
+# Record of a simulated core with its thread; `left` is the time that the thread needs after this slice.
+# `children` is CONTINUES while the thread continues after a join.
 CORE = np.dtype(
     [
         ("key", "u8"),
@@ -60,10 +61,10 @@ CORE = np.dtype(
     ]
 )
 CONTINUES = -1
-# A core's deque has entries top..bottom-1; ends is the end of its current steal attempt, tries the number of attempts.
+# Record of a core's deque (entries top..bottom-1), the end of its steal attempt, and the number of its attempts.
 STEAL = np.dtype([("top", "i8"), ("bottom", "i8"), ("ends", "i8"), ("tries", "i8")])
 
-# Fields copied from `numbers` under the same names, except that p is CORES and mean is ARRIVAL.
+# Parameters of the simulation, copied from `Model.numbers`; p is CORES, and mean is ARRIVAL.
 _PARAMETERS = (
     "roots",
     "max_depth",
@@ -78,7 +79,7 @@ _PARAMETERS = (
     "mean",
     "budget",
 )
-# Fields of the state:
+# Fields of the state of a simulation:
 # - `now`: the time of the current event
 # - `core`: the core of the current event, or -1 for an arrival
 # - `last`: the core of the current event until it has a new event, else -1
@@ -89,8 +90,8 @@ _PARAMETERS = (
 # - `due`: the arrival time of the next root
 # - `clock`: the arrival time of the next root in the units of the mean
 # - `stolen` and `taken`: the family and the member that a steal attempt has just taken, or -1
-# - `blocked`: the number of cores held by waiting threads
-# - `stepped`: the number of simulated attempts and slices
+# - `blocked`: the number of cores that waiting threads occupy
+# - `stepped`: the number of simulated steal attempts and time slices
 # - `next_key`, `next_children` and `next_work`: draws for the next thread of the global queue, valid if `drawn` is set
 _STATE = (
     "now",
@@ -113,8 +114,9 @@ _STATE = (
     "next_work",
     "next_children",
 )
-# Counters that become columns of a row. A sum of waits is high * WIDE + low.
-# The fields `warm_*` count only trees of warm-up roots.
+# Counters of a simulation run from which its measurements are computed.
+# A sum of waiting times is high * WIDE + low.
+# The fields `warm_*` count only the threads of the warm-up.
 # `unwaited` is the initial count of the first bin of the wait histogram.
 _SUMS = (
     "spawned",
@@ -137,9 +139,9 @@ _SUMS = (
     "warm_started",
     "unwaited",
 )
-# Scalars of one replica.
+# Record with all scalars of one simulation run (replica).
 # `idle` and `thieves` are bit sets of cores: cores to serve, and cores with a steal attempt.
-# If `parked` is set, no thread is ready and steal attempts are not simulated one by one.
+# If `parked` is set, no thread is ready, and steal attempts are not simulated one by one.
 REPLICA = np.dtype(
     [("key", "u8"), ("idle", "u8"), ("thieves", "u8"), ("next_key", "u8")]
     + [(name, "i8") for name in _PARAMETERS + _STATE + _SUMS]
@@ -148,7 +150,7 @@ REPLICA = np.dtype(
 
 
 class Model(NamedTuple):
-    """Numbers and tables of a spec: `numbers` has its scalars, and the other arrays define the distributions."""
+    """Model to simulate as integer arrays: `numbers` has the scalars, and the other arrays define the distributions."""
 
     numbers: Any
     laws: Any
@@ -158,7 +160,10 @@ class Model(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """Working memory for one replica at a time. `events` is a tree; `deques` has one row of families per core."""
+    """Working memory for the simulation of one replica.
+
+    `events` is a tree; `deques` has one row of families per core.
+    """
 
     families: Any
     cores: Any
@@ -168,7 +173,7 @@ class Machine(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Measurements of a replica. Each replica overwrites them, except for the histograms, which accumulate."""
+    """Measurements of a replica. The next replica overwrites all of them except the histograms, which accumulate."""
 
     row: Any
     aside: Any
@@ -177,15 +182,15 @@ class Measured(NamedTuple):
     sojourns: Any
 
 
-# Columns of a row, in the order of rows.ROW.
+# Indexes of the measurements in a row, in the order of rows.ROW.
 MAKESPAN, WORK, OVERHEAD, LONGEST, LONGEST_WORK, THREADS, REACHED, PEAK_LIVE = range(8)
 PEAK_READY, BUSY, STEALING, IDLE, STEALS, ATTEMPTS, SWITCHES, WAITED = range(8, 16)
 N_MEASURED, N_WAITED, REFUSED, OUTCOME, SOJOURN, N_SOJOURNS, MAX_WAIT, MAX_SOJOURN = range(16, 24)
-# Entries of `aside`: high parts of WAITED and SOJOURN, both parts of the sum of all waits, and costs of re-dispatches.
+# Indexes of `aside`: high parts of two sums, both parts of the sum of all waits, and costs of repeated dispatches.
 HIGH_WAITED, HIGH_SOJOURN, READY_LOW, READY_HIGH, AGAIN = range(5)
 ASIDE = 5
-# Entries of `numbers`. BUDGET is the maximum number of simulated attempts and slices.
-# QUANTUM 0 means no slices, and ARRIVAL 0 means a batch.
+# Indexes of `numbers`; BUDGET is the maximum number of simulated steal attempts and time slices.
+# If QUANTUM is 0, there are no time slices; if ARRIVAL is 0, all roots are ready at the start.
 ROOTS, MAX_DEPTH, MAX_THREADS, JOINS, DISPATCH_NS, SPAWN_NS, JOIN_NS, STEAL_NS = range(8)
 LAW, CORES, POLICY, BUDGET, QUANTUM, ARRIVAL, ARRIVAL_BITS, WARMUP = range(8, 16)
 POLICIES = ("fifo", "lifo", "round_robin", "work_stealing")
@@ -193,11 +198,11 @@ LIFO = POLICIES.index("lifo")
 JOINING = ("none", "suspend", "block")
 NONE, SUSPEND, BLOCK = range(3)
 COMPLETED, DEADLOCKED, CAPPED = range(3)
-#: Event value of a core without an event.
+#: Event of a core that has no next event.
 NEVER = 2**63 - 1
-#: Arrival time after the last arrival; later than the time of NEVER.
+#: Arrival time of the next root after the last root has arrived; later than the time of NEVER.
 NO_ARRIVAL = 2**57
-#: Factor of the high part in sums of waits: `high * 2^62 + low`.
+#: Factor of the high word in a sum of waiting times: `high * 2^62 + low`.
 WIDE = 2**62
 
 

@@ -1,4 +1,4 @@
-"""numba functions for ready threads, in the global queue and in the deques of the cores.
+"""Queues of ready threads in functions compiled by numba: a global queue, and a deque for each simulated core.
 
 An entry is a family whose members first..end-1 are ready. Depth strictly increases along a deque, so a deque has at
 most max_depth entries.
@@ -13,7 +13,7 @@ from jobs.kinds.thread.cpu_draws import INTERNAL_INLINE, at
 
 @njit(**INTERNAL_INLINE)
 def enqueue(replica, machine, family):
-    """Append a family to the global queue, or insert it at the head if the scheduler is lifo."""
+    """Append a family (siblings) to the global queue, or insert it at the head if the scheduler is lifo."""
     if replica.lifo:
         replica.drawn = False
         machine.families[at(family)].link = replica.head
@@ -29,7 +29,7 @@ def enqueue(replica, machine, family):
 
 @njit(**INTERNAL_INLINE)
 def push(machine, core, family):
-    """Push a family to the bottom of a core's deque."""
+    """Push a family (siblings) to the bottom of a core's deque."""
     steal = machine.steals[at(core)]
     entry = steal.bottom
     if steal.top == entry:
@@ -41,9 +41,7 @@ def push(machine, core, family):
 
 @njit(**INTERNAL_INLINE)
 def take(replica, machine, core):
-    """Remove the next thread for a core and return (family, member); the family is -1 if no thread is ready for this
-    core.
-    """
+    """Remove the next ready thread for a core and return (family, member); the family is -1 if there is none."""
     if replica.stealing:
         if replica.stolen >= 0:
             family = replica.stolen
@@ -60,7 +58,7 @@ def take(replica, machine, core):
 
 @njit(**INTERNAL_INLINE)
 def _pop(machine, core):
-    """Pop the youngest thread from the core's own deque."""
+    """Remove the youngest thread from the core's own deque."""
     entry = machine.steals[at(core)].bottom - 1
     family = machine.deques[at(core), at(entry)]
     child = machine.families[at(family)].end - 1
@@ -92,7 +90,10 @@ def _take_last(replica, machine):
 
 @njit(**INTERNAL_INLINE)
 def steal_from(replica, machine, victim):
-    """Move the oldest thread of the victim's deque to `stolen` and `taken`. Return False if the deque is empty."""
+    """Steal the oldest thread of another core's deque. Return False if the deque is empty.
+
+    The thread is stored in `stolen` and `taken`.
+    """
     top = machine.steals[at(victim)].top
     if top >= machine.steals[at(victim)].bottom:
         return False

@@ -1,6 +1,7 @@
-"""numba functions for exact sums of rows. A value is split into four limbs of 21 bits, whose products fit int64.
+"""Exact sums of the measurements of replicas, in functions compiled by numba.
 
-Sums of limb products stay below 2^63 for up to MOST_ROWS rows. The caller must reset the sums after that many rows.
+A value is split into four limbs of 21 bits, whose products fit int64. Sums of limb products stay below 2^63 for up to
+MOST_ROWS rows. The caller must reset the sums after that many rows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ MOST_ROWS = 65_536
 LIMBS = 4
 LIMB_BITS = 21
 _LIMB = 2**LIMB_BITS - 1
-#: Limb pairs (i, j) with i <= j, in the order of `squares`.
+#: Pairs (i, j) of limbs with i <= j, in the order of the sums of squares.
 PAIRS = tuple((i, j) for i in range(LIMBS) for j in range(i, LIMBS))
 
 #: Names of the (makespan, replica) pairs in `examples`, in order.
@@ -66,7 +67,7 @@ def wide_ratio(high, low, under):
 
 @njit(**INTERNAL)
 def derive(row, aside, cores, values):
-    """Copy the row into `values` and append the ratios of rows.RATIOS."""
+    """Copy the measurements of a replica into `values`, and append their ratios."""
     for column in range(_ROW):
         values[column] = row[column]
     makespan, span = row[layout.MAKESPAN], row[layout.LONGEST]
@@ -82,7 +83,10 @@ def derive(row, aside, cores, values):
 
 @njit(**INTERNAL)
 def digest(cell, replica, row, aside, by_depth):
-    """Return the hash of rows.digest. Wide sums are hashed by their low 64 bits."""
+    """Return the hash of a replica's measurements, like `rows.digest`.
+
+    Sums of two words are hashed by their low 64 bits.
+    """
     word = sub(mix(np.uint64(cell)), replica)
     for column in range(_ROW):
         value = np.uint64(row[column])
@@ -110,7 +114,7 @@ def violations(row, again, cores, greedy, counts):
 
 @njit(**INTERNAL)
 def add_wide(low, high, limbs, sums, squares):
-    """Add high * 2^62 + low to a row of sums, and its square to a row of squares."""
+    """Add the value high * 2^62 + low to a sum, and its square to a sum of squares."""
     limbs[0] = low & _LIMB
     limbs[1] = (low >> LIMB_BITS) & _LIMB
     limbs[2] = (low >> (2 * LIMB_BITS)) + ((high & 1) << 20)
@@ -141,7 +145,7 @@ def remember(replica, makespan, outcome, examples):
 
 @njit(**INTERNAL)
 def accumulate(replica, row, aside, by_depth, cores, greedy, values, limbs, totals):
-    """Add one replica to `totals`, the arrays created by `empty`."""
+    """Add the measurements of one replica to `totals`, the arrays created by `empty`."""
     sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken, stuck_at, examples = (
         totals
     )
@@ -175,7 +179,7 @@ def accumulate(replica, row, aside, by_depth, cores, greedy, values, limbs, tota
 
 
 def empty(depths):
-    """Return the zeroed arrays for `accumulate`. The last row of the sums holds the times of deadlocks."""
+    """Allocate the arrays for sums over replicas. The last row of the sums is for the times of deadlocks."""
     return (
         np.zeros((_COLUMNS + 1, LIMBS), np.int64),
         np.zeros((_COLUMNS + 1, len(PAIRS)), np.int64),
@@ -193,7 +197,7 @@ def empty(depths):
 
 
 def partial(totals, replicas, digest_sum, waits, sojourns):
-    """Convert the arrays of `accumulate` to one cell's partial of Python integers."""
+    """Convert arrays of sums to the partial result of one simulated machine, in Python integers."""
     sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken, stuck_at, examples = (
         totals
     )

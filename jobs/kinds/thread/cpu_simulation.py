@@ -1,4 +1,4 @@
-"""numba simulation of one replica, event by event.
+"""Simulation of one replica event by event, compiled by numba.
 
 Every function that uses the replica's record is inlined into `simulate`, so that its fields are kept in registers.
 
@@ -21,18 +21,18 @@ _0 = np.uint64(0)
 
 
 def _simulator(stealing):
-    """Compile the simulator for work stealing or for global queues, so that each contains only the code it needs."""
+    """Compile the simulator for work stealing or for global queues; each contains only the code that it needs."""
 
     @njit(**INTERNAL)
     def simulate(key, model, machine, measured):
-        """Simulate one replica: fill `row`, `aside` and `by_depth`, and add to the histograms of waits and sojourns.
+        """Simulate one replica and fill its measurements. Return False if it exceeds the budget of attempts and slices.
 
-        Return False if the replica exceeds the budget of attempts and slices, which indicates a bug.
+        Waits and sojourns are added to the histograms. An exceeded budget indicates a bug.
         """
         replica = layout.replica_on_stack()
         replica.stealing = stealing
         _begin(replica, key, model, machine, measured)
-        # Check the budget here. A check at each increment would occupy more registers.
+        # Check the budget once per event, because a check at each increment would occupy more registers.
         while replica.stepped <= replica.budget:
             _serve_idle_cores(replica, model, machine, measured)
             if _has_ended(replica):
@@ -97,7 +97,7 @@ def _clear(replica, machine, measured):
 
 @njit(**INTERNAL_INLINE)
 def _expect_root(replica, model):
-    """Draw the arrival time of the next root."""
+    """Draw the time at which the next root arrives."""
     replica.due = layout.NO_ARRIVAL
     if replica.arrived < replica.roots:
         replica.clock += interarrival(replica.key, replica.arrived, replica.mean, model.logs)
@@ -139,13 +139,13 @@ def _serve_idle_cores(replica, model, machine, measured):
 
 @njit(**INTERNAL_INLINE)
 def _has_ended(replica):
-    """Return True if no thread is left, or if every core is held by a waiting thread."""
+    """Return True if no thread is left, or if a waiting thread occupies every core."""
     return (replica.live == 0 and replica.arrived == replica.roots) or replica.blocked == replica.p
 
 
 @njit(**INTERNAL_INLINE)
 def _fill(replica, machine, measured):
-    """Fill the replica's row of measurements."""
+    """Fill the row of measurements of a replica."""
     row, by_depth = measured.row, measured.by_depth
     by_depth[0] = replica.arrived
     for depth in range(by_depth.shape[0]):

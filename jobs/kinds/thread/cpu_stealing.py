@@ -1,4 +1,4 @@
-"""numba functions for steal attempts of idle cores under work_stealing.
+"""Simulates how idle cores steal threads from other cores, in functions compiled by numba.
 
 While no thread is ready, every attempt must fail. Such attempts are parked: counted, but not simulated one by one.
 """
@@ -18,7 +18,7 @@ _0, _1 = np.uint64(0), np.uint64(1)
 
 @njit(**INTERNAL_INLINE)
 def begin_attempts(replica, machine, core):
-    """Start steal attempts for an idle core."""
+    """Start a steal attempt of an idle core."""
     replica.idle &= replica.idle - _1
     replica.thieves |= bit(core)
     machine.steals[at(core)].ends = replica.now + replica.steal_ns
@@ -28,7 +28,7 @@ def begin_attempts(replica, machine, core):
 
 @njit(**INTERNAL_INLINE)
 def end_attempt(replica, machine, measured):
-    """Finish the current core's attempt. The core becomes idle again, with or without a stolen thread."""
+    """Finish the steal attempt of the current core. The core becomes idle again, with or without a stolen thread."""
     core = replica.core
     replica.stepped += 1
     other = victim(core, machine.steals[at(core)].tries, replica.key, replica.p)
@@ -41,7 +41,7 @@ def end_attempt(replica, machine, measured):
 
 @njit(**INTERNAL_INLINE)
 def park_or_wake(replica, machine):
-    """Park all attempts if no thread is ready any more, and resume them once a thread is ready."""
+    """Stop simulating steal attempts while no thread is ready, and resume once a thread is ready."""
     if replica.parked == (replica.ready == 0):
         return
     replica.parked = replica.ready == 0
@@ -65,7 +65,7 @@ def _wake(replica, machine, thief):
 
 @njit(**INTERNAL_INLINE)
 def _finished_attempts(replica, machine, thief):
-    """Return the number of a parked core's attempts that finish before the current event, in event order."""
+    """Return how many steal attempts of a core finish before the current event, while no thread is ready."""
     ends, now = machine.steals[at(thief)].ends, replica.now
     if ends > now or (ends == now and thief > replica.core):
         return 0
@@ -77,7 +77,7 @@ def _finished_attempts(replica, machine, thief):
 
 @njit(**INTERNAL_INLINE)
 def total_attempts(replica, machine):
-    """Return the number of finished attempts of all cores."""
+    """Return the number of finished steal attempts of all cores."""
     ended = np.int64(0)
     for core in range(replica.p):
         ended += machine.steals[at(core)].tries

@@ -1,4 +1,4 @@
-"""numba functions for the lifecycle of threads: dispatch, preemption, spawn, join and end."""
+"""Simulates the lifecycle of threads (dispatch, preemption, spawn, join, end) in functions compiled by numba."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _1 = np.uint64(1)
 
 @njit(**INTERNAL_INLINE)
 def add_family(replica, machine, key, first, end, depth, parent, span, path):
-    """Create a family whose members first..end-1 are ready, and return its row."""
+    """Create a family (siblings with one parent) whose members first..end-1 are ready, and return its index."""
     place = replica.born
     replica.born += 1
     family = machine.families[at(place)]
@@ -51,7 +51,7 @@ def add_family(replica, machine, key, first, end, depth, parent, span, path):
 
 @njit(**INTERNAL_INLINE)
 def _draw(replica, model, machine, family, child):
-    """Draw a family member's random values and return (key, children, work)."""
+    """Draw the random values of a thread, and return (key, number of children, work)."""
     row = machine.families[at(family)]
     key = sub(row.key, child)
     children = draw_children(key, row.depth & (WARM - 1), replica.max_depth, model.values, model.thresholds)
@@ -60,7 +60,7 @@ def _draw(replica, model, machine, family, child):
 
 @njit(**INTERNAL_INLINE)
 def draw_ahead(replica, model, machine):
-    """Draw in advance for the next thread of the global queue, unless already done.
+    """Draw the random values of the next thread in the global queue in advance, unless this is already done.
 
     The draw is the slowest part of an event, and restarts after each mispredicted branch. Drawing before the event lets
     the CPU overlap both. A core's own deque has a new next thread after every event, so drawing in advance does not pay
@@ -78,7 +78,7 @@ def draw_ahead(replica, model, machine):
 
 @njit(**INTERNAL_INLINE)
 def dispatch(replica, model, machine, measured, core, family, child):
-    """Start a ready thread on an idle core."""
+    """Start or resume a ready thread on an idle core."""
     replica.idle &= replica.idle - _1
     replica.ready -= 1
     wait = replica.now - machine.families[at(family)].ready
@@ -105,7 +105,7 @@ def dispatch(replica, model, machine, measured, core, family, child):
 
 @njit(**INTERNAL_INLINE)
 def _start(replica, model, machine, core, family, child, wait):
-    """Start the thread's segment and return its duration without the dispatch cost."""
+    """Start a thread that has not run before, and return its duration without the dispatch cost."""
     row, running = machine.families[at(family)], machine.cores[at(core)]
     if replica.stealing:
         key, children, work = _draw(replica, model, machine, family, child)
@@ -127,7 +127,7 @@ def _start(replica, model, machine, core, family, child, wait):
 
 @njit(**INTERNAL_INLINE)
 def _resume(replica, machine, core, place, wait):
-    """Resume a preempted thread and return the rest of its segment."""
+    """Resume a preempted thread, and return the remaining duration of its work."""
     row, running = machine.families[at(place)], machine.cores[at(core)]
     running.key = row.key
     running.family = row.parent
@@ -144,7 +144,7 @@ def _resume(replica, machine, core, place, wait):
 
 @njit(**INTERNAL_INLINE)
 def _sum_wide(low, high, value):
-    """Add a value to a wide sum (high * WIDE + low) and return the new (low, high)."""
+    """Add a value to a sum of two words (high * WIDE + low), and return the new words (low, high)."""
     low += value
     if low >= WIDE:
         low -= WIDE
@@ -160,7 +160,7 @@ def _count_wait(replica, measured, wait):
 
 @njit(**INTERNAL_INLINE)
 def end_slice(replica, machine):
-    """Finish a slice that is not the thread's last. The thread is requeued behind ready threads, or continues."""
+    """Finish a time slice of a thread that needs more slices. Requeue the thread if other threads are ready."""
     replica.stepped += 1
     core = replica.core
     if replica.head >= 0:
@@ -200,7 +200,7 @@ def _preempt(replica, machine, core):
 
 @njit(**INTERNAL_INLINE)
 def end_segment(replica, machine, measured):
-    """Finish the segment or the continuation of the thread on the event's core."""
+    """Finish the work, or the continuation after a join, of the thread on the core of the current event."""
     core = replica.core
     running = machine.cores[at(core)]
     children, family = running.children, running.family
@@ -221,7 +221,7 @@ def end_segment(replica, machine, measured):
 
 @njit(**INTERNAL_INLINE)
 def _spawn(replica, machine, measured, core, children):
-    """Create the children of the thread on a core. With a join, the thread then waits for them."""
+    """Create the children of the thread on a core. With a join, the thread then waits for its children."""
     running = machine.cores[at(core)]
     family = running.family
     depth = machine.families[at(family)].depth + 1
@@ -269,7 +269,7 @@ def _end(replica, machine, measured, core, family, span):
 
 @njit(**INTERNAL_INLINE)
 def _is_last(machine, family, span):
-    """Record that a family member ended after a path of this span. Return True if it was the last member."""
+    """Record that a thread ended after a path of this length. Return True if it was the last of its siblings."""
     row = machine.families[at(family)]
     row.pending -= 1
     row.latest = max(row.latest, span)
@@ -278,7 +278,7 @@ def _is_last(machine, family, span):
 
 @njit(**INTERNAL_INLINE)
 def _continue(replica, machine, core, family, span):
-    """Run the continuation of a thread whose children have ended."""
+    """Run the continuation of a thread whose children have all ended."""
     running = machine.cores[at(core)]
     running.family = family
     running.span = span

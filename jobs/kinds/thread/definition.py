@@ -16,21 +16,21 @@ from jobs.kinds.thread.parameters import DEFAULT_QUANTUM_US, MAX_THREADS, Parame
 from jobs.kinds.thread.result_schema import RESULT
 from jobs.models import Device, Partial, Plan, Spec
 
-#: Times stay below 2^56 ns, so that a time and a core number fit into one word, and so does cores x time.
+#: Maximum number of bits of a simulated time in ns, so that a time and a core number fit in one 64-bit word.
 _LONGEST_BITS = 56
 _MOST_THREADS = 10**12
-#: Maximum number of steps of a replica, about 20 seconds. A replica cannot be divided.
+#: Maximum number of steps of one simulation run (replica), which then takes about 20 seconds.
 _MOST_STEPS = 10**9
-#: Maximum memory of a replica in bytes, limited by the memory of a worker's lane.
+#: Maximum memory in bytes of one simulation run (replica), limited by the memory of a worker process.
 _MOST_BYTES = 512 * 2**20
-#: Maximum expected steps of a replica on a GPU, where a single GPU thread simulates the whole replica.
+#: Maximum expected number of steps of a replica on a GPU, where a single GPU thread simulates the whole replica.
 _MOST_GPU_STEPS = 50_000
-#: Maximum ratio of mean work to quantum.
+#: Maximum number of time slices that the mean work of a thread takes.
 _MOST_SLICES = 10_000
 
 
 def _cpu_only(spec: Spec) -> str:
-    """Return why the replicas are too long for a GPU launch, or an empty string."""
+    """Return why the simulation runs of a job are too long for a GPU, or an empty string."""
     steps = max(sizes.steps(spec, *cell) for cell in spec["cells"])
     if steps <= _MOST_GPU_STEPS:
         return ""
@@ -38,7 +38,10 @@ def _cpu_only(spec: Spec) -> str:
 
 
 def _plan_trace(spec: dict[str, Any]) -> Plan:
-    """Plan a trace: the kernel simulates the replica once, and the recorder simulates it again step by step."""
+    """Plan a job that records the trace of one replica.
+
+    The kernel simulates the replica once, and the recorder simulates it again step by step.
+    """
     cell = spec["cells"][spec["trace"]["cell"]]
     return Plan(
         total=1,
@@ -81,7 +84,7 @@ def _spec(parameters: Parameters, offspring: dict[str, Any], expected: Fraction)
 
 
 def _quantum(parameters: Parameters) -> int:
-    """Return the time slice in ns, or 0 if no cell uses slices."""
+    """Return the time slice of round robin in ns, or 0 if no simulated machine uses round robin."""
     if not any(scheduler == "round_robin" for _, scheduler in parameters.cells):
         return 0
     return tables.nanoseconds(parameters.quantum_us or DEFAULT_QUANTUM_US)
@@ -157,21 +160,19 @@ def _refuse(field: str, detail: str) -> None:
 
 
 class Thread(Kind):
-    """Kind that simulates threads."""
+    """Kind that simulates recursively spawned threads on a finite machine."""
 
     model_version = 2
     summary = "Monte-Carlo simulation of recursively spawned threads on a finite machine."
     example: ClassVar[dict[str, Any]] = {"thread_count": 50, "max_depth": 5, "replicas": 64, "cores": 4, "seed": 1}
     parameters = Parameters
     result_schema = RESULT
-    #: The query parameters are replica, cell and max_events.
+    #: The question `trace` accepts the query parameters replica, cell and max_events.
     questions: ClassVar[Mapping[str, str]] = {"trace": "Record one replica as Chrome Trace Event JSON for Perfetto."}
     binaries = trace_windows.BINARIES
 
     def plan(self, parameters: Parameters) -> Plan:
-        """Compile the distributions, check the limits, and lay out the cells. Raise InvalidRequest if a limit is
-        exceeded.
-        """
+        """Compile the distributions and plan one unit per replica. Raise InvalidRequest if a limit is exceeded."""
         seed = secrets.randbelow(2**53) if parameters.seed is None else parameters.seed
         resolved = parameters.model_copy(update={"seed": seed})
         offspring = tables.offspring(parameters.spawn, parameters.max_depth)
@@ -200,14 +201,14 @@ class Thread(Kind):
         return partials.merge(left, right)
 
     def result(self, spec: Spec, partial: Partial) -> dict[str, Any]:
-        """Return the job's result, computed only from the spec and the merged partial."""
+        """Return the job's result, computed only from the job's spec and the merged partial result."""
         if spec["trace"] is not None:
             trace: dict[str, Any] = partial["trace"]
             return trace
         return {"type": "thread", "model_version": self.model_version, **report.report(spec, partial)}
 
     def question(self, name: str, parameters: Mapping[str, Any], choice: Mapping[str, str]) -> dict[str, Any]:
-        """Return the parameters of the job that answers a question. The question `trace` records one replica."""
+        """Return the parameters of a job that answers a question about another job; `trace` records one replica."""
         return {**parameters, name: dict(choice)}
 
     def title(self, parameters: Mapping[str, Any]) -> str:

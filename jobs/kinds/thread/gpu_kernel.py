@@ -1,4 +1,4 @@
-"""GPU kernel of the kind `thread`, for every scheduler and join. `plan` assigns traces and long replicas to CPUs.
+"""GPU kernel of the kind `thread`. It supports all schedulers; CPUs simulate traces and long replicas.
 
 A replica that exceeds the memory or the steps reserved on the GPU is simulated on this worker's CPU instead, with the
 same result.
@@ -19,17 +19,16 @@ from jobs.models import Partial, Spec
 
 __all__ = ["SOURCES", "run", "warm"]
 
-#: Number of replicas in the first launch for a machine that no lease has measured yet.
+#: Number of replicas in the first launch for a simulated machine that has not been measured yet.
 _FIRST = 1024
-#: Expected threads per launch of LAUNCH_SECONDS, as measured by earlier leases, keyed by (scheduler, cores).
+#: Number of threads that a launch simulates in LAUNCH_SECONDS, as measured, keyed by (scheduler, cores).
 measured_cells: dict[tuple[str, int], int] = {}
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Simulate units lo..hi-1 and return (upto, partial of units lo..upto-1). `upto` is `hi` unless `tick` returned
-    False.
+    """Simulate units lo..hi-1 and return (upto, partial result of units lo..upto-1).
 
-    Calls `tick` between launches.
+    Calls `tick` between launches. `upto` is `hi` unless `tick` returned False.
     """
     partial: Partial = {}
     unit, cell = lo, None
@@ -48,7 +47,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def _batch(spec: Spec, cell: GpuCell) -> gpu.Batch:
-    """Return the launch size for a cell."""
+    """Return the launch size for one simulated machine (cell)."""
     most = min(spec["batch_size"] or MOST_ROWS, MOST_ROWS)
     threads = measured_cells.get((cell.scheduler, cell.cores), _FIRST * spec["expected_threads"])
     first = threads // spec["expected_threads"]
@@ -56,7 +55,7 @@ def _batch(spec: Spec, cell: GpuCell) -> gpu.Batch:
 
 
 def _launch(spec: Spec, cell: GpuCell, first: int, part: list[Partial]) -> Any:
-    """Return a launch function for `Batch.take`, which appends the launch's partial to `part`."""
+    """Return a function that simulates replicas in one launch and appends their partial result to `part`."""
 
     def launch(count: int) -> int:
         computed, small = cell.compute(first, count)

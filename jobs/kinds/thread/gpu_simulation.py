@@ -1,4 +1,4 @@
-"""Simulates the replicas of one cell on a GPU. The host hashes and sums the measurements of each replica."""
+"""Simulates the replicas of one machine on a GPU. The CPU hashes and adds up their measurements."""
 
 from __future__ import annotations
 
@@ -58,23 +58,23 @@ _SHARED = (
     "CONTINUES",
 )
 _DRAWS = ("OFFSPRING", "WORK", "BRANCH", "ARRIVALS", "VICTIMS")
-#: Maximum number of threads of a block, and number of shared-memory words for the events of its threads.
+#: Maximum number of GPU threads per block, and number of shared-memory words for the events of a block.
 BLOCK_THREADS, EVENTS = 128, 2048
-#: Maximum number of GPU threads per multiprocessor. Each thread has private families and simulates replicas in turn.
+#: Maximum number of GPU threads per multiprocessor; each thread simulates one replica after the other.
 PROCESSOR_THREADS = 1024
-#: Sizes in bytes, as in the CUDA source: a family, the other data of a simulated core, and a deque entry.
+#: Sizes in bytes of a family (siblings), of the other data of a simulated core, and of a deque entry.
 FAMILY_BYTES, CORE_BYTES, DEQUE_BYTES = 64, 48, 4
-#: Reserved families of a replica: ROOM times the expected number plus LEAST_ROOM. Larger replicas run on a CPU core.
+#: Factor and constant for the number of families reserved per replica; larger replicas run on a CPU core.
 ROOM, LEAST_ROOM = 1.5, 1024
-#: Maximum steps (attempts to steal, slices) of a replica: STEPS times the expected number, plus LEAST_STEPS.
-#: Replicas that exceed the limit run on a CPU core.
+#: Factor and constant for the maximum number of steps (steal attempts, time slices) of a replica on a GPU.
+#: Replicas that exceed this maximum run on a CPU core.
 STEPS, LEAST_STEPS = 32, 100_000
 #: Maximum GPU memory of a launch in bytes.
 MOST_BYTES = 2**34
 
 
 def _source(resident: int, blocks: bool = False, slices: bool = False, steals: bool = False) -> gpu.Source:
-    """Return the CUDA source for some schedulers, without the code of the others.
+    """Return the CUDA source for some schedulers, without the code for other schedulers.
 
     The compiler limits registers so that `resident` blocks fit on a multiprocessor.
     """
@@ -97,7 +97,7 @@ def _source(resident: int, blocks: bool = False, slices: bool = False, steals: b
     )
 
 
-#: Sources for global queues, for global queues with join block, for round_robin, and for work_stealing.
+#: CUDA sources for global queues, for global queues with join block, for round_robin, and for work_stealing.
 SOURCES = QUEUES, BLOCKING, SLICING, STEALING = (
     _source(resident=5),
     _source(resident=5, blocks=True),
@@ -108,7 +108,7 @@ SOURCES = QUEUES, BLOCKING, SLICING, STEALING = (
 
 @njit(cache=True, **JIT)
 def _reduce(first, count, cell, greedy, cores, measured, left, columns, limbs, totals):
-    """Sum the measured replicas and return (sum of digests, number of replicas to simulate on a CPU).
+    """Add up the measurements of replicas. Return (sum of digests, number of replicas to simulate on a CPU).
 
     `left` receives the numbers of those replicas.
     """
@@ -127,7 +127,7 @@ def _reduce(first, count, cell, greedy, cores, measured, left, columns, limbs, t
 
 
 class GpuCell:
-    """Simulator of one cell of a spec on this process's GPU."""
+    """Simulates the replicas of one machine (cell) on this process's GPU."""
 
     def __init__(self, spec: Spec, cell: int) -> None:
         self.spec, self.cell = spec, cell
@@ -154,7 +154,7 @@ class GpuCell:
         self._tables = laws, numbers[0], logs, values, numbers[1], flat, width
 
     def _numbers(self) -> tuple[int, ...]:
-        """Return the spec's scalars in the order of the kernel's parameters."""
+        """Return the numbers of the job's spec in the order of the kernel's parameters."""
         spec, arrival = self.spec, self.spec["arrival"] or {"mean": 0, "bits": 0, "warmup": 0}
         return (
             spec["thread_count"],
@@ -182,7 +182,7 @@ class GpuCell:
         return SLICING if self.scheduler == "round_robin" else STEALING
 
     def compute(self, first: int, count: int) -> tuple[dict[str, Any], list[int]]:
-        """Return the partial of replicas first..first+count-1, and the list of replicas to simulate on a CPU."""
+        """Simulate replicas first..first+count-1. Return the partial result, and the replicas to simulate on a CPU."""
         device = gpu.current_device()
         blocks, threads = self._place(count)
         words = len(rows.ROW) + layout.ASIDE + self.depths
@@ -235,14 +235,18 @@ class GpuCell:
 
 
 def families(spec: Spec, scheduler: str) -> int:
-    """Return the number of families reserved for a replica on the GPU, which is enough for most replicas."""
+    """Return the number of families (groups of siblings) that are reserved for a replica on the GPU.
+
+    The number is enough for most replicas.
+    """
     return min(sizes.families(spec, scheduler), int(ROOM * expected_families(spec, scheduler)) + LEAST_ROOM)
 
 
 def expected_families(spec: Spec, scheduler: str) -> float:
-    """Return the expected number of families of a replica: for roots, and for threads with children.
+    """Return the expected number of families (groups of siblings) of a replica.
 
-    With round_robin, preempted threads need families too; rarely more exist at once than threads in two depths.
+    There are families of roots, and a family for each thread with children. With round_robin, preempted threads need
+    families too; rarely more exist at once than threads in two depths.
     """
     offspring, depths = spec["offspring"], range(spec["max_depth"])
     levels = theory.threads_by_depth(offspring, spec["thread_count"], spec["max_depth"])
@@ -257,6 +261,6 @@ def _parents(offspring: dict[str, Any], depth: int) -> Fraction:
 
 
 def steps(spec: Spec, scheduler: str) -> int:
-    """Return the maximum number of attempts or slices of a replica on the GPU."""
+    """Return the maximum number of steal attempts or time slices of a replica on the GPU."""
     slices = sizes.slices(spec) if scheduler == "round_robin" else 1
     return int(STEPS * slices * spec["expected_threads"]) + LEAST_STEPS

@@ -18,7 +18,7 @@ MAX_CORES = 64
 MAX_CELLS = 32
 MAX_THREADS = 4_194_304
 DEFAULT_QUANTUM_US = 1000.0
-#: Maximum work in us of a pareto law, and of the slower hyperexponential branch, so that products fit 63 bits.
+#: Maximum work in us of a pareto law, and of the slower hyperexponential branch, so that products fit in 63 bits.
 _MAX_PARETO_US = 1e8
 _MAX_BRANCH_US = 1.2e7
 
@@ -189,7 +189,10 @@ Arrival: TypeAlias = BatchArrival | PoissonArrival
 
 
 def _sweep(value: Any, allowed: tuple[Any, ...], most: int, what: str) -> Any:
-    """Return one of `allowed`, or a list of 1..most different ones. Integers can be written as 8 or "8"."""
+    """Validate a parameter that is one of the `allowed` values, or a list of 1..most different allowed values.
+
+    Integers can be written as 8 or "8" in JSON.
+    """
     entries = value if isinstance(value, list) else [value]
     known = {str(each): each for each in allowed}
     members = [known.get(each if isinstance(each, str) else short(each)) for each in entries]
@@ -224,7 +227,7 @@ Schedulers: TypeAlias = Annotated[
 
 
 class Parameters(Strict):
-    """Monte-Carlo simulation of recursively spawned threads on a finite machine."""
+    """Parameters of a Monte-Carlo simulation of recursively spawned threads on a finite machine."""
 
     thread_count: Annotated[int, ExactInt(1, 1_000_000)] = Field(default=1000, description="root threads per replica")
     max_depth: Annotated[int, ExactInt(0, 64)] = Field(
@@ -287,7 +290,10 @@ class Parameters(Strict):
 
     @property
     def cells(self) -> list[tuple[int, str]]:
-        """Return (cores, scheduler) of every cell in unit order: all schedulers for the first core count come first."""
+        """Return the number of cores and the scheduler of every simulated machine (cell), in the order of units.
+
+        All schedulers for the first number of cores come first.
+        """
         return [(cores, scheduler) for cores in _as_list(self.cores) for scheduler in _as_list(self.scheduler)]
 
     @field_validator("scheduler")

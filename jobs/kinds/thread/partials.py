@@ -1,4 +1,7 @@
-"""Merging of partials, which have the form {"cells": {cell number: {...}}}. No function changes its arguments."""
+"""Merges the partial results of simulations without changing the arguments.
+
+A partial result has the form {"cells": {cell number: {...}}}.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,15 @@ from jobs.models import Partial
 
 #: Histogram as [bin, count, bin, count, ...], with ascending bins and positive counts.
 Histogram = list[int]
-#: Examples by name, each as [makespan, replica].
+#: Example replicas by name, each as [makespan, replica number].
 Examples = dict[str, list[int]]
 
 
 def merge(left: Partial, right: Partial) -> Partial:
-    """Add two partials exactly; {} is neutral. A trace is a single unit, so it is merged only with {}."""
+    """Merge two partial results exactly. An empty partial result {} changes nothing.
+
+    A trace is a single unit, so it is merged only with {}.
+    """
     if "trace" in left or "trace" in right:
         return dict(left or right)
     cells = dict(left.get("cells", {}))

@@ -1,6 +1,7 @@
-"""Reference implementation that the kernels are compared with. `reference_replica.py` contains the model.
+"""Reference implementation of the thread simulation, with which the kernels are compared.
 
-`python -m jobs.kinds.thread.reference PARAMETERS...` prints entries for golden.json.
+`reference_replica.py` contains the model. `python -m jobs.kinds.thread.reference PARAMETERS...` prints entries for
+golden.json.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from jobs.models import Partial, Spec
 
 
 def run(spec: Spec, lo: int, hi: int) -> Partial:
-    """Return the partial of units lo..hi-1."""
+    """Return the partial result of units lo..hi-1."""
     if spec["trace"] is not None:
         return {"trace": trace_recorder.trace(spec)} if lo < hi else {}
     partial: Partial = {}

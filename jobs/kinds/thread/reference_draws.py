@@ -1,4 +1,4 @@
-"""Reference implementation of a replica's random draws; `cpu_draws.py` is the compiled version."""
+"""Random draws of a simulated thread in plain Python; `cpu_draws.py` is the compiled version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def negative_log(word: int) -> int:
 
 
 def draw_work(table: dict[str, Any], key: int) -> int:
-    """Return the work of a thread in ns, at least 1."""
+    """Draw the work of a thread in ns, at least 1."""
     numbers, word = table["numbers"], sub(key, draws.WORK)
     match table["law"]:
         case "fixed":

@@ -1,5 +1,6 @@
-"""Reference simulation of README.md's model: one object per thread, one heap entry per event, every steal attempt
-simulated.
+"""Reference simulation of the model in README.md: one object per thread, and one heap entry per event.
+
+Every steal attempt is simulated.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ class Thread:
     work: int
     #: Number of children that the thread tries to spawn.
     wanted: int
-    #: Whether waits and sojourns of this thread count; False in the trees of warm-up roots.
+    #: Whether the times of this thread are measured; False for the threads of the warm-up.
     measured: bool
     #: Arrival time of the thread's root.
     arrived: int
     children: list[Thread] = field(default_factory=list)
     unfinished: int = 0
-    #: Rest of the thread's segment, without dispatch costs.
+    #: Remaining duration of the thread's work in ns, without dispatch costs.
     left: int = 0
     waited: int = 0
     started: bool = False
@@ -45,7 +46,7 @@ class Thread:
 class Core:
     number: int
     thread: Thread | None = None
-    #: Duration of the work that the next event completes.
+    #: Duration in ns of the work that the next event of the core completes.
     slice: int = 0
     continues: bool = False
     blocked: bool = False
@@ -62,7 +63,7 @@ class Core:
 class Replica:
     """One simulated run of the program. The constructor runs the simulation."""
 
-    #: Number that represents a root's arrival in events; sorts before all core numbers.
+    #: Number that represents the arrival of a root in events; it sorts before all core numbers.
     ARRIVAL = -1
 
     def __init__(self, spec: Spec, cell: int, replica: int) -> None:
@@ -171,7 +172,7 @@ class Replica:
         return self.queue.pop() if self.scheduler == "lifo" else self.queue.popleft()
 
     def _rest(self, core: Core) -> None:
-        """Finish the core's idle time, if it was idle."""
+        """Add the time since the core became idle to the idle time, if the core is idle or blocked."""
         if core.blocked or core.idle:
             self.count["idle"] += self.now - core.since
         core.since = self.now
@@ -219,7 +220,7 @@ class Replica:
         self._segment_ends(core, thread)
 
     def _preempt(self, core: Core, thread: Thread) -> None:
-        """Finish a slice. The thread is requeued behind ready threads, or continues at no cost if there are none."""
+        """Finish a time slice. Requeue the thread if other threads are ready; otherwise it continues at no cost."""
         if not self.queue:
             self._slice(core, thread, 0)
             return
@@ -245,7 +246,7 @@ class Replica:
             self._start(core, victim.ready.popleft())
 
     def _victim(self, core: Core) -> Core:
-        """Return the victim of the core's next steal attempt."""
+        """Draw the core from which the next steal attempt of a core tries to steal."""
         attempts_key = (sub(self.key, draws.VICTIMS) + mix(core.number)) & MASK
         others = [other for other in self.cores if other is not core]
         victim = others[(sub(attempts_key, core.attempts) >> 32) * len(others) >> 32]
@@ -274,7 +275,7 @@ class Replica:
         self._continue(parent.core or core, parent)
 
     def _continue(self, core: Core, thread: Thread) -> None:
-        """Continue the parent after its last child ended on this core."""
+        """Continue a parent thread after its last child has ended on this core."""
         self.count["joins"] += 1
         self._rest(core)
         core.thread, core.blocked = None, False
@@ -285,7 +286,10 @@ class Replica:
         heapq.heappush(self.events, (self.now + self.spec["join_ns"], core.number))
 
     def spans(self) -> tuple[int, int]:
-        """Return the burdened span and the span of the work alone: the makespan on infinitely many cores."""
+        """Return the longest path through the threads with costs (burdened span), and the longest path of work alone.
+
+        The burdened span is the makespan on infinitely many cores.
+        """
         ends: dict[int, tuple[int, int]] = {}
         for thread in self.threads:
             before = ends[id(thread.parent)] if thread.parent else (thread.arrived, 0)
@@ -303,7 +307,7 @@ class Replica:
         return [counts[depth] for depth in range(self.spec["max_depth"] + 1)]
 
     def row(self) -> dict[str, int]:
-        """Return the replica's measurements under the names of rows.ROW."""
+        """Return the measurements of the replica by the names in rows.ROW."""
         spec, count = self.spec, self.count
         started = [thread for thread in self.threads if thread.started]
         span, span_work = (0, 0) if self.deadlocked else self.spans()
@@ -353,7 +357,7 @@ class Replica:
         )
 
     def partial(self) -> dict[str, Any]:
-        """Return the replica as a cell's partial."""
+        """Return the measurements of the replica as a partial result."""
         cell = rows.cell_partial(len(self.cores), self.cell, self.replica, self.measured())
         if not self.deadlocked:
             cell["wait"] = flatten(Counter(map(rows.bin_of, self.waits)))

@@ -43,7 +43,7 @@ _LATENCY_SHARES = estimates.shares(("p50", "p90", "p95", "p99", "p999"))
 
 
 def report(spec: Spec, partial: Partial) -> dict[str, Any]:
-    """Return the result without type and version. Cells without replicas are omitted."""
+    """Return the job's result without type and version. Simulated machines without replicas are omitted."""
     by_number = partial.get("cells", {})
     cells = [
         _Cell(spec, number, by_number[str(number)]) for number in range(len(spec["cells"])) if str(number) in by_number
@@ -68,7 +68,7 @@ class _Cell:
         self.cores, self.scheduler = self.spec["cells"][self.number]
         self.replicas: int = self.part["replicas"]
         self.deadlocked = self.outcome("deadlocked")
-        #: Number of replicas that were not deadlocked; all fields except the outcomes are based on them.
+        #: Number of replicas without a deadlock; all statistics except the outcomes are based on these replicas.
         self.ended = self.replicas - self.deadlocked
         self.level: float = self.spec["parameters"]["confidence"]
 
@@ -202,8 +202,9 @@ class _Cell:
         return answer
 
     def theory(self) -> list[dict[str, Any]]:
-        """Return the theoretical laws that this model obeys. No law applies if replicas were capped, deadlocked or
-        overloaded.
+        """Compare the results with the theoretical laws that the simulated model obeys.
+
+        No law applies if replicas were capped, deadlocked or overloaded.
         """
         spec, whole = self.spec, self.outcome("completed") == self.replicas
         roots, depth = spec["thread_count"], spec["max_depth"]
@@ -218,7 +219,10 @@ class _Cell:
         return laws + self._queues(whole)
 
     def _queues(self, whole: bool) -> list[dict[str, Any]]:
-        """Return the laws for endless arrivals. A run starts on an empty machine, so the laws require warm-up roots."""
+        """Compare the results with the laws of queueing theory for endless arrivals.
+
+        A run starts on an empty machine, so the laws require warm-up roots.
+        """
         load, laws = theory.offered_load(self.spec, self.cores), []
         if load is None:
             return []
@@ -248,8 +252,9 @@ class _Cell:
         return Fraction(sums[0][0], sums[1][0]) * scale, error
 
     def _extinction(self, expected: float, whole: bool) -> dict[str, Any]:
-        """Return the law for the share of replicas in which no thread reached max_depth. Each depth below 64 has a
-        separate bin.
+        """Compare the share of replicas in which no thread reached max_depth with the theoretical share.
+
+        Each depth below 64 has a separate bin.
         """
         reached = dict(pairs(self.spread("max_depth_reached")))
         missed = self.ended - reached.get(self.spec["max_depth"], 0)
@@ -268,7 +273,7 @@ class _Cell:
         }
 
     def warnings(self) -> list[str]:
-        """Return warnings about this cell as sentences for users."""
+        """Return warnings about one simulated machine as sentences for users."""
         sentences, where = [], f"of {self.replicas} replicas on {self.cores} cores with {self.scheduler}"
         capped = self.outcome("capped")
         if capped:

@@ -144,7 +144,7 @@ def quotient_interval(
 
 
 def quotient_error(count: int, over: tuple[int, int], under: tuple[int, int], product: int) -> float:
-    """Return the standard error of sum(a)/sum(b) over replicas. The arguments are as in `quotient_interval`."""
+    """Return the standard error of sum(a)/sum(b) over replicas, with the arguments of `quotient_interval`."""
     if count < 2 or under[0] == 0:
         return 0.0
     quotient = Fraction(over[0], under[0])
@@ -161,7 +161,10 @@ def share_interval(hits: int, count: int, level: float) -> Interval:
 
 
 def percentile(histogram: Histogram, share: Fraction, least: int, most: int) -> Fraction:
-    """Return the middle of the bin that contains the ceil(share * n)-th value, clamped to the extremes."""
+    """Return a percentile of a histogram: the middle of its bin, limited to the range least..most.
+
+    The bin contains the ceil(share * n)-th value.
+    """
     entries = pairs(histogram)
     wanted = -(-share * sum(count for _, count in entries) // 1)
     for index, count in entries:

@@ -1,4 +1,4 @@
-"""JSON Schema of a thread result; see the section "Result" of README.md."""
+"""JSON Schema of the result of a thread simulation; see the section "Result" of README.md."""
 
 from __future__ import annotations
 

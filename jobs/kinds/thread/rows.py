@@ -1,4 +1,4 @@
-"""Measurements of one replica, their hash, and their sums over replicas. All values are exact integers.
+"""Measurements of one simulation run (replica), their hash, and their sums over replicas, as exact integers.
 
 The arrays of the kernels have the order of the tuples below.
 """
@@ -49,7 +49,7 @@ RATIOS = (
     "throughput_threads_per_s",
 )
 COLUMNS = ROW + RATIOS
-#: Columns with a histogram over replicas.
+#: Columns for which a histogram over replicas is stored.
 SPREAD = (
     "makespan_ns",
     "work_ns",
@@ -71,7 +71,7 @@ INVARIANTS = ("work_conservation_violations", "lower_bound_violations", "greedy_
 RATIO_BITS = 20
 #: Number of bins of a log-linear histogram.
 BINS = 3840
-#: Initial value of a minimum.
+#: Initial value of a minimum; all measurements are smaller.
 NONE = 2**63 - 1
 
 #: Sums that can exceed 63 bits; their extremes are stored in max_wait_ns and max_sojourn_ns.
@@ -80,7 +80,7 @@ EXTREMES = tuple(name for name in COLUMNS if name not in _WIDE)
 
 
 def bin_of(value: int) -> int:
-    """Return the loglinear6 bin: values 0..63 have one bin each, and each octave above has 64 bins."""
+    """Return the histogram bin of a value: 0..63 have one bin each, and each octave above has 64 bins."""
     msb = value.bit_length() - 1
     return value if msb < 6 else 64 * (msb - 5) + (value >> (msb - 6)) - 64
 
@@ -102,16 +102,16 @@ class Measured:
     row: dict[str, int]
     #: Number of threads at each depth 0..max_depth.
     by_depth: Sequence[int]
-    #: Integral of the number of ready threads over time: the sum of all waits, including trees of warm-up roots.
+    #: Integral of the number of ready threads over time in ns, including the threads of the warm-up.
     ready_ns: int
-    #: Dispatch costs of threads that had been preempted.
+    #: Dispatch costs in ns of threads that were resumed after a preemption.
     again_ns: int
     #: Whether no core idles while a thread is ready, and all roots are ready at the start.
     greedy: bool
 
 
 def ratios(measured: Measured, cores: int) -> dict[str, int]:
-    """Return a replica's ratios in units of 2^-20, rounded down."""
+    """Return the ratios of a replica's measurements in units of 2^-20, rounded down."""
     row = measured.row
     alone = row["work_ns"] + row["overhead_ns"]
     area = cores * row["makespan_ns"]
@@ -141,7 +141,10 @@ def violations(measured: Measured, cores: int) -> list[int]:
 
 
 def digest(cell: int, replica: int, row: dict[str, int], by_depth: Sequence[int]) -> int:
-    """Return the 64-bit hash of a replica, chained over cell, replica, ROW, and the number of threads at each depth."""
+    """Return the 64-bit hash of a replica's number and measurements.
+
+    The hash is chained over cell, replica, ROW, and the number of threads at each depth.
+    """
     word = sub(mix(cell), replica)
     for value in (*(row[name] for name in ROW), *by_depth):
         word = sub(word, value)
@@ -149,7 +152,7 @@ def digest(cell: int, replica: int, row: dict[str, int], by_depth: Sequence[int]
 
 
 def cell_partial(cores: int, cell: int, replica: int, measured: Measured) -> dict[str, Any]:
-    """Return a partial of one replica of one cell, without histograms of waits and sojourns."""
+    """Return the partial result of one replica, without histograms of waits and sojourns."""
     row, by_depth = measured.row, measured.by_depth
     part = {
         **empty_partial(len(by_depth)),
@@ -180,7 +183,7 @@ def cell_partial(cores: int, cell: int, replica: int, measured: Measured) -> dic
 
 
 def empty_partial(depths: int) -> dict[str, Any]:
-    """Return a cell's partial without replicas."""
+    """Return the partial result of a simulated machine without replicas."""
     return {
         "replicas": 0,
         "outcomes": [0] * len(OUTCOMES),

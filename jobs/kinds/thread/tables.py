@@ -18,15 +18,15 @@ from typing import Any
 from jobs.kinds.thread import parameters as laws
 from jobs.kinds.thread import tables_pareto
 
-#: Maximum number of children of a thread; larger draws count as this many.
+#: Maximum number of children of a thread; if a larger number is drawn, the thread has this many.
 MAX_CHILDREN = 64
-#: Value of a probability of 1; thresholds are compared with 32 random bits.
+#: Integer that represents a probability of 1; thresholds are compared with 32 random bits.
 ONE = 2**32
 #: Mean number of children below which the probability of a child rounds to 0.
 _CHILDLESS = Fraction(1, 4 * ONE)
-#: Bits of a random word. A word of zeros draws the longest work, 64 ln 2 times the mean.
+#: Number of bits of a random number; the number 0 results in the longest work, 64 ln 2 times the mean.
 _WORD_BITS = 64
-#: Maximum mean, so that its product with 64 ln 2 in units of 2^-24 stays below 2^63.
+#: Maximum mean in a table, so that its product with 64 ln 2 in units of 2^-24 stays below 2^63.
 _MOST_MEAN = 12 * 10**9
 
 
@@ -44,7 +44,10 @@ def nanoseconds(microseconds: float) -> int:
 
 
 def work(law: laws.Work) -> dict[str, Any]:
-    """Return {"law", "numbers"}, from which work in ns is drawn; see "Random numbers" in README.md."""
+    """Compile the distribution of a thread's work into integers; see "Random numbers" in README.md.
+
+    Return {"law", "numbers"}, from which work in ns is drawn.
+    """
     match law:
         case laws.FixedWork():
             numbers = [nanoseconds(law.mean_us)]
@@ -63,7 +66,11 @@ def work(law: laws.Work) -> dict[str, Any]:
 
 
 def arrival(law: laws.Arrival) -> dict[str, Any] | None:
-    """Return {"mean", "bits", "warmup"}: the mean time between roots in units of 2^-bits ns; None for a batch."""
+    """Compile the distribution of the time between two arriving roots into integers; None for a batch.
+
+    Return {"mean", "bits", "warmup"}: the mean time between roots in units of 2^-bits ns, its bits, and the number of
+    warm-up roots.
+    """
     if isinstance(law, laws.BatchArrival):
         return None
     mean = 10**6 / Fraction(repr(law.rate_per_ms))
@@ -72,18 +79,19 @@ def arrival(law: laws.Arrival) -> dict[str, Any] | None:
 
 
 def mean_arrival(table: dict[str, Any]) -> Fraction:
-    """Return the expected time between roots in ns."""
+    """Return the mean time in ns between the arrivals of two root threads."""
     return Fraction(table["mean"], 2 ** table["bits"])
 
 
 def last_arrival(table: dict[str, Any], roots: int) -> int:
-    """Return the time in ns after which no root can arrive."""
+    """Return the time in ns after which no root thread can arrive."""
     return int(roots * (table["mean"] * _WORD_BITS * logarithms()[0] >> 24) >> table["bits"]) + 1
 
 
 def _branches(mean_us: float, scv: float) -> list[int]:
-    """Return the threshold of the frequent branch and the means of both exponential branches, which have balanced
-    means.
+    """Return the threshold of the frequent branch and the means of both branches of a hyperexponential law.
+
+    The branches are exponential and have balanced means.
     """
     with localcontext(prec=40):
         ratio = Decimal(repr(scv))
@@ -133,7 +141,7 @@ def square_work(table: dict[str, Any]) -> Fraction | None:
 
 
 def longest_work(table: dict[str, Any]) -> int:
-    """Return the maximum work in ns that can be drawn."""
+    """Return the longest work in ns that can be drawn."""
     numbers = table["numbers"]
     match table["law"]:
         case "uniform":
@@ -146,9 +154,9 @@ def longest_work(table: dict[str, Any]) -> int:
 
 
 def offspring(law: laws.Spawn, max_depth: int) -> dict[str, Any]:
-    """Return {"values", "thresholds"}: a 32-bit draw u has values[i] children, where i is the number of thresholds <=
-    u.
+    """Compile the distribution of the number of children into values and probability thresholds.
 
+    Return {"values", "thresholds"}: a 32-bit draw u has values[i] children, where i is the number of thresholds <= u.
     There is one row of thresholds for all depths, or one row per depth if the law depends on the depth.
     """
     values, row = _offspring_at(law, Fraction(1))
@@ -182,14 +190,20 @@ def _offspring_at(law: laws.Spawn, scale: Fraction) -> tuple[list[int], list[int
 
 
 def geometric_table(mean: Fraction) -> list[int]:
-    """Return thresholds for k or fewer children, which have probability 1 - again^(k+1)."""
+    """Return the thresholds of a geometric distribution for 0, 1, 2, ... or fewer children.
+
+    The probability of k or fewer children is 1 - again^(k+1).
+    """
     again = mean / (1 + mean)
     powers = [(again.numerator**k, again.denominator**k) for k in range(1, MAX_CHILDREN + 1)]
     return [nearest_threshold(ONE * (under - over), under) for over, under in powers]
 
 
 def poisson_table(mean: Fraction) -> list[int]:
-    """Return thresholds: cumulative sums of none * mean^k / k!, over the denominator of the last term."""
+    """Return the thresholds of a Poisson distribution for 0, 1, 2, ... or fewer children.
+
+    They are cumulative sums of none * mean^k / k!, over the denominator of the last term.
+    """
     none = childless_probability(mean)
     last = MAX_CHILDREN - 1
     weight = none.numerator * mean.denominator**last * math.factorial(last)
@@ -201,7 +215,7 @@ def poisson_table(mean: Fraction) -> list[int]:
 
 
 def childless_probability(mean: Fraction) -> Fraction:
-    """Return e^-mean to 60 digits."""
+    """Return the probability that a thread has no children, e^-mean, to 60 digits."""
     with localcontext(prec=60):
         return Fraction((-(Decimal(mean.numerator) / mean.denominator)).exp())
 
@@ -213,7 +227,7 @@ def nearest_threshold(over: int, under: int) -> int:
 
 
 def offspring_draws(table: dict[str, Any], depth: int) -> list[tuple[int, int]]:
-    """Return (number of children, number of the 2^32 draws that result in it) for a depth."""
+    """Return pairs (number of children, number of the 2^32 draws that result in it) for a thread at a depth."""
     rows: Sequence[list[int]] = table["thresholds"]
     row = rows[min(depth, len(rows) - 1)]
     draws = [high - low for low, high in zip([0, *row], row, strict=False)]
@@ -221,7 +235,7 @@ def offspring_draws(table: dict[str, Any], depth: int) -> list[tuple[int, int]]:
 
 
 def offspring_weights(table: dict[str, Any], depth: int) -> list[tuple[int, Fraction]]:
-    """Return (number of children, exact probability in the kernels) for a depth."""
+    """Return pairs (number of children, exact probability in the kernels) for a thread at a depth."""
     return [(children, Fraction(draws, ONE)) for children, draws in offspring_draws(table, depth)]
 
 

@@ -1,8 +1,8 @@
-"""Table of a bounded Pareto law. Uses floats if they determine the nearest integer without doubt, and decimals
-otherwise.
+"""Computes the integer table of a bounded Pareto distribution, with floats if their precision is enough.
 
 There are three methods, each about a hundred times slower than the one before and used only if the one before leaves
-doubt: floats, Newton's method for the least work, and bisection for it. All produce the same integers.
+doubt: floats, Newton's method for the least work, and bisection for it. All produce the same integers. Newton's method
+and bisection use decimals.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
-#: Number of points: 64 ln 2, the largest logarithm of a random word, in sixteenths, and one more point.
+#: Number of points of the table: one per sixteenth up to 64 ln 2, the largest logarithm of a random number, plus one.
 POINTS = 711
-#: Tail probabilities at the points.
+#: Probability at each point that the work of a thread is greater.
 _TAILS = tuple(math.exp(-i / 16) for i in range(POINTS))
-#: Relative distance from .5 within which a float cannot determine the nearest integer. Errors are 100 times smaller.
+#: Relative distance from .5 within which a float is not precise enough to determine the nearest integer.
 DOUBT = 1e-12
-#: Precision of decimals in digits.
+#: Precision of decimal arithmetic in digits.
 _DIGITS = 30
-#: Relative error of the mean that Newton's method must reach; it moves a point by less than 1e-4 of `DECIMAL_DOUBT`.
+#: Maximum relative error of the mean after Newton's method; it moves a point by less than 1e-4 of `DECIMAL_DOUBT`.
 _NEWTON_ERROR = Decimal("1e-22")
-#: Distance in ns from a half within which the least work is found by bisection.
+#: Distance in ns of a point from a half within which the minimum work is computed by bisection.
 DECIMAL_DOUBT = Decimal("1e-6")
-#: Ratio of least to longest work above which cancellation loses too many digits for Newton's method.
+#: Ratio of minimum to maximum work above which cancellation loses too many digits for Newton's method.
 _NEARLY_CONSTANT = 0.999
 
 
@@ -43,17 +43,17 @@ def points(mean_us: float, alpha: float, max_ratio: float) -> tuple[int, ...]:
 
 
 def near_points(mean_us: float, alpha: float, max_ratio: float) -> list[float]:
-    """Return the points as floats with a relative error of a few 1e-15."""
+    """Return the points of the table as floats with a relative error of a few 1e-15."""
     log_ratio = _log_ratio(alpha, max_ratio)
     least, floor = mean_us * 1000 * max_ratio * math.exp(-log_ratio), math.exp(-alpha * log_ratio)
     return [least * (floor + (1 - floor) * tail) ** (-1 / alpha) for tail in _TAILS]
 
 
 def _log_ratio(alpha: float, max_ratio: float) -> float:
-    """Return the logarithm of longest over least work."""
+    """Return the logarithm of the ratio of maximum to minimum work."""
 
     def over_mean(log_ratio: float) -> float:
-        """Return the logarithm of the law's mean over the requested mean, a decreasing function."""
+        """Return the logarithm of the ratio of the law's mean to the requested mean, a decreasing function."""
         shares = math.expm1((1 - alpha) * log_ratio) / math.expm1(-alpha * log_ratio)
         return math.log(alpha / (alpha - 1) * shares * max_ratio) - log_ratio
 
@@ -65,7 +65,7 @@ def _log_ratio(alpha: float, max_ratio: float) -> float:
 
 
 class Exact:
-    """Points of the law in decimal arithmetic, computed one at a time."""
+    """Points of a bounded Pareto distribution in decimal arithmetic, computed one at a time."""
 
     def __init__(self, mean_us: float, alpha: float, max_ratio: float) -> None:
         self._mean, self._alpha = Decimal(repr(mean_us)) * 1000, Decimal(repr(alpha))
@@ -87,7 +87,7 @@ class Exact:
 
     @cached_property
     def least(self) -> Decimal:
-        """Return the least work in ns to 24 digits, by bisection."""
+        """Return the minimum work in ns to 24 digits, by bisection."""
         with localcontext(prec=_DIGITS):
             low, high = self._mean * (self._alpha - 1) / self._alpha / 2, self._mean
             for _ in range(80):
@@ -97,12 +97,12 @@ class Exact:
 
     @cached_property
     def _near_ratio(self) -> float:
-        """Return the ratio of least to longest work as a float."""
+        """Return the ratio of minimum to maximum work as a float."""
         return math.exp(-_log_ratio(float(self._alpha), self._max_ratio))
 
     @cached_property
     def near_least(self) -> Decimal:
-        """Return the least work in ns to 20 digits, by Newton's method if it converges."""
+        """Return the minimum work in ns to 20 digits, by Newton's method if it converges."""
         if self._near_ratio > _NEARLY_CONSTANT:
             return self.least
         with localcontext(prec=_DIGITS):
@@ -113,20 +113,20 @@ class Exact:
             return least if met else self.least
 
     def _slope(self) -> float:
-        """Return the derivative of the logarithm of the mean with respect to the logarithm of the least work."""
+        """Return the derivative of the logarithm of the mean with respect to the logarithm of the minimum work."""
         alpha = float(self._alpha)
         body, tail = self._near_ratio ** (alpha - 1), self._near_ratio**alpha
         return 1 - (alpha - 1) * body / (1 - body) + alpha * tail / (1 - tail)
 
     def _mean_from(self, least: Decimal) -> Decimal:
-        """Return the law's mean in ns for this least work."""
+        """Return the mean work in ns for a minimum work."""
         alpha, ratio = self._alpha, least / self._most
         return least * alpha / (alpha - 1) * (1 - ratio ** (alpha - 1)) / (1 - ratio**alpha) if ratio < 1 else least
 
 
 @lru_cache
 def shares() -> tuple[tuple[int, ...], int]:
-    """Return the numerators and the common denominator of each point's weight in the mean.
+    """Return the weight of each point in the mean work, as numerators with a common denominator.
 
     Between two points, work is linear in -ln(U).
     """

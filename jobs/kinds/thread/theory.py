@@ -1,4 +1,4 @@
-"""Predictions for a spec from the theory of branching processes and queues, exact if possible."""
+"""Predictions of the theory of branching processes and queues for a simulation, exact if possible."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jobs.models import Spec
 
 
 def threads_by_depth(offspring: dict[str, Any], roots: int, max_depth: int) -> list[Fraction]:
-    """Return the expected threads at each depth 0..max_depth if no spawn is refused."""
+    """Return the expected number of threads at each depth 0..max_depth if no spawn is refused."""
     means = [tables.mean_offspring(offspring, depth) for depth in range(max_depth)]
     return list(accumulate(means, mul, initial=Fraction(roots)))
 
 
 def expected_threads(offspring: dict[str, Any], roots: int, max_depth: int) -> Fraction:
-    """Return the expected threads of a replica if no spawn is refused: the sum of `threads_by_depth`."""
+    """Return the expected number of threads of a replica if no spawn is refused."""
     rows = min(max_depth, len(offspring["thresholds"]))
     distinct = [tables.drawn_offspring(offspring, depth) for depth in range(rows)]
     total = level = roots
@@ -55,7 +55,7 @@ def is_bag(spec: Spec, cores: int) -> bool:
 
 
 def extinction(offspring: dict[str, Any], roots: int, depth: int) -> float:
-    """Return the probability that no thread reaches this depth, from nested generating functions."""
+    """Return the probability that no thread reaches a depth, computed by nested generating functions."""
     extinct = 0.0
     for above in reversed(range(depth)):
         weights = tables.offspring_weights(offspring, above)
@@ -76,13 +76,16 @@ def work_of_a_root(spec: Spec) -> Fraction:
 
 
 def _share_of_parents(offspring: dict[str, Any], depth: int) -> Fraction:
-    """Return the probability that a thread at this depth has children. A table can list 0 children twice."""
+    """Return the probability that a thread at this depth has children.
+
+    A table can list 0 children twice.
+    """
     draws = tables.offspring_draws(offspring, depth)
     return Fraction(sum(count for children, count in draws if children > 0), tables.ONE)
 
 
 def offered_load(spec: Spec, cores: int) -> Fraction | None:
-    """Return the share of the machine that endlessly arriving roots need; None for a batch."""
+    """Return the share of the machine's capacity that endlessly arriving roots need, or None for a batch."""
     if spec["arrival"] is None:
         return None
     return work_of_a_root(spec) / tables.mean_arrival(spec["arrival"]) / cores
@@ -102,7 +105,10 @@ def overloads(spec: Spec) -> list[str]:
 
 
 def erlang_c(cores: int, offered: Fraction) -> Fraction:
-    """Return the probability that an arrival waits in an M/M/c queue. `offered` is load x cores and below `cores`."""
+    """Return the probability that an arrival waits in an M/M/c queue (Erlang C).
+
+    `offered` is load x cores and below `cores`.
+    """
     blocked = Fraction(1)
     for servers in range(1, cores + 1):
         blocked = offered * blocked / (servers + offered * blocked)
@@ -115,7 +121,7 @@ def is_queue(spec: Spec, scheduler: str) -> bool:
 
 
 def queue_waits(spec: Spec, cores: int) -> tuple[Fraction | None, Fraction | None]:
-    """Return (probability, mean in ns) of a root's wait in an M/M/c or M/G/1 queue; None without a formula."""
+    """Return the probability and the mean in ns of a root's wait in an M/M/c or M/G/1 queue; None without a formula."""
     load = offered_load(spec, cores)
     assert load is not None
     mean, cost = tables.mean_work(spec["work"]), spec["dispatch_ns"]
@@ -130,7 +136,10 @@ def queue_waits(spec: Spec, cores: int) -> tuple[Fraction | None, Fraction | Non
 
 
 def shared_sojourn(spec: Spec, cores: int, scheduler: str) -> Fraction | None:
-    """Return a root's mean sojourn in ns in an M/G/1-PS queue; None if slices are too long for this approximation."""
+    """Return the mean time in ns that a root spends in a processor-sharing queue (M/G/1-PS), or None.
+
+    The result is None if slices are too long for this approximation.
+    """
     load = offered_load(spec, cores)
     mean = tables.mean_work(spec["work"])
     short = scheduler == "round_robin" and 20 * spec["quantum_ns"] <= mean

@@ -1,9 +1,8 @@
-"""Records one replica as Chrome Trace Event JSON for Perfetto and chrome://tracing; see the section "Trace" of
-README.md.
+"""Records one simulation run as Chrome Trace Event JSON for Perfetto and chrome://tracing.
 
-The recorder is a subclass of the reference simulation. The digest of the trace must equal the kernel's digest, so that
-trace and statistics describe the same run. Futile steal attempts are skipped in one step, and consecutive failed
-attempts are one slice.
+See the section "Trace" of README.md. The recorder is a subclass of the reference simulation. The digest of the trace
+must equal the kernel's digest, so that trace and statistics describe the same run. Futile steal attempts are skipped in
+one step, and consecutive failed attempts are one slice.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from jobs.kinds.thread import rows
 from jobs.kinds.thread.reference_replica import Core, Replica, Thread
 from jobs.models import Spec
 
-#: Maximum steps of a recording: steps per trace event, and an added constant. Only very short slices reach it.
+#: Maximum number of steps of a recording, per trace event and as an added constant.
 _STEPS_PER_EVENT, _STEPS = 20, 500_000
 Event = dict[str, Any]
 
 
 class LimitReached(Exception):
-    """The limit of events or steps is reached."""
+    """The recording has reached its maximum number of events or steps."""
 
 
 def trace(spec: Spec, digest: int | None = None) -> dict[str, Any]:
-    """Return the trace that the spec requests. Raise RuntimeError if its digest differs from the kernel's `digest`."""
+    """Record the trace of one replica. Raise RuntimeError if its digest differs from the kernel's `digest`."""
     recorder = Recorder(spec, spec["trace"]["cell"], spec["trace"]["replica"])
     if digest is None:
         digest = _digest(Replica(spec, recorder.cell, recorder.replica) if recorder.truncated else recorder)
@@ -66,7 +65,7 @@ def _names(cores: int, scheduler: str, replica: int) -> list[Event]:
 
 
 class Recorder(Replica):
-    """Replica that records its events."""
+    """Reference simulation of one replica that records its events."""
 
     def __init__(self, spec: Spec, cell: int, replica: int) -> None:
         self.written: list[Event] = []
@@ -154,7 +153,7 @@ class Recorder(Replica):
 
     def _spawn(self, core: Core, thread: Thread) -> None:
         super()._spawn(core, thread)
-        # A flow starts in the slice around it, and this slice ends now.
+        # A flow starts in the slice around it, and the slice of the parent ends now.
         for child in thread.children:
             self._write({"ph": "s", "tid": core.number, **self._flow(child)}, self.now - 1)
 
@@ -202,7 +201,7 @@ class Recorder(Replica):
         heapq.heappush(self.events, (core.since + cost, core.number))
 
     def _count_futile_attempts(self, core: Core) -> int:
-        """Return the number of the core's attempts that finish before any other event, including the current one."""
+        """Return how many steal attempts of a core finish before any other event, including the current attempt."""
         time, number = min(event for event in self.events if event[1] < 0 or not self.cores[event[1]].stealing)
         steps, rest = divmod(time - self.now, self.spec["steal_ns"])
         return steps + (rest > 0 or core.number < number)

@@ -1,4 +1,4 @@
-"""Time windows of a trace as packed columns: all slices, or shares of time per pixel if there are too many slices."""
+"""Time windows of a trace in binary form: all slices, or shares of time per pixel if there are too many slices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUN, BLOCKED, JOIN, STEAL = range(4)
 _KINDS = {"blocked": BLOCKED, "join": JOIN, "steal": STEAL}
 FIRST, STOLEN = 1, 2
 NOBODY = 2**32 - 1
-#: Shares of a core's time that bins contain, with their slice kinds.
+#: Kinds of slices that belong to each share of a core's time in a bin.
 SHARES = {"busy": (RUN, JOIN), "steal": (STEAL,), "blocked": (BLOCKED,)}
 
 BINARIES = {
@@ -45,9 +45,10 @@ BINARIES = {
 
 
 def binary(name: str, trace: JsonReader) -> Callable[[Mapping[str, str]], bytes]:
-    """Return a function that returns windows of a trace, which is the answer to the question `trace`.
+    """Return a function that returns time windows of a recorded trace in binary form.
 
-    The function raises InvalidRequest, which names the wrong query parameter.
+    `trace` is the answer to the question `trace`. The function raises InvalidRequest, which names the wrong query
+    parameter.
     """
     assert name in BINARIES
     timeline = Timeline()
@@ -63,7 +64,7 @@ def binary(name: str, trace: JsonReader) -> Callable[[Mapping[str, str]], bytes]
 
 
 class _Lane:
-    """Slices of one core, sorted by time and without overlap."""
+    """Slices of one simulated core, sorted by time and without overlap."""
 
     def __init__(self) -> None:
         self.start, self.end = array("d"), array("d")
@@ -96,7 +97,7 @@ class _Lane:
         return sums
 
     def until(self, share: str, moment: float) -> float:
-        """Return the cumulative weighted time of a share up to a time."""
+        """Return the cumulative time of a share of the core's time up to a moment."""
         sums = self.sums[share]
         number = bisect_right(self.start, moment) - 1
         if number < 0:
@@ -111,7 +112,7 @@ class _Lane:
 
 
 class Timeline:
-    """Slices of a trace by core, and its steals. Accepts events one by one, to limit memory."""
+    """Slices and steals of a trace, by simulated core. Accepts events one by one, to limit memory."""
 
     def __init__(self) -> None:
         self.about: dict[str, Any] = {}
@@ -241,7 +242,7 @@ def _differences(sums: Sequence[float]) -> list[float]:
 
 
 def _number(choice: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:
-    """Return a number from the query. Raise InvalidRequest with its bounds."""
+    """Return a number from the query string. Raise InvalidRequest with the bounds if the number is invalid."""
     try:
         value = float(choice.get(name, default))
     except ValueError:
