@@ -59,8 +59,9 @@ def parse_traceparent(text: str) -> TraceContext | None:
 
 
 def parse_headers(headers: Sequence[str], states: Sequence[str] = ()) -> TraceContext | None:
-    """Parse the traceparent headers of a request. Return None unless there is exactly one valid header. `states`
-    contains the request's tracestate headers.
+    """Parse the traceparent headers of a request. Return None unless there is exactly one valid header.
+
+    `states` contains the request's tracestate headers.
     """
     trace = parse_traceparent(headers[0].strip(" \t")) if len(headers) == 1 else None
     return trace and replace(trace, state=normalize_tracestate(",".join(states)))

@@ -152,7 +152,7 @@ class Catalog:
             source = check_source(row["source"]) if row.get("source") else ""
             return {"type": str(row.get("type") or "")[:_MAX_TYPE], "source": source}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, errors.NotFound):
-            return {}  # the file was not written by a coordinator
+            return {}  # ignore a file that no coordinator wrote
 
     # -- changes ----------------------------------------------------------------------------------------------------
 

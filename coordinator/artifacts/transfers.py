@@ -233,7 +233,7 @@ def _prepend(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _all_parts(begun: Upload) -> tuple[str, ...]:
-    """Return the objects of all parts in order. Raise Conflict if parts are missing."""
+    """Return the stored objects of all parts of a file, in order. Raise Conflict if parts are missing."""
     count = _count(begun.size)
     lacking = [number for number in range(count) if number not in begun.objects]
     if lacking:

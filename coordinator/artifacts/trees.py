@@ -87,7 +87,7 @@ class Trees:
         return [each for each in self._store.artifacts.ids(tenant) if each.startswith(digits)]
 
     def commit(self, tenant: str, text: bytes, name: str, actor: Actor) -> tuple[str, Artifact]:
-        """Create an artifact from a manifest. Return `new` or `there`, and the artifact.
+        """Create an artifact from a manifest. Return its status, `new` or `there`, and the artifact.
 
         Raise Conflict if files are missing, OverLimit if max_stored_bytes is exceeded, or the errors of
         `manifest.parse`.
@@ -111,11 +111,10 @@ class Trees:
     def commit_by(
         self, tenant: str, text: bytes, commit: Callable[[NewArtifact], list[str]], name: str = ""
     ) -> tuple[str, NewArtifact]:
-        """Store a manifest, and call `commit` to create a reference to it. Return the status from `commit` and the
-        artifact.
+        """Store a manifest, and call `commit` to create a reference to it.
 
-        `commit` returns the same values as `Artifacts.commit`. If its status is neither `new` nor `there`, the manifest
-        is deleted, and a status with a known error raises that error.
+        Return the status from `commit` and the artifact. `commit` returns the same values as `Artifacts.commit`. If its
+        status is neither `new` nor `there`, the manifest is deleted, and a status with a known error raises that error.
         """
         tree, stored = parse_body(manifest.parse, text), files.new_object()
         transfers = self.transfers

@@ -14,7 +14,7 @@ from jobs.store.tenancy.audit_log import AuditLog, Log, Position
 
 log = logging.getLogger(__name__)
 
-#: Number of entries kept in Redis: with AUDIT_FILE, and without it; and number of surplus entries before a trim.
+#: Number of entries that Redis keeps with AUDIT_FILE, and without it; and number of surplus entries before a drop.
 #: Surplus entries are dropped together, because each drop adds one entry to the log.
 KEPT_EXPORTED, KEPT, SLACK = 10_000, 100_000, 1000
 #: Number of entries per write, and maximum number of writes per export.

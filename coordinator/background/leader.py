@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 
 #: Maximum number of cleanup calls to Redis per round.
 _MAX_REPEATS = 50
-#: Number of new ranges, in addition to 1/8, after which a mark is merged again; and rounds between two checks.
+#: Minimum number of new ranges before a mark is merged again, and number of rounds between two checks.
 _MERGE_AT, _MERGE_EVERY = 64, 10
 #: Number of rounds between two prunings of usage and unused libraries, and between two recounts of stored bytes.
 _PRUNE_EVERY, _RECOUNT_EVERY = 3600, 600
-#: Number of rounds after which deleted wake-up templates are restored and dead workers are removed.
+#: Number of rounds between two repairs of the wake-up signals.
 _WAKE_UPS_EVERY = 60
 
 

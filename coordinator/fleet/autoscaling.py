@@ -27,9 +27,9 @@ class Work:
     jobs: float = 1.0
     #: Estimated seconds of work of each job on one lane.
     seconds: float
-    #: Speed of a lane relative to the kind's estimate, for each device that can compute these jobs.
+    #: Speed of a lane relative to the kind's estimate, for each device that can compute the jobs.
     paces: Mapping[Device, float]
-    #: Maximum number of lanes that can compute one of these jobs at once.
+    #: Maximum number of lanes that can compute one job at once.
     most_lanes: float = math.inf
     tenant: str = ""
 
@@ -110,7 +110,7 @@ def _shares(work: Work, potential: Mapping[Device, float]) -> dict[Device, float
 
 
 def _lanes(work: Work, device: Device, share: float, seconds: float) -> float:
-    """Return the number of lanes that one of these jobs keeps busy for `seconds`."""
+    """Return the number of lanes that one job of the group keeps busy for `seconds`."""
     return min(work.seconds / work.paces[device] / seconds, work.most_lanes) * share
 
 

@@ -17,7 +17,7 @@ CPU_WEIGHT, GPU_WEIGHT = 1.0, 3.0
 def latest_workers(
     workers: Iterable[answers.Worker], fields: tuple[str, ...]
 ) -> dict[tuple[str, ...], Mapping[str, Any]]:
-    """Return the most recently seen live worker for each combination of these fields, such as host and network.
+    """Return the most recently seen live worker for each combination of values of the fields.
 
     The most recent reports are used so that a host's counters never decrease when workers start or stop.
     """

@@ -81,7 +81,7 @@ def serialize_job(
 
 
 def serialize_dead(job: answers.Job, ranges: Sequence[DeadRange], count: int) -> answers.Dead:
-    """Return the response about a job's dead ranges, which are some of `count` in total."""
+    """Return the response about the dead ranges of a job. `count` is the total number of dead ranges."""
     row: answers.Dead = {
         "job_id": job["job_id"],
         "type": job["type"],

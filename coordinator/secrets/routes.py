@@ -68,7 +68,10 @@ def rotate_secrets(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Re
 
 
 async def _body(request: Request) -> Any:
-    """Return the parsed body. Raise the errors of `bodies.read_json`, without parts of the body in their messages."""
+    """Return the parsed body. Error messages never contain parts of the body.
+
+    Raise the errors of `bodies.read_json`.
+    """
     try:
         # Each comma within the secret counts as a JSON value.
         async with bodies.open_json(request, bodies.MAX_BODY, 2 * MAX_BYTES) as value:

@@ -39,7 +39,7 @@ class Step:
     request: str
     #: Names of arguments, and the indexes of the steps that return their values.
     earlier: tuple[tuple[str, int], ...]
-    #: Query fields and header fields.
+    #: Query parameters and header parameters of the function.
     query: tuple[Any, ...]
     headers: tuple[Any, ...]
 

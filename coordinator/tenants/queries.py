@@ -17,7 +17,7 @@ class TenantQueries:
         self._store = store
 
     def all(self, principal: Principal) -> list[answers.Tenant]:
-        """Return the tenants that the principal can read, ordered by name. Unregistered ones have default values."""
+        """Return the tenants that the principal can read, ordered by name. Unregistered tenants have default values."""
         names = {*self._store.tenants.names(), DEFAULT_TENANT} if principal.has(Scope.ADMIN) else set()
         return self._read(sorted({principal.tenant, *names}))
 

@@ -55,7 +55,7 @@ class Answers:
     def heartbeat(
         self, born: str, row: Row, leases: Sequence[tuple[str, str, int]], slot: bool, leaving: bool
     ) -> Heard:
-        """Extend the worker's leases. The response names a runner's jobs with followers, and requested shells."""
+        """Extend the worker's leases. The response also lists the jobs with followers, and requested shells."""
         said = row.labelled(self._labels)
         if leaving:
             return Heard(word=self._store.fleet.heartbeat(self._worker, born, said, leaving=True), leases=())

@@ -1,4 +1,4 @@
-"""Validate the partial results of programs, because the API reads rows from them."""
+"""Validate the partial results of programs, because the API lists the units of a job from them."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 _TOGETHER, _TOGETHER_BYTES, POLL_SECONDS = 64, 4 << 20, 1.0
 #: Maximum size in bytes, as JSON, of all foreach items of a workflow, and of the result of an action that is not a job.
 MAX_ITEMS, _MAX_RESULT = 2 << 20, 64 << 10
-#: Maximum length of an error message in characters, its length in a workflow with MANY errors, and the value of MANY.
+#: Maximum length of an error message in characters; shorter maximum with over MANY errors; and value of MANY.
 _MAX_ERROR, _SHORT_ERROR, MANY = 1000, 100, 1000
 
 

@@ -41,7 +41,7 @@ class WorkerTable:
         self._seen = _Reading()
 
     def read(self, store: Store) -> tuple[list[tuple[StoredWorker, bool]], float]:
-        """Return the known workers by name, each with True if it is alive; and the current time.
+        """Return the known workers in order of name, with a flag for each live worker; and the current time.
 
         Workers are known for LOST_SECONDS after their last heartbeat. The time is in seconds since 1970, by Redis'
         clock.

@@ -52,7 +52,7 @@ class Gate:
         except BaseException as error:
             if turn.done() and not turn.cancelled():
                 self._pass_on()  # a permit was granted at the same time
-            elif turn in self._waiting:  # unless the permit's release has already removed it
+            elif turn in self._waiting:  # the release of a permit may have removed the request already
                 self._waiting.remove(turn)
             if isinstance(error, TimeoutError):
                 detail = f"the request waited {seconds:g} s in the queue; try again later"
