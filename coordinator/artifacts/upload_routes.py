@@ -17,7 +17,7 @@ from threads_protocol.answers import artifacts as artifact_answers
 
 BUNDLE = 'A line `[["SHA-256", size], ...]`, then the contents of each file'
 
-_PART = "Upload one part of a file: 8 MiB, or less for the last part. A file with more than one part needs `complete`."
+_PART = "Upload one part of a file: 8 MiB, or less for the last part. After the last of several parts, call `complete`."
 
 
 def add(routes: APIRouter, below: str, whose: str, owner: Any, **more: Any) -> None:

@@ -114,7 +114,7 @@ def _result(cluster: Cluster, job_id: str, partial: bool) -> Response:
         head, state, stored = cluster.queries.jobs.result(job_id)  # the job ended in the meantime
     if stored is not None:
         return http.send_result(stored, json.dumps(head)[:-1].encode() + b', "result": ', b"}")
-    detail = f"the job is {state}; it has a result in state done. Use partial=true to get the committed part"
+    detail = f"the job is {state}; only a job in state done has a result. Use partial=true to get the committed part"
     if registry.program_kind(head["type"]):
         detail += f"; list its units with: cluster units {job_id}; show their output with: cluster logs {job_id}"
     raise errors.Conflict(detail, field="state")

@@ -319,7 +319,7 @@ def _explain_conflict(kind: str, needed: Requirements, name: str, offer: Offer, 
     if place.tenant and offer.get("tenant", "") not in ("", place.tenant):
         return f"{name} runs a service of another tenant, and {_ONE_TENANT}"
     if kind in registry.endless_kinds() and not offer.get("replicas", 1):
-        return f"{name} cannot run another replica; with RUNNER_UIDS each needs a user other than those of the slots"
+        return f"{name} cannot run another replica; with RUNNER_UIDS, each replica needs its own user"
     if short := requirements.shortfalls(needed, offer):
         what, has = (", ".join(words) for words in zip(*((each.needed, each.has) for each in short), strict=True))
         return f"the job needs {what}, but the services on {name} leave {has}"
@@ -417,9 +417,9 @@ def _explain_turn(queue: str, kind: str, place: QueuePosition, before: int, flee
         return f"work of a higher priority is served first ({', '.join(busy)}); {turn} after that"
     if place.tenants_before:
         several = (
-            "tenant used less of its share and goes"
+            "tenant used less of its share and is served"
             if place.tenants_before == 1
-            else "tenants used less of their shares and go"
+            else "tenants used less of their shares and are served"
         )
         return f"{place.tenants_before} other {several} first; {turn}"
     if before or kind in registry.endless_kinds():  # a runner with capacity starts a replica within seconds

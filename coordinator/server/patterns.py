@@ -20,12 +20,12 @@ _DESCRIPTIONS = {
     TOKEN_NAME: "must be 1 to 64 letters, digits, dots, dashes, @ or _, and begin with a letter or a digit",
     HOST: "must be 1 to 48 letters, digits, dots, dashes or _, and begin with a letter or a digit",
     HOSTS_WORKER: "must be cpu-N, gpu-N or runner-N, with a number from 1 to 999",
-    TOKEN_ID: "must be a token's ID, 1 to 32 small letters or digits. List the IDs with `cluster token list`",
+    TOKEN_ID: "must be a token's ID, 1 to 32 lowercase letters or digits. List the IDs with `cluster token list`",
     JOB_ID: "must be a job ID: 1 to 64 letters, digits, dashes or _",
     SCOPE: f"must be one of {', '.join(Scope)}",
     schedules.NAME: "must be 1 to 64 letters, digits, dots, dashes or _, and begin with a letter or a digit",
     secrets.NAME: "must be 1 to 64 letters, digits or _, and begin with a letter or _",
-    tenants.NAME: "must be 1 to 32 small letters, digits or dashes, and begin with a letter or a digit",
+    tenants.NAME: "must be 1 to 32 lowercase letters, digits or dashes, and begin with a letter or a digit",
     webhooks.ID: "must be a delivery ID, which starts with msg_; list deliveries with GET /api/webhooks",
 }
 _MESSAGE = re.compile("String should match pattern '(.*)'")

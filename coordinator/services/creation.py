@@ -63,7 +63,7 @@ class NewService(BaseModel):
         default_factory=dict, description="Requirements of a replica, as for programs."
     )
     max_concurrent_requests: int = Field(
-        100, ge=1, le=10_000, description="Maximum concurrent requests per coordinator. As many more wait."
+        100, ge=1, le=10_000, description="Maximum concurrent requests per coordinator. As many more can wait."
     )
     request_timeout_seconds: float = Field(
         300, ge=1, le=3600, description="Time limit of a request with waiting, and drain time of a replica."

@@ -176,6 +176,6 @@ def test_large_bodies_are_worked_on_one_after_the_other() -> None:
 def test_a_pattern_is_stated_in_words() -> None:
     complaint = "String should match pattern '{}'".format
     assert patterns.explain(complaint(patterns.SCOPE)).startswith("must be one of read, submit")
-    assert patterns.explain(complaint(tenants.NAME)).startswith("must be 1 to 32 small letters")
+    assert patterns.explain(complaint(tenants.NAME)).startswith("must be 1 to 32 lowercase letters")
     assert patterns.explain(complaint(patterns.TOKEN_ID)).endswith("List the IDs with `cluster token list`")
     assert patterns.explain(complaint("^x$")) == complaint("^x$") and patterns.explain("other") == "other"

@@ -125,7 +125,7 @@ class _Checker:
             if name in OPTIONS and (self._nested or name not in of.parameters):
                 options[name] = value
             elif self._nested:
-                self._complain((name,), f"must be under parameters; outside them are {', '.join(OPTIONS)} only")
+                self._complain((name,), f"must be under parameters; only {', '.join(OPTIONS)} can be outside")
             else:
                 parameters[name] = value
         for name in [name for name in parameters if name not in of.parameters][: action_types.MAX_PARAMETERS]:
