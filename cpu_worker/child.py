@@ -1,4 +1,7 @@
-"""Child process of a lane: computes and answers over a pipe. Only child processes of a CPU worker load numba."""
+"""Child process of a CPU worker: computes leases and answers over a pipe.
+
+Only child processes of a CPU worker load numba.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,7 @@ def _die_with(parent: int) -> None:
 
 
 def compute_lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_seconds: float) -> Any:
-    """Compute a lease and return (upto, encoded partial, seconds), or the KernelFailed error."""
+    """Compute a lease and return (upto, encoded partial result, seconds), or the KernelFailed error."""
     deadline = time.monotonic() + long_seconds
 
     def tick(upto: int) -> bool:
@@ -110,7 +113,10 @@ def compute_lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_sec
 
 
 def compute_small(shared: Any, jobs: list[tuple[str, Spec, int]]) -> list[Any]:
-    """Compute small jobs, and return a result or KernelFailed error for each. UPTO is the index of the current job."""
+    """Compute small jobs, and return a result or a KernelFailed error for each job.
+
+    UPTO is the index of the current job.
+    """
     answers = []
     for shared[UPTO], (kind, spec, total) in enumerate(jobs):
         answers.append(_compute_whole(kind, spec, total))
@@ -125,7 +131,7 @@ def _compute_whole(kind: str, spec: Spec, total: int) -> Any:
 
 
 def _derive(shared: Any, kind: str, spec: Spec, gathered: GatheredPartials) -> Any:
-    """Derive a job's result, or return the KernelFailed error."""
+    """Merge the partial results of a job and derive its result, or return the KernelFailed error."""
     try:
         return execution.derive(kind, spec, gathered)
     except errors.KernelFailed as failure:

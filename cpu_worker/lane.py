@@ -1,4 +1,4 @@
-"""The parent's handle of one child process: sends work, waits for answers, kills and replaces the child."""
+"""Handle of a CPU worker for one child process: sends work, waits for answers, kills and replaces the child."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds until a stopped task loses its lease, by stop mode: 1 commits the finished part, 2 drops the lease.
 GRACE_SECONDS = {1: 5.0, 2: 0.5}
-#: Seconds between a stop flag and the kill. On a loaded machine, a chunk takes longer than 200 ms.
+#: Time in seconds after a stop request until a child is killed; a chunk can take long on a loaded machine.
 LATE_SECONDS = 5.0
 #: Timeout in seconds for a batch of small jobs, each of which should take milliseconds.
 SMALL_SECONDS = 30.0
@@ -45,7 +45,7 @@ spawn_context = multiprocessing.get_context("spawn")
 
 
 class ChildLane:
-    """A `jobs.worker.lanes.Lane` that computes in a spawned child process.
+    """Lane of a CPU worker, which computes in a spawned child process.
 
     The lane accepts no work of the kinds in `refused`. It calls `retire` if a restarted child must refuse another kind:
     the other lanes may be affected too, and only a restart of the worker checks them.
@@ -76,8 +76,9 @@ class ChildLane:
         return int(self._shared[child.UPTO])
 
     def _start(self, recompile: Collection[str] = ()) -> None:
-        """Start a child process. If this raises OSError, the lane keeps the handle of the old process, which has
-        exited.
+        """Start a child process.
+
+        If this raises OSError, the lane keeps the handle of the old process, which has exited.
         """
         #: Whether the child has compiled its kernels and is idle.
         self._free = False
@@ -121,9 +122,7 @@ class ChildLane:
                 self._refuse(self._unknown(self.warm_up()))
 
     def _unknown(self, warmed: WarmUpResult) -> dict[str, str]:
-        """Return the newly found wrong kernels, mapped to the reason; kinds that the worker already refuses are
-        excluded.
-        """
+        """Return the newly found wrong kernels, mapped to the reason, without kinds that the worker already refuses."""
         return {kind: why for kind, why in warmed.wrong.items() if kind not in self._refused}
 
     def _refuse(self, wrong: Mapping[str, str]) -> None:
@@ -182,8 +181,9 @@ class ChildLane:
         return answer
 
     def _has_come_late(self) -> bool:
-        """Wait for the answer of a cancelled task, so that the child can be reused. Return False if it does not arrive
-        in time.
+        """Wait for the answer of a cancelled task, so that the child can be reused.
+
+        Return False if the answer does not arrive in time.
         """
         patience = self._late_until - time.monotonic()
         if patience <= 0 or not wait([self._pipe, self.child_process.sentinel], timeout=patience):
@@ -204,10 +204,10 @@ class ChildLane:
     def _receive(
         self, task: Task | None = None, patience: float = math.inf, dropped: Callable[[], bool] = lambda: False
     ) -> Any:
-        """Return the child's next answer. Raises LaneDied if the child dies, stops too late or exceeds `patience`
-        seconds.
+        """Wait for the child's next answer, and return it.
 
-        Also raises LaneDied if `dropped` returns True, because a child that is compiling does not check the stop flag.
+        Raises LaneDied if the child exits, stops too late or exceeds `patience` seconds. Also raises LaneDied if
+        `dropped` returns True, because a child that is compiling does not check the stop flag.
         """
         deadline = time.monotonic() + patience
         while True:

@@ -131,7 +131,7 @@ class WorkerProcess:
         return self._worker.run(self._link, self._start, self._ended.set, Meter(energy=self._joules))
 
     def _claimed_gpu(self) -> list[dict[str, Any]]:
-        """Return the claimed GPU as a profile lists it; empty if there is no claim."""
+        """Return the claimed GPU in the format of profiles, or an empty list if no GPU is claimed."""
         gpu = self._claim.gpu
         return [] if gpu is None else [{"uuid": gpu.uuid, "name": gpu.name, "index": gpu.index}]
 
@@ -139,8 +139,9 @@ class WorkerProcess:
         return self._provider.joules(self._claim.gpu.uuid) if self._claim.gpu else None
 
     def _heartbeat_fields(self) -> Row:
-        """Return the GPU fields of the heartbeat. Also renew the claim, and yield the GPU if a waiting program has
-        priority.
+        """Return the GPU fields of the heartbeat.
+
+        Also renew the claim, and yield the GPU if a waiting program has priority.
         """
         gpu = self._claim.gpu
         if gpu is None:

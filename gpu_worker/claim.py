@@ -36,10 +36,10 @@ class Claim:
         self.wanted = ""
 
     def take(self, priority: str = "") -> bool:
-        """Claim a free GPU. Return False if programs use or await one. Raises NoGpu if other workers have claimed all
-        GPUs.
+        """Claim a free GPU. Return False if programs use or await a GPU.
 
-        `priority` is the priority of the work that waits for a GPU; empty if there is none.
+        Raises NoGpu if other workers have claimed all GPUs. `priority` is the priority of the work that waits for a
+        GPU; empty if there is none.
         """
         holders = set()
         for gpu in self._gpus:

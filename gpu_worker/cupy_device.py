@@ -21,7 +21,7 @@ OPTIONS = ("--std=c++17",)
 
 
 class CupyDevice:
-    """A `jobs.kinds.gpu.Device` that uses up to `memory` bytes of GPU memory; 0 means no limit. Raises DeviceLost."""
+    """GPU device that uses up to `memory` bytes of GPU memory; 0 means no limit. Raises DeviceLost."""
 
     def __init__(self, uuid: str, memory: int = 0) -> None:
         self.uuid = uuid

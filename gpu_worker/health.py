@@ -20,7 +20,7 @@ class Health:
         self._fault = ""
 
     def why(self) -> str:
-        """Return why the GPU gets no work, or an empty string, as of the last check. Does not query the driver."""
+        """Return the GPU's fault as of the last check, or an empty string, without querying the driver."""
         return self._fault
 
     def look(self, gpu: HostGpu | None) -> str:

@@ -29,9 +29,10 @@ Answer = TypeVar("Answer")
 
 
 class StreamLane:
-    """A `jobs.worker.lanes.Lane` that computes on a CUDA stream. Calls `retire` at least once if the device fails.
+    """Lane of a GPU worker, which computes on a CUDA stream. Calls `retire` if the device fails.
 
-    `sick` asks the driver for the device's fault, and `known` returns the last answer; an empty string means no fault.
+    It calls `retire` at least once. `sick` asks the driver for the device's fault, and `known` returns the last answer;
+    an empty string means no fault.
     """
 
     def __init__(
@@ -51,7 +52,10 @@ class StreamLane:
 
     @property
     def ready(self) -> bool:
-        """Whether the device has no known fault. A device failure ends the worker instead."""
+        """Return True if the device has no known fault.
+
+        A device failure ends the worker instead.
+        """
         return not self._known()
 
     def repair(self) -> None:
@@ -99,7 +103,7 @@ class StreamLane:
             return failure
 
     def _limit_launch(self, spec: Spec) -> Spec:
-        """Return the spec with the smaller of the job's and the worker's launch size, which never affects results."""
+        """Limit the job's launch size to the worker's maximum. Launch sizes never affect results."""
         if not self._most:
             return spec
         asked: Any = spec.get("batch_size")
@@ -107,8 +111,9 @@ class StreamLane:
         return bounded
 
     def _run(self, call: Callable[[], Answer]) -> Answer:
-        """Call a function. If the device failed, retire the worker and raise LaneDied, so that the range is requeued at
-        once.
+        """Call a function. If the device failed, retire the worker and raise LaneDied.
+
+        The range is then requeued at once.
         """
         try:
             return call()
@@ -120,7 +125,7 @@ class StreamLane:
 
 
 def watch(server: Server, end: Callable[[str], None], ended: threading.Event) -> None:
-    """End the process if a launch runs long after a stop. Nothing else removes a hung kernel from a GPU."""
+    """Exit the process if a launch runs long after a stop. Nothing else removes a hung kernel from a GPU."""
     while not ended.wait(1.0):
         for task in list(server.tasks.values()):
             if task.stop and time.monotonic() - task.stop_since > HANG_SECONDS:

@@ -28,7 +28,7 @@ _MOST_EVENTS = 100
 
 
 class Nvml:
-    """A `gpu_worker.telemetry.Provider` that uses NVML. Raises NoTelemetry."""
+    """Source of GPU telemetry that uses NVIDIA's NVML. Raises NoTelemetry."""
 
     def __init__(self) -> None:
         try:

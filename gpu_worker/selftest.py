@@ -20,7 +20,7 @@ def kinds() -> list[str]:
 
 
 def questions(kind: str) -> list[dict[str, Any]]:
-    """Return a kind's questions with known answers. Raises SelfTestFailed if there are none."""
+    """Return the test cases of a kind with known answers. Raises SelfTestFailed if there are none."""
     known = known_answers.questions(kind, Device.GPU)
     if not known:
         (file,) = known_answers.files(kind, Device.GPU)
@@ -29,8 +29,9 @@ def questions(kind: str) -> list[dict[str, Any]]:
 
 
 def run() -> dict[str, float]:
-    """Compile every kernel, check its known answers, and return the seconds by kind. Raises SelfTestFailed or device
-    errors.
+    """Compile every kernel, check its known answers, and return the seconds by kind.
+
+    Raises SelfTestFailed or errors of the device.
     """
     seconds = {}
     for kind in kinds():

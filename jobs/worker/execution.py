@@ -1,4 +1,4 @@
-"""Computation of leases and small jobs, merging of partials, and derivation of results."""
+"""Computes leases and small jobs, merges partial results, and derives the results of jobs."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from jobs.partial_reader import GatheredPartials
 if TYPE_CHECKING:  # This import is only for types: at run time, each CPU lane would load the Redis client.
     from jobs.store.work.lease_store import LeaseStore
 
-#: Number of waiting partials at which a worker merges them, so that finishing a job stays fast.
+#: Number of waiting partial results at which a worker merges them, so that finishing a job stays fast.
 FOLD_AT = 32
-#: Maximum number of partials that one read returns.
+#: Maximum number of partial results that one read returns.
 GATHER_LIMIT = 256
 
 
 def wake_up() -> None:
-    """Do nothing. RQ's wake-ups name this function, but workers only use a wake-up as a signal to request work."""
+    """Do nothing. RQ jobs name this function, but workers use an RQ job only as a signal to request work."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Computed:
-    """Result of a lane's computation of one lease."""
+    """Result of computing one lease."""
 
-    #: First unit that was not computed; equal to `lo` if the lane computed nothing.
+    #: First unit that was not computed; equal to the first unit of the lease if nothing was computed.
     upto: int
     partial: Partial
     #: Time in seconds spent in the kernel.
@@ -40,11 +40,11 @@ class Computed:
 
 @dataclass(frozen=True, kw_only=True)
 class SmallJobResult:
-    """Result of a small job that one lane computed completely."""
+    """Result of a small job, which is computed in one call."""
 
     #: Result of the job, encoded for the store.
     result: bytes
-    #: Proven ranges that the result adds, encoded for the store.
+    #: Proven facts about ranges of integers (marks) that the result adds, encoded for the store.
     marks: str
     #: Time in seconds spent in the kernel.
     seconds: float
@@ -52,7 +52,7 @@ class SmallJobResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Derived:
-    """Merged partials of a job, its result and its proven ranges, all encoded for the store."""
+    """Merged partial results of a job, its final result and its marks, encoded for the store."""
 
     folded: bytes
     result: bytes
@@ -92,14 +92,14 @@ def encode(partial: Partial) -> bytes:
 
 
 def encoded(kind: str, device: Device, partial: Partial) -> bytes:
-    """Encode a kernel's partial for the store.
+    """Encode a kernel's partial result as JSON for the store.
 
     Raises KernelFailed if JSON cannot encode a value, such as an integer of numpy.
     """
     try:
         return encode(partial)
     except (TypeError, ValueError, RecursionError) as error:
-        detail = f"{kind} on {device}: cannot encode the partial as JSON: {type(error).__name__}: {error}"
+        detail = f"{kind} on {device}: cannot encode the partial result as JSON: {type(error).__name__}: {error}"
         raise errors.KernelFailed(f"{detail}; convert its values with int() or float()") from error
 
 
@@ -113,7 +113,7 @@ def _merged(kind: str, gathered: GatheredPartials) -> Partial | None:
 
 
 def fold(store: LeaseStore, job: str, kind: str) -> None:
-    """Merge waiting partials into the job's accumulator. Raises KernelFailed.
+    """Merge the waiting partial results of a job into one. Raises KernelFailed.
 
     If another worker merged them first, the call changes nothing.
     """
@@ -121,13 +121,16 @@ def fold(store: LeaseStore, job: str, kind: str) -> None:
     try:
         total = _merged(kind, gathered)
     except Exception as error:
-        raise errors.KernelFailed(f"cannot merge the partials: {type(error).__name__}: {error}") from error
+        raise errors.KernelFailed(f"cannot merge the partial results: {type(error).__name__}: {error}") from error
     if gathered.parts and total is not None:
         store.results.fold(job, gathered, encode(total))
 
 
 def derive(kind: str, spec: Spec, gathered: GatheredPartials) -> Derived:
-    """Merge the partials of a job and derive its result, which takes seconds for large jobs. Raises KernelFailed."""
+    """Merge the partial results of a job and derive its final result. Raises KernelFailed.
+
+    This takes seconds for large jobs.
+    """
     try:
         total = _merged(kind, gathered)
         result = registry.definition(kind).result(spec, total or {})
@@ -137,12 +140,12 @@ def derive(kind: str, spec: Spec, gathered: GatheredPartials) -> Derived:
         raise errors.KernelFailed(f"cannot derive the result: {type(error).__name__}: {error}") from error
 
 
-#: Signature of `derive`. Lanes provide an implementation that does not delay the worker's heartbeats.
+#: Type of functions like `derive`; lanes provide a function that does not delay the worker's heartbeats.
 Derive = Callable[[str, Spec, GatheredPartials], Derived]
 
 
 def finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive = derive) -> bool:
-    """Merge the remaining partials, derive the result and store it. Return True if this call finished the job.
+    """Merge the remaining partial results, and store the job's result. Return True if this call finished the job.
 
     Returns False if another worker finished the job, or if the job failed or changed its state.
     """
@@ -167,7 +170,7 @@ def _finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive) 
         derived = derive(kind, spec, gathered)
         if gathered.parts and store.results.fold(job, gathered, derived.folded):
             folded = replace(gathered, accumulator=derived.folded, parts=())
-            # Usually, no partial has arrived meanwhile.
+            # Usually, no partial result has arrived since the read, so the job finishes at once.
             if store.results.finish(job, folded, derived.result, derived.marks):
                 return True
 

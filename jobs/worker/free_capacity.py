@@ -15,16 +15,16 @@ class Room(Protocol):
     """Interface for the free capacity of a worker. Thread-safe."""
 
     def offer(self) -> Offer | None:
-        """Return the free resources, with which the requirements of jobs are compared, or None if jobs have none."""
+        """Return the free resources that jobs can require, or None if jobs require only a lane."""
 
     def startable(self, kinds: Mapping[str, int], idle: Sequence[Lane]) -> Mapping[str, int]:
-        """Return the kinds whose jobs can start now on an idle lane. If it is empty, the worker requests no work."""
+        """Return the kinds whose jobs can start now on an idle lane. If there are none, the worker requests no work."""
 
     def suits(self, lane: Lane, kind: str) -> bool:
         """Return True if jobs of this kind can run in the lane."""
 
     def width(self, lanes: Sequence[Lane]) -> int:
-        """Return the maximum number of these lanes in which one job can run at the same time."""
+        """Return the maximum number of these lanes that one job can use at the same time."""
 
     def first_rate(self, facts: JobFacts) -> float:
         """Return the initial rate, in units per second, of a lane that has not yet computed the job."""
@@ -33,7 +33,7 @@ class Room(Protocol):
         """Return the number of units of a lane's next lease of a job."""
 
     def take(self, lane: Lane, facts: JobFacts) -> bool:
-        """Reserve the resources that the job requires for a lane. Return False if they are not free."""
+        """Reserve the resources that a job requires for a lane. Return False if the resources are not free."""
 
     def give_back(self, lane: Lane) -> None:
         """Release the resources that are reserved for a lane, if there are any."""

@@ -1,4 +1,4 @@
-"""Heartbeats of a worker, which extend its leases and its slot once per second."""
+"""Heartbeats of a worker. Once per second, a heartbeat extends the worker's leases and its time slice (slot)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ log = logging.getLogger(__name__)
 
 #: Delay in seconds after a heartbeat request, so that requests of many cancelled jobs share one heartbeat.
 COALESCE_SECONDS = 0.02
-#: Interval in seconds between a requested heartbeat and the next one.
+#: Interval in seconds between a requested heartbeat and the next heartbeat.
 REQUESTED_INTERVAL_SECONDS = 0.25
 #: Maximum time in seconds that a stopping worker spends to report its departure.
 DEPARTURE_SECONDS = 5.0
-#: Stop level of a task by heartbeat reply: 0 continues, 1 stops and commits, 2 stops and drops the lease.
+#: Stop level of a task for each reply to a heartbeat: 0 continues, 1 stops and commits, 2 drops the lease.
 _STOPS = {1: 0, 2: 1, 0: 2}
 
 
 class HeartbeatThread(threading.Thread):
-    """Thread that sends a heartbeat once per second on its own connection, and so extends leases and the slot.
+    """Thread that sends a heartbeat once per second on its own connection.
 
-    `row` returns the worker's record for each heartbeat. `name_taken` is called when a newer process uses the worker's
-    name. `heard` is called after each heartbeat that Redis accepted. `asked` receives each reply, which contains
-    requests of users for running programs.
+    A heartbeat extends leases and the slot. `row` returns the worker's record for each heartbeat. `name_taken` is
+    called when a newer process uses the worker's name. `heard` is called after each heartbeat that Redis accepted.
+    `asked` receives each reply, which contains requests of users for running programs.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ FILES = {Device.CPU: ("cpu_known.json", "gpu_known.json"), Device.GPU: ("gpu_kno
 
 
 class WrongAnswer(Exception):
-    """A kernel computed a partial that differs from the stored one; the message names the wrong fields."""
+    """A kernel returned a result that differs from the stored result; the message names the wrong fields."""
 
 
 def files(kind: str, device: Device) -> Iterator[Path]:
@@ -33,16 +33,16 @@ def questions(kind: str, device: Device) -> list[dict[str, Any]]:
 
 
 def check(kind: str, device: Device) -> None:
-    """Run all test cases of a kind on a warm kernel.
+    """Run all test cases of a kind on its compiled kernel.
 
-    Raises WrongAnswer if a partial is wrong. Errors of the kernel propagate.
+    Raises WrongAnswer if a partial result is wrong. Errors of the kernel propagate.
     """
     for asked in questions(kind, device):
         ask(kind, device, asked)
 
 
 def ask(kind: str, device: Device, asked: dict[str, Any]) -> None:
-    """Run one test case and compare the kernel's partial with the stored one. Raises WrongAnswer if they differ."""
+    """Run one test case of a kind. Raises WrongAnswer if the kernel's result differs from the stored result."""
     definition = registry.definition(kind)
     plan = definition.plan(definition.parameters.model_validate(asked["parameters"]))
     lo, hi = asked["lo"], asked["hi"]

@@ -1,4 +1,4 @@
-"""Loop of one lane in an open slot: lease, compute and commit until the slot closes, then derive the result."""
+"""Loop of one lane: leases, computes and commits units of a job until the worker's time slice ends."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from jobs.worker.telemetry.meter import Share
 
 log = logging.getLogger(__name__)
 
-#: Minimum and maximum delay in seconds before a lane repeats a request for a lease. The delay doubles each time.
-#: The maximum is short because the ranges of a dead worker must be computed soon.
+#: Minimum and maximum delay in seconds before a lane repeats a request for a lease; the delay doubles each time.
+#: The maximum is short, because the ranges of a dead worker must be computed soon.
 FIRST_LINGER_SECONDS, LINGER_SECONDS = 0.01, 0.15
-#: Maximum number of remembered rates, one per lane and job.
+#: Maximum number of measured rates that are remembered, one per lane and job.
 MOST_PACES = 4096
 
 
 class Slot:
-    """Time slice of a worker for one job."""
+    """Time slice (slot) in which a worker computes one job."""
 
     def __init__(self, facts: JobFacts, higher: tuple[str, ...]) -> None:
         self.facts = facts
-        #: Queues of higher priority. While a job waits in them, the slot gets no more leases.
+        #: Queues of higher priority; while a job waits in one of these queues, the slot gets no more leases.
         self.higher = higher
         self.open = True
         #: True while a lane derives the job's result.
@@ -51,8 +51,9 @@ class Slot:
             log.debug("slot closed: %s", why, extra={"job_id": self.facts.job_id})
 
     def claim_result(self) -> bool:
-        """Return True to the first lane that calls this method. Only one lane derives, to keep a single copy of all
-        partials.
+        """Return True only to the first lane that calls this method, so that one lane derives the result.
+
+        A second lane would need a second copy of all partial results.
         """
         return self._result.acquire(blocking=False)
 
@@ -73,7 +74,7 @@ class _Backoff:
 
 
 class Turns:
-    """Runs lanes in slots, each in its own thread, and remembers the rate of every lane on each job."""
+    """Runs the loops of lanes in threads, and remembers the rate of every lane for each job."""
 
     def __init__(self, state: WorkerState, room: Room | None = None) -> None:
         self._state = state
@@ -82,7 +83,7 @@ class Turns:
         self._paces: dict[tuple[str, str], lease_size.Pace] = {}
 
     def take(self, lane: Lane, slot: Slot) -> None:
-        """Lease and compute until the slot closes, then return the lane to the pool."""
+        """Lease and compute units of a job until the slot closes, then return the lane to the pool."""
         patience = _Backoff()
         try:
             while slot.open and lane.ready and not self._state.stopping:
@@ -99,7 +100,7 @@ class Turns:
             self._state.pool.give_back(lane)
 
     def _take_lease(self, lane: Lane, slot: Slot) -> str:
-        """Lease and compute once. Return `wait` if all ranges are leased."""
+        """Request one lease and compute it. Return `wait` if all units are leased."""
         rate, asked = self._pace(lane, slot.facts), time.monotonic()
         answer = self._ask_for_lease(lane, slot, rate)
         if isinstance(answer, Grant):
@@ -129,7 +130,7 @@ class Turns:
         )
 
     def _linger(self, slot: Slot, seconds: float) -> None:
-        """Wait for a range of this job, unless another job is waiting. In that case, close the slot."""
+        """Wait for units of this job to become free, or close the slot if another job is waiting."""
         nothing: list[int] = []
         if any(self._state.tolerate(lambda: self._store.slots.waiting(self._state.listened), nothing)):
             slot.close("wait")

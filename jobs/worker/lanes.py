@@ -1,4 +1,4 @@
-"""Interface of a lane, and the pool that lends idle lanes and repairs broken ones."""
+"""Lanes, which compute a worker's leases, and the pool that lends idle lanes and repairs broken lanes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jobs.worker.execution import Computed, Derived, SmallJobResult
 
 log = logging.getLogger(__name__)
 
-#: Time in seconds after which a running lease commits the units that it has computed.
+#: Time in seconds after which a lane commits the computed part of a running lease.
 LONG_SECONDS = 2 * lease_size.TARGET_SECONDS
 #: Delay in seconds between two attempts to repair a lane.
 REPAIR_RETRY_SECONDS = 0.5
@@ -27,7 +27,7 @@ POLL_SECONDS = 1.0
 
 
 class LaneDied(Exception):
-    """The lane's process exited or was killed, and its work is lost.
+    """The process of a lane exited or was killed, and the current work of the lane is lost.
 
     `touched` is False if the process had exited before it received the work.
     """
@@ -38,16 +38,16 @@ class LaneDied(Exception):
 
 
 class LeaseEnded(Exception):
-    """The lane has already ended its lease, so the caller must neither commit it nor return it."""
+    """The lane has already committed or returned its lease, so the caller must do neither."""
 
     def __init__(self, parts: int = 0) -> None:
         super().__init__("The lane has already ended its lease.")
-        #: Number of the job's partials that wait to be merged, as last reported by the store.
+        #: Number of the job's partial results that wait to be merged, as last reported by the store.
         self.parts = parts
 
 
 class Task:
-    """A lease that a lane is computing. Other threads set `stop`."""
+    """A lease that a lane is computing. Other threads set `stop` to interrupt the lane."""
 
     def __init__(self, facts: JobFacts, grant: Grant, asked: float | None = None) -> None:
         self.facts = facts
@@ -69,8 +69,9 @@ class Task:
 
 
 class Lane(Protocol):
-    """Interface of a lane, which computes one lease or a few small jobs at a time. It gets work only while it is
-    `ready`.
+    """Lane of a worker: a process or stream that computes one lease, or a few small jobs, at a time.
+
+    It gets work only while it is `ready`.
     """
 
     name: str
@@ -81,13 +82,13 @@ class Lane(Protocol):
 
     @property
     def at(self) -> int:
-        """Return the index of the current small job, or of the last one, among the jobs of the last call."""
+        """Return the index of the small job that the lane is computing, or that it computed last."""
 
     def repair(self) -> None:
         """Block for seconds until the lane is ready again. Raises LaneDied if the repair fails."""
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
-        """Compute the units of `task.grant` and return the result with its encoded partial. Blocks.
+        """Compute the units of `task.grant`, and return the result and its encoded partial result. Blocks.
 
         Raises KernelFailed, LeaseEnded, or LaneDied; after LaneDied the lane needs a repair.
         """
@@ -95,13 +96,16 @@ class Lane(Protocol):
     def compute_small(
         self, facts: Sequence[JobFacts], dropped: Callable[[], bool] = lambda: False
     ) -> list[SmallJobResult | errors.KernelFailed]:
-        """Compute small jobs, and return the result or the failure of each. Raises LaneDied.
+        """Compute small jobs, and return the result or the failure of each job. Raises LaneDied.
 
         While it computes, the lane may call `dropped`. If the call returns True, all of the jobs were cancelled.
         """
 
     def derive(self, kind: str, spec: Spec, gathered: GatheredPartials) -> Derived:
-        """Run `execution.derive` without delaying heartbeats. Raises KernelFailed or LaneDied."""
+        """Merge partial results and derive a job's result, without delaying heartbeats.
+
+        Raises KernelFailed or LaneDied.
+        """
 
 
 class LanePool:
@@ -114,9 +118,9 @@ class LanePool:
         self.lanes = list(lanes)
         self._announce = announce
         self.idle: list[Lane] = list(lanes)
-        #: Lanes under repair, each by its own thread. They receive no work.
+        #: Lanes that threads are repairing; these lanes receive no work.
         self.repairing: list[Lane] = []
-        #: True when the worker stops. Then threads do not wait for lanes, and lanes are not repaired.
+        #: True while the worker is stopping; threads then do not wait for lanes, and lanes are not repaired.
         self.stopping = False
         self._changed = threading.Condition()
 
@@ -154,7 +158,10 @@ class LanePool:
             return not self.stopping
 
     def wait_until(self, true: Callable[[], bool], seconds: float) -> None:
-        """Wait until `true()` holds after a lane changes, the worker stops, or `seconds` have passed."""
+        """Wait until `true()` returns True, the worker is stopping, or `seconds` have passed.
+
+        `true()` is called after each change of a lane.
+        """
         deadline = time.monotonic() + seconds
         with self._changed:
             while not self.stopping and (left := deadline - time.monotonic()) > 0:
@@ -173,10 +180,10 @@ class LanePool:
     # -- repairs ---------------------------------------------------------------------------------------------------
 
     def _any_ready(self) -> bool:
-        """Start repairs of idle lanes that are not ready. Return True if ready ones remain. Requires the lock."""
+        """Start the repair of idle lanes that are not ready. Return True if a ready lane remains. Requires the lock."""
         for lane in [lane for lane in self.idle if not lane.ready]:
             repairing = threading.Thread(target=self.repair, args=(lane,), name=f"mend-{lane.name}", daemon=True)
-            repairing.start()  # If no thread can be created, the lane stays idle and is retried
+            repairing.start()  # if no thread can be created, the lane stays idle and is repaired later
             self.idle.remove(lane)
             self.repairing.append(lane)
         return bool(self.idle)

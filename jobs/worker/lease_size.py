@@ -1,15 +1,18 @@
-"""Size of a lane's next lease, based on its measured rate. Rates of jobs differ by up to a factor of 100."""
+"""Chooses the number of units of a lane's next lease from the lane's measured rate.
+
+Rates of jobs differ by up to a factor of 100.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Target duration in seconds of a lane's first lease of a job, and of later ones.
+#: Target duration in seconds of a lane's first lease of a job, and of later leases.
 FIRST_SECONDS = 0.2
 TARGET_SECONDS = 1.0
 #: Target duration in seconds of the smallest lease near the end of a job.
 LEAST_SECONDS = 0.05
-#: Maximum growth factor of a rate per lease. An estimate 100 times too low then costs three short leases.
+#: Maximum growth factor of a rate per lease; an estimate 100 times too low then costs three short leases.
 GROWTH = 8.0
 
 
@@ -21,7 +24,7 @@ class Pace:
     measured: bool = False
 
     def want(self, seconds: float = TARGET_SECONDS) -> int:
-        """Return the number of units of the next lease. `seconds` is its target duration if the rate is measured."""
+        """Return the number of units of the next lease, which should take `seconds` if the rate is measured."""
         return max(1, int(self.rate * (seconds if self.measured else FIRST_SECONDS)))
 
     def least(self) -> int:
@@ -29,7 +32,7 @@ class Pace:
         return max(1, int(self.rate * LEAST_SECONDS))
 
     def learn(self, units: int, seconds: float) -> None:
-        """Update the rate from a committed lease. Growth is bounded, so short leases count too."""
+        """Update the rate with the duration of a committed lease. Growth is bounded, so short leases count too."""
         seen = units / max(seconds, 1e-6)
         if self.measured:
             seen = (self.rate + seen) / 2 if seen < self.rate else seen

@@ -1,4 +1,4 @@
-"""Lifecycle of a worker process on any device: startup, heartbeats, service of wake-ups, and shutdown."""
+"""Lifecycle of a worker process: startup, heartbeats, computation of jobs, and shutdown."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ log = logging.getLogger(__name__)
 
 
 class StoppedBeforeReady(BaseException):
-    """A signal stopped the worker before it was ready. Derives from BaseException, so that device code does not catch
-    it.
+    """A signal stopped the worker before it was ready.
+
+    Derives from BaseException, so that device code does not catch it.
     """
 
 
@@ -75,7 +76,7 @@ class Worker:
         #: Reason why the worker must exit, set if a device failed.
         self.retired = ""
         self._is_dismissed = False
-        #: Reason per kind for the kinds that the device should compute but cannot.
+        #: Kinds that the worker should compute but cannot, mapped to the reason.
         self.refused: dict[str, str] = {}
 
     def refuse(self, kind: str, why: str) -> None:

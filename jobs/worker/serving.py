@@ -19,18 +19,21 @@ from jobs.worker.lanes import Lane, LanePool, Task
 from jobs.worker.state import WorkerState
 from jobs.worker.telemetry.meter import Meter
 
-#: Maximum time in seconds that a worker waits for its lanes after it closed a slot.
+#: Maximum time in seconds that a worker waits for its lanes after the end of its time slice (slot) for a job.
 CLOSE_SLOT_SECONDS = 60.0
 #: Maximum time in seconds that a stopping worker waits for its lanes.
 SHUTDOWN_SECONDS = 10.0
-#: Poll intervals in seconds for an open slot: while a lane is idle, and while all lanes are busy.
+#: Poll intervals in seconds during a time slice (slot): while a lane is idle, and while all lanes are busy.
 POLL_IDLE_SECONDS, POLL_BUSY_SECONDS = 0.05, 0.5
 #: Poll interval in seconds of a drained worker that waits to be resumed.
 DRAINED_SECONDS = 0.1
 
 
 class Server:
-    """Serves wake-ups with a worker's lanes. Methods that heartbeats and signal handlers call are thread-safe."""
+    """Main loop of a worker: after a wake-up signal, takes jobs and computes them with the worker's lanes.
+
+    Methods that heartbeats and signal handlers call are thread-safe.
+    """
 
     def __init__(
         self,
@@ -78,7 +81,7 @@ class Server:
         return self.pool.busy()
 
     def stop(self) -> None:
-        """Close the slot and make lanes commit. Takes no lock, so signal handlers can call it."""
+        """Stop taking work, and make all lanes commit. Takes no lock, so signal handlers can call it."""
         self.pool.stopping = True
         if self.slot:
             self.slot.close("stop")
@@ -86,7 +89,7 @@ class Server:
             task.ask_to_stop(1)
 
     def settle_down(self) -> None:
-        """Wait for the lanes after `stop`, then return the job. Leases that remain will expire."""
+        """Wait until the lanes have stopped, then release the current job. Leases that remain will expire."""
         self.pool.wait_for_work_to_end(self._shutdown_seconds)
         self._leave()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -120,7 +123,7 @@ class Server:
     def _next(self, popped: str, kinds: Mapping[str, int]) -> Held | Taken | str:
         free = len(self.pool.idle)
         take = slots.TAKE * free
-        # A runner soon uses all its lanes for one job. Small jobs, which runners never take, use the idle lanes.
+        # A runner soon uses all its lanes for one job. Only other workers take small jobs, which need idle lanes.
         lanes = self._room.width(self.pool.lanes) if self.device is Device.RUNNER else free
         return self.store.slots.next(
             self.worker,
@@ -133,7 +136,7 @@ class Server:
         )
 
     def _sit_out(self) -> None:
-        """Wait while the worker is drained. Otherwise, it would pop and re-queue the same wake-up endlessly."""
+        """Wait while the worker is drained; otherwise, it would receive and requeue the same wake-up endlessly."""
         self.draining = True
         while self.draining and not self.stopping:
             time.sleep(DRAINED_SECONDS)
@@ -161,7 +164,7 @@ class Server:
             self.slot = None
 
     def _wants_lane(self, slot: Slot) -> bool:
-        """Return True if an idle lane could compute the slot's job."""
+        """Return True if an idle lane could compute the job of this slot."""
         return slot.lanes < slot.facts.total and any(self._room.suits(lane, slot.facts.kind) for lane in self.pool.idle)
 
     def _start_idle_lanes(self, slot: Slot) -> None:
@@ -177,7 +180,7 @@ class Server:
             self._threads.submit(self._turns.take, lane, slot)
 
     def _wait_for_lanes(self, slot: Slot) -> None:
-        """Wait until a lane is free and no result is being derived. Otherwise, the worker would derive it twice."""
+        """Wait until a lane is free and no result is being derived, so that no result is derived twice."""
         if slot.lanes:
             self.pool.wait_until(
                 lambda: not slot.finishing and (bool(self.pool.idle) or self.pool.all_repairing()), CLOSE_SLOT_SECONDS

@@ -1,4 +1,4 @@
-"""Compute small jobs, each of which a worker leases whole and finishes in one call."""
+"""Computes small jobs. A worker leases each small job as a whole and finishes it in one call."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from jobs.worker.telemetry.meter import Share
 
 log = logging.getLogger(__name__)
 
-#: Description of a job, and the token of its lease.
+#: Description of a small job, and the token of its lease.
 Claimed = tuple[JobFacts, str]
 
 
 def serve(state: WorkerState, taken: Taken, threads: ThreadPoolExecutor) -> None:
-    """Distribute small jobs over the idle lanes. The calling thread drives the first lane."""
+    """Distribute small jobs over the idle lanes. The calling thread runs the first lane."""
     work = [(fact, token) for fact, (_, token) in zip(taken.facts, taken.jobs, strict=True)]
     lanes = [lane for lane in (state.pool.borrow() for _ in range(min(len(state.pool.idle), len(work)))) if lane]
-    if not lanes:  # All lanes have died since the call of NEXT.
+    if not lanes:  # all lanes have died since the worker requested the jobs
         _hand_back(state, work, state.store.leases.release)
         return
     shares = [work[number :: len(lanes)] for number in range(len(lanes))]
@@ -60,7 +60,7 @@ def _take(state: WorkerState, lane: Lane, work: list[Claimed]) -> None:
 
 
 def _return_dropped(state: WorkerState, lane: Lane, wanted: dict[str, Task], places: Mapping[str, int]) -> bool:
-    """Return the leases of dropped jobs early. Return True if all jobs of the lane were dropped.
+    """Return the leases of cancelled jobs early. Return True if all jobs of the lane were cancelled.
 
     `wanted` maps tokens to tasks; returned leases are removed from it. The job that the lane is computing counts as a
     crash of the lane. Otherwise, a job that never ends would be retried forever.
@@ -72,7 +72,7 @@ def _return_dropped(state: WorkerState, lane: Lane, wanted: dict[str, Task], pla
 
 
 def _return_call(state: WorkerState, *, blamed: bool) -> Callable[[str, str], bool]:
-    """Return the store method that gives back a lease. `blamed` is True if the lane crashed while computing the job."""
+    """Return the store method that releases a lease. `blamed` is True if the lane crashed while computing the job."""
     return state.store.leases.crash if blamed else state.store.leases.release
 
 
@@ -84,7 +84,7 @@ def _hand_back(state: WorkerState, work: list[Claimed], how: Callable[[str, str]
 def finish(
     state: WorkerState, work: list[Claimed], results: list[SmallJobResult | errors.KernelFailed], share: Share
 ) -> None:
-    """Finish small jobs, and charge each for its share of the GPU time."""
+    """Store the results of small jobs, and charge each job for its share of the GPU time."""
     finished, computed, charged = [], 0.0, 0
     seconds = sum(result.seconds for result in results if isinstance(result, SmallJobResult))
     busy_ms = share.seconds * 1000 / seconds if state.device is Device.GPU and seconds else 0.0

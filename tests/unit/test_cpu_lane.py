@@ -30,7 +30,7 @@ def test_a_kernel_that_returns_numpys_integers_fails_its_job_and_not_its_lane(mo
     monkeypatch.setattr(execution, "compute", compute)
     answer = child.compute_lease([0, 0], "k", {}, 0, 5, 2.0)
     assert isinstance(answer, errors.KernelFailed)
-    assert "k on cpu: cannot encode the partial as JSON: TypeError: Object of type int64" in str(answer)
+    assert "k on cpu: cannot encode the partial result as JSON: TypeError: Object of type int64" in str(answer)
 
 
 def test_a_child_says_which_of_its_small_jobs_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:

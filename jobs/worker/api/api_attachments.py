@@ -28,7 +28,7 @@ class ShellInput:
 
 
 class ApiAttachments:
-    """Attachments to units of a runner's leases. Thread-safe.
+    """Client for shells (attachments) in programs that a runner executes. Thread-safe.
 
     Every call can be repeated. Methods raise CoordinatorAway and CoordinatorRejects.
     """
@@ -37,7 +37,7 @@ class ApiAttachments:
         self._api = api
 
     def take(self, attachment: str, job: str, lease: str, unit: int) -> dict[str, Any] | None:
-        """Claim an attachment to a unit of this lease. Return the request for it, or None if it has ended."""
+        """Claim a requested shell (attachment) in a unit of this lease. Return the request, or None if it has ended."""
         about = self._call(attachment, job, lease, "take", unit=unit)["about"]
         return dict(about) if about else None
 
@@ -52,8 +52,9 @@ class ApiAttachments:
         closed: bool = False,
         wait_seconds: float = 0.0,
     ) -> ShellInput:
-        """Return the input after an offset. Waits until there is input, the request has changed, or `wait_seconds` have
-        passed.
+        """Return the input of a shell after an offset, and wait if there is no input yet.
+
+        The call returns when there is input, the request has changed, or `wait_seconds` have passed.
         """
         found = self._call(
             attachment,

@@ -1,4 +1,7 @@
-"""HTTP client of a coordinator's worker API, `/api/worker/*`, with persistent connections: docs/lease-protocol.md."""
+"""HTTP client of a coordinator's worker API, `/api/worker/*`, with persistent connections.
+
+See docs/lease-protocol.md.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,9 @@ _STALE = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 _BROKEN = (OSError, httpx.HTTPError, httpx.InvalidURL)
 #: httpx trace events after which a connection has a new socket.
 _CONNECTED = ("connection.connect_tcp.complete", "connection.start_tls.complete")
-#: Suffix of the error type of a response that persists until an operator configures a setting.
+#: Suffix of the type of errors that last until an operator configures a setting.
 _UNSET = ":MissingSetting"
-#: Fields in which a 403 response rejects the requested data and not the token.
+#: Values of `field` in a 403 response that rejects the requested data and not the token.
 _NOT_ABOUT_THE_TOKEN = ("hashes", "sha256")
 
 
@@ -57,7 +60,7 @@ class AccessDenied(CoordinatorAway):
 
 
 class RequestInterrupted(CoordinatorAway):
-    """Error after this process ended its own long poll, because it can now request more work."""
+    """This process ended its own long poll, because it can now request more work."""
 
     def __init__(self) -> None:
         super().__init__("repeating the request for work", 0.0)
@@ -159,7 +162,7 @@ class Api:
         self._anew = False
         self._trust = create_tls_context(authority) if place.secure else None
         self._client = self._new_client()
-        #: Client for long polls, of which one at a time is running.
+        #: Client for long polls; at most one long poll is running at a time.
         self._poller = self._new_client()
         self._poll_socket: socket.socket | None = None
         self._polling = False
@@ -195,7 +198,7 @@ class Api:
         raise self._refusal(status, content)
 
     def ask(self, call: Call, body: dict[str, Any], *, wait_seconds: float = 0.0, slower_seconds: float = 0.0) -> Any:
-        """Make a declared call and return the value in its response. Raises the same errors as `call`."""
+        """Send a call of the worker API, and return the value in its response. Raises the same errors as `call`."""
         answer = self.call(call.path, body, wait_seconds=wait_seconds, slower_seconds=slower_seconds)
         try:
             return call.read(answer)
@@ -299,7 +302,7 @@ class Api:
         finally:
             if asked.polls:
                 self._polling = False
-        if 300 <= answer.status_code < 400:  # A redirect must not receive the token
+        if 300 <= answer.status_code < 400:  # a redirect must not receive the token
             content = answer.headers.get("Location", "").encode()
         return answer.status_code, content
 
@@ -335,7 +338,7 @@ class Api:
         return self.away(detail or f"it returned HTTP {status} {short(content[:80].decode(errors='replace'))}")
 
     def away(self, why: str) -> CoordinatorAway:
-        """Return the error for a failed call. Its pause grows with the number of consecutive failures."""
+        """Return the exception for a failed call. Its pause grows with the number of consecutive failures."""
         self._failures += 1
         longest = min(FIRST_PAUSE * 2 ** min(self._failures - 1, 10), LONGEST_PAUSE)
         return CoordinatorAway(f"the coordinator at {self.place}: {why}", longest * random.uniform(0.5, 1.0))

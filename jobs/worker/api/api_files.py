@@ -85,7 +85,7 @@ class JobFiles:
                 write(sha, self._pieces(entry))
 
     def _bundle(self, shas: Sequence[str]) -> dict[str, bytes]:
-        """Return as many of the first files as one bundle contains."""
+        """Download the first of these files, as many as one bundle can contain, and return their content by hash."""
         body = json.dumps({"hashes": shas}).encode()
         answer = self._once("POST", "file-bundle", body, seconds=uploads.STORING_SECONDS)
         try:
@@ -113,9 +113,10 @@ class JobFiles:
     # -- uploads ---------------------------------------------------------------------------------------------------
 
     def keep(self, folder: Path, units: Sequence[int]) -> str:
-        """Upload a folder as the output of these units, and return the artifact ID. It is kept as long as the job.
+        """Upload a folder as the output of these units, and return the ID of the artifact.
 
-        Links are not followed. Links that lead outside the folder, sockets and names that are not UTF-8 are skipped.
+        The artifact is kept as long as the job. Links are not followed. Links that lead outside the folder, sockets and
+        names that are not UTF-8 are skipped.
         """
         try:
             tree = folders.scan(folder)
@@ -156,7 +157,7 @@ class JobFiles:
     # -- secrets and live output -----------------------------------------------------------------------------------
 
     def secrets(self) -> dict[str, str]:
-        """Return the values of the job's secrets by name. Raises CoordinatorRejects with the names of missing ones."""
+        """Return the values of the job's secrets by name. Raises CoordinatorRejects, which names missing secrets."""
         return dict(self._patiently(lambda: self._call("secrets", {}))["values"])
 
     def output(self, unit: int, attempt: int, offset: int, chunks: Sequence[tuple[str, bytes]]) -> bool:
@@ -170,11 +171,11 @@ class JobFiles:
         return bool(self._call("output", body)["follow"])
 
     def replica(self, **fields: str | int) -> None:
-        """Report the state and the address of a service's replica, without retries: the next report follows soon."""
+        """Report the state and the address of a service's replica once, because the next report follows soon."""
         self._call("replica", fields)
 
     def lead(self) -> dict[str, Any]:
-        """Return the service's leader: `leads` (True for this replica), `state`, `address`, `port` and `key`."""
+        """Return the leading replica: `leads` (True for this replica), `state`, `address`, `port` and `key`."""
         return self._patiently(lambda: self._call("lead", {}))
 
     # -- calls ------------------------------------------------------------------------------------------------------
@@ -234,7 +235,7 @@ def ranges(units: Sequence[int]) -> str:
 
 
 def _join_chunks(chunks: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    """Join chunks so that at most MOST_CHUNKS remain. A joined chunk has the stream of its first byte."""
+    """Join chunks of output so that at most MOST_CHUNKS remain. A joined chunk has the stream of its first byte."""
     size = -(-len(chunks) // MOST_CHUNKS)
     groups = (chunks[at : at + size] for at in range(0, len(chunks), size or 1))
     return [(group[0][0], b"".join(data for _, data in group)) for group in groups]

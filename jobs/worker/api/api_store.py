@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 #: Time in seconds to add to the usual timeout for uploading a part of a recording.
 _PART_SECONDS = 30.0
-#: Maximum number of jobs for which the digest of gathered partials is remembered.
+#: Maximum number of jobs for which the digest of the gathered partial results is remembered.
 _REMEMBERED = 64
 
 
@@ -32,7 +32,7 @@ def _truncate_reasons(row: Mapping[str, str | int | float]) -> Row:
 
 
 class Remote:
-    """Makes the declared calls. Subclasses define methods only for calls that need extra work."""
+    """Sends the calls in `calls.CALLS` to the worker API. Subclasses define only calls that need extra work."""
 
     def __init__(self, api: Api, slower_seconds: float = 0.0) -> None:
         self._api = api
@@ -78,10 +78,9 @@ class ApiSlots(Remote):
         kinds: Mapping[str, int] | None = None,
         offer: Offer | None = None,
     ) -> Held | Taken | str:
-        """Request work like `Slots.next`, and wait for it for up to `poll_seconds`. The offer stays valid while it
-        waits.
+        """Request work from the coordinator, and wait for work for up to `poll_seconds`.
 
-        The coordinator receives the wake-ups.
+        The coordinator receives the wake-ups. The offer stays valid while the request waits.
         """
         call, known = CALLS["next"], None if kinds is None else dict(kinds)
         body = call.body(self.device, lanes, take, known, self._poll_seconds, offer)
@@ -116,19 +115,17 @@ class ApiLeases(Remote):
         return replace(answer, token=token) if isinstance(answer, Grant) else answer
 
     def commit(self, job: str, token: str, upto: int, partial: bytes, *, pace: float = 0.0, **more: Any) -> Merge:
-        """Commit a lease like `Leases.commit`. If the coordinator rejects the partial result, report the range as
-        failed.
-        """
+        """Commit a lease. If the coordinator rejects the partial result, report the range as failed."""
         try:
             done: Merge = self._ask("commit", job, token, upto, partial, pace=min(pace, MAX_PACE), **more)
             return done
         except CoordinatorRejects as error:
-            log.error("a partial was rejected: %s", error, extra={"job_id": job})
+            log.error("a partial result was rejected: %s", error, extra={"job_id": job})
             self.fail(job, token, str(error))
             return Merge(merged=False)
 
     def done1_all(self, finished: Sequence[Finished], **more: str) -> list[bool]:
-        """Finish jobs like `Leases.done1_all`. If the coordinator rejects the call, each job is sent separately."""
+        """Finish small jobs in one call. If the coordinator rejects the call, send each job separately."""
         if not finished:
             return []
         try:
@@ -142,17 +139,20 @@ class ApiLeases(Remote):
 
 
 class ApiResults(Remote):
-    """Gathers and merges partials and finishes jobs. Calls identify the gathered partials by their digest."""
+    """Merges partial results and finishes jobs through the worker API.
+
+    Calls identify the gathered partial results by their digest.
+    """
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
         self._digests: dict[str, str] = {}
 
     def gather(self, job: str, limit: int = 256) -> GatheredPartials:
-        """Gather partials like `Results.gather`. A job that this worker does not hold counts as deleted."""
+        """Return the partial results of a job. A job that this worker does not hold counts as deleted."""
         first = more = self._ask("gather", job, limit)
         parts = list(first.parts)
-        # If the partials change between two calls, the digest does not match and later calls are rejected.
+        # If the partial results change between two calls, the digest does not match, and later calls are rejected.
         while more.more and len(parts) < limit:
             more = self._ask("gather", job, limit - len(parts), len(parts))
             parts += more.parts
@@ -170,7 +170,7 @@ class ApiResults(Remote):
         return bool(self._ask("fold", job, gathered.digest, len(gathered.parts), accumulator))
 
     def finish(self, job: str, gathered: GatheredPartials, result: bytes, marks: str = "[]") -> bool:
-        """Finish a job like `Results.finish`. If the coordinator rejects the result, the job fails with the reason."""
+        """Finish a job. If the coordinator rejects the result, the job fails with the reason."""
         try:
             return bool(self._ask("finish", job, gathered.digest, result, marks))
         except CoordinatorRejects as error:
@@ -186,7 +186,7 @@ class ApiResults(Remote):
 
 
 class ApiStore:
-    """Store of leases for the worker that the token names."""
+    """Store of leases that a worker reaches through the worker API. The token names the worker."""
 
     def __init__(self, api: Api, device: Device, poll_seconds: float = MAX_WAIT_SECONDS) -> None:
         self.api = api

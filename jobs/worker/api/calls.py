@@ -1,4 +1,4 @@
-"""Declarations of the worker API's calls. Each method of a protocol defines a call's name, parameters and response.
+"""Declarations of the worker API's calls. Methods of protocols define the names, parameters and responses of calls.
 
 Coordinators derive a route from each call and workers a request: `POST /api/worker/{name}` with the arguments as a JSON
 object. The response is `{"answer": ...}`. Bytes are encoded as base64. The `worker` argument is never sent, because the
@@ -36,7 +36,7 @@ from threads_protocol.numbers import short
 #: Maximum time in seconds that a request can wait for work.
 MAX_WAIT_SECONDS = 20.0
 
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$", description="SHA-1 over the SHA-1s of the gathered partials.")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$", description="SHA-1 over the SHA-1s of the partial results.")]
 KeptLease = Annotated[tuple[JobId, LeaseToken, Units], Strict(False)]
 
 
@@ -62,17 +62,17 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Stored partials of a job, which the caller merges."""
+    """Stored partial results of a job, which the caller merges."""
 
     accumulator: Octets | None
     parts: tuple[Octets, ...]
-    done: Annotated[int, Field(description="Number of units that the partials cover.")]
+    done: Annotated[int, Field(description="Number of units that the partial results cover.")]
     spec: Annotated[Octets | None, Field(description="Null if the job does not exist or this worker does not hold it.")]
-    more: Annotated[bool, Field(description="True if more partials exist. Request them with `start`.")]
+    more: Annotated[bool, Field(description="True if more partial results exist; request them with `start`.")]
 
 
 class ApiCalls(Protocol):
-    """Calls that only the API has. The lease store of remote workers is built from them."""
+    """Calls that only the worker API offers. Remote workers access the store of leases through these calls."""
 
     def register(self) -> Registered:
         """Register a new process of a worker. The response contains the worker's name."""
@@ -85,10 +85,10 @@ class ApiCalls(Protocol):
         slot: Annotated[bool, Field(description="True to extend the worker's slot.")] = False,
         leaving: Annotated[bool, Field(description="True for the last heartbeat.")] = False,
     ) -> Heard:
-        """Report that the worker is alive, and extend its leases and its slot. Required once per second: they expire
-        after three.
+        """Report that the worker is alive, and extend its leases and its slot.
 
-        Each lease is identified by its job and its token, and is sent with the first unit that is not computed yet.
+        A heartbeat is required once per second, because leases and the slot expire after three seconds. Each lease is
+        identified by its job and its token, and is sent with the first unit that is not computed yet.
         """
 
     def next(
@@ -107,7 +107,7 @@ class ApiCalls(Protocol):
         wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for work.")] = 0.0,
         offer: Annotated[Offer | None, Field(description="Free resources; required from runners.")] = None,
     ) -> Work:
-        """End the worker's slot and return the best available work. Waits for work for up to `wait_seconds`.
+        """End the worker's slot and return the best available work. Wait for work for up to `wait_seconds`.
 
         If the response is lost, its leases and its slot expire after three seconds, and other workers get the work.
         """
@@ -115,32 +115,36 @@ class ApiCalls(Protocol):
     def gather(
         self,
         job: JobId,
-        limit: Annotated[int, Field(ge=1, le=256, description="Maximum number of partials.")] = 256,
+        limit: Annotated[int, Field(ge=1, le=256, description="Maximum number of partial results.")] = 256,
         start: Annotated[
             int, Field(ge=0, le=255, description="Index of the first partial; above 0, no accumulator.")
         ] = 0,
     ) -> Parts:
-        """Return the committed partials of a job that the worker holds or has finished. Other jobs have none."""
+        """Return the committed partial results of a job that the worker holds or has finished.
+
+        Other jobs have none.
+        """
 
     def fold(
         self, job: JobId, digest: Digest, parts: Annotated[SomeUnits, Field(le=256)], accumulator: Content
     ) -> bool:
-        """Replace the gathered partials by one accumulator. Only the worker that gathered the partials knows their
-        digest.
+        """Replace the gathered partial results by one merged result, the accumulator.
+
+        Only the worker that gathered the partial results knows their digest.
         """
 
     def finish(self, job: JobId, digest: Digest, result: Content, marks: Marks = "[]") -> bool:
-        """Store the result that was derived from the gathered partials."""
+        """Store the final result that was derived from the gathered partial results."""
 
     def fail_result(self, job: JobId, digest: Digest, error: Reason, token: LeaseToken | None = None) -> bool:
-        """Report that no result can be derived from the gathered partials. With a token, count a lane's crash; else
-        fail the job.
+        """Report that no final result can be derived from the gathered partial results.
 
-        The token makes repeated reports of one crash count once.
+        With a token, the report counts as a crash of a lane; otherwise, the job fails. The token makes repeated reports
+        of one crash count once.
         """
 
 
-#: Protocols, the parts of the store that implement them, and their methods. The API itself implements the first.
+#: Parts of the store with their protocols and calls; the worker API itself implements the first protocol.
 _DECLARED: tuple[tuple[str, type, tuple[str, ...]], ...] = (
     ("", ApiCalls, ("register", "heartbeat", "next", "gather", "fold", "finish", "fail_result")),
     ("fleet", lease_store.FleetCalls, ("claim", "give_up")),

@@ -17,9 +17,7 @@ _PIECE = 1 << 20
 
 
 def scan(root: Path) -> Tree:
-    """Scan a folder. Raises OSError if it is not readable, and TooLarge if it has more paths than a manifest can
-    contain.
-    """
+    """Scan a folder. Raises OSError if it is not readable, and TooLarge if it contains too many paths."""
     entries, left_out = list[Entry](), list[str]()
     for entry, path in _walk(root):
         if entry is None:

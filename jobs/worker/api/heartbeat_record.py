@@ -19,7 +19,7 @@ ShortText = Annotated[str, Field(max_length=64)]
 
 
 class OfferedGpu(BaseModel):
-    """A GPU that a runner offers. Other fields are dropped."""
+    """A GPU that a runner offers to programs. Unknown fields are dropped."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -125,7 +125,7 @@ Running = Annotated[
 
 
 class Row(BaseModel):
-    """Record of a worker. Unknown fields are dropped, because newer versions can add some."""
+    """Record that a worker sends with each heartbeat. Unknown fields are dropped: newer versions can add fields."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -172,7 +172,7 @@ class Row(BaseModel):
     running: Running | None = None
 
     def labelled(self, labels: Sequence[str]) -> dict[str, Any]:
-        """Return the record with the host labels that the worker's token grants, replacing the worker's own."""
+        """Return the record with the host labels that the worker's token grants, replacing the worker's own labels."""
         row = self.model_dump(exclude_none=True) | {"labels": join_labels(labels)}
         for name in row.keys() & {"offer", "beside_replicas"}:
             row[name] = json.dumps(offered(json.loads(row[name]), labels))
@@ -180,5 +180,5 @@ class Row(BaseModel):
 
 
 def offered(offer: dict[str, Any], labels: Sequence[str]) -> Any:
-    """Return a runner's offer with the granted labels added to its own."""
+    """Return a runner's offer with the granted labels added to its own labels."""
     return {**offer, "labels": sorted({*offer.get("labels", ()), *labels})}

@@ -49,14 +49,14 @@ class Link(Protocol):
         """Return a store with separate connections and a shorter timeout, for heartbeats."""
 
     def listen_for_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
-        """Call `heard` from a thread when leases of this worker may have to stop. End when `stopped` returns True."""
+        """Call `heard` from a thread whenever a lease of this worker may have to stop, until `stopped` returns True."""
 
     def listen(self, server: Server) -> None:
         """Run the server whenever work can be available, until the server stops. Signals also stop it."""
 
 
 class RedisLink:
-    """Connection to Redis, with wake-ups over RQ."""
+    """Connection of a worker to Redis, which sends wake-up signals through RQ."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self.worker = settings.worker_name()
@@ -82,7 +82,7 @@ class RedisLink:
 
 
 class ApiLink:
-    """Connection to a coordinator, which receives the wake-ups. Requests for work wait at the coordinator."""
+    """Connection of a worker to a coordinator, where requests for work wait until work is available."""
 
     def __init__(self, api: Api, worker: str, device: Device) -> None:
         self.worker = worker
@@ -111,8 +111,9 @@ class ApiLink:
                         self._rest(server, pause(error, 1.0))
 
     def repeat_request(self) -> None:
-        """Repeat the waiting request for work, because the worker has more free capacity. Can be called from any
-        thread.
+        """Repeat the waiting request for work, because the worker has more free capacity.
+
+        Can be called from any thread.
         """
         self._api.repeat_request()
 
@@ -194,8 +195,9 @@ def wait_for_coordinator(api: Api, device: Device) -> str:
 
 
 def wait_for_identity(store: LeaseStore) -> str:
-    """Wait until the store answers, and return the identifier of this process among processes with the same worker
-    name.
+    """Wait until the store answers, and return the identifier of this process.
+
+    The identifier distinguishes processes with the same worker name.
     """
     while True:
         try:
@@ -206,7 +208,7 @@ def wait_for_identity(store: LeaseStore) -> str:
 
 
 def wait_for_redis(settings: Settings) -> Store:
-    """Wait until Redis answers and a coordinator has loaded the functions, and return the store."""
+    """Wait until Redis answers and contains the functions that a coordinator loads, and return the store."""
     url = settings.redis_url
     store = Store(connection.connect(url), replicas=settings.redis_replicas_to_wait, loads=False)
     while True:

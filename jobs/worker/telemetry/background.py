@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class Background(Generic[T]):
-    """Cached value of `look`, starting with `first`.
+    """Cached result of a slow function, which a background thread refreshes.
 
-    When the value is older than `seconds`, a read starts one background thread that refreshes it.
+    The value starts with `first`. When it is older than `seconds`, a read starts one thread that calls `look`.
     """
 
     def __init__(

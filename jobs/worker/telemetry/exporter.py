@@ -1,4 +1,4 @@
-"""Prometheus metrics of the worker's own process. Metrics of its work are part of the heartbeat."""
+"""Prometheus metrics of a worker's process. Heartbeats contain the metrics of the worker's jobs."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-#: Xid errors that faulty programs cause on healthy GPUs. NVIDIA's device plugin for Kubernetes ignores the same ones.
+#: Xid errors that faulty programs cause on healthy GPUs; NVIDIA's device plugin for Kubernetes ignores the same errors.
 PROGRAM_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 ADVICE = "reset the GPU (nvidia-smi --gpu-reset) or have it replaced, then start the worker again"
 

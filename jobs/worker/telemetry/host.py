@@ -30,8 +30,9 @@ CARDS_SECONDS = 2.0
 
 
 class Host:
-    """CPU, memory, network and disk measurements of a host. In a container, the values are those that the kernel
-    reports.
+    """CPU, memory, network and disk measurements of a host.
+
+    In a container, the values are those that the kernel reports.
     """
 
     def __init__(self, name: str, places: Mapping[str, Path] | None = None) -> None:
@@ -115,14 +116,15 @@ class Clock:
         self._took: float | None = None
 
     def told(self) -> dict[str, float]:
-        """Return the fields to send now: the Unix time in seconds and the round-trip time. Empty before the first
-        reply.
+        """Return the clock fields of a heartbeat that is sent now, or an empty dictionary before the first reply.
+
+        The fields are the Unix time in seconds and the round-trip time.
         """
         self._asked = self._clock()
         return {} if self._took is None else {"clock": round(self._wall(), 4), "round_trip_seconds": self._took}
 
     def answered(self) -> None:
-        """Record that the heartbeat was answered now."""
+        """Record that the reply to the last heartbeat has just arrived."""
         if self._asked is not None:
             self._took, self._asked = round(self._clock() - self._asked, 4), None
 

@@ -1,4 +1,4 @@
-"""Distribution of a device's time and energy over the leases that ran on it."""
+"""Divides a device's time and energy among the leases that are computed on the device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 class Share:
     """Share of a device's time and energy that one lease used."""
 
-    #: Device time in seconds. While n leases run, each gets 1/n of the time.
+    #: Device time in seconds; while n leases are running, each lease is charged for 1/n of the time.
     seconds: float = 0.0
     #: Energy in joules, divided in the same way, or None if the device does not measure it.
     joules: float | None = None

@@ -1,4 +1,4 @@
-"""Profile recording on a worker's host, by a child process that samples the devices which this worker has claimed.
+"""Records profiles on a worker's host: a child process samples the devices that are assigned to the worker.
 
 The replies to heartbeats announce profiles. All other work happens in the profiler's own thread, so no lease waits for
 it.
@@ -42,7 +42,7 @@ _LEAST_BYTES = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """Devices other than the host that a worker's child process can sample, and how to start it."""
+    """Devices that a worker's sampling process can record in addition to the host, and how to start the process."""
 
     #: Name of the module that the child process runs.
     module: str = "jobs.worker.telemetry.sampler"
@@ -75,7 +75,7 @@ class _Running:
         return self.recording
 
     def end(self) -> None:
-        """Ask the process to write its last line and exit. Kill it if it does not exit in time."""
+        """Ask the sampling process to write its last line and exit; kill it if it does not exit in time."""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             self.process.communicate(b"stop\n", timeout=_END_SECONDS)
         if self.process.poll() is None:
@@ -108,7 +108,7 @@ class Profiler(threading.Thread):
         self._said = ""
 
     def hear(self, heard: Heard) -> None:
-        """Store the profile orders from a heartbeat's reply, and wake the thread. Can be called from any thread."""
+        """Store the requests for profiles from a heartbeat's reply, and wake the thread. Thread-safe."""
         if heard.profiles is None:
             return
         first = self.current_orders is None
@@ -141,7 +141,7 @@ class Profiler(threading.Thread):
             running.end()
 
     def round(self, orders: Mapping[str, Order]) -> bool:
-        """Process all profile orders once. Return True if parts were uploaded and more can follow."""
+        """Process all requests for profiles once. Return True if parts were uploaded and more parts can follow."""
         self._search()
         for order in orders.values():
             if order.state == "recording" and (not order.hosts or self._host in order.hosts):
@@ -240,7 +240,7 @@ class Profiler(threading.Thread):
     # -- collecting -------------------------------------------------------------------------------------------------
 
     def _search(self) -> None:
-        """Collect the recordings of earlier processes, once."""
+        """Find the recordings that earlier processes of this worker left on disk, once."""
         if not self._searched:
             self._searched = True
             self._take(recordings.left(self._folder))
@@ -282,7 +282,7 @@ class Profiler(threading.Thread):
         return bool(self.current_orders or self.running_profiles or self._parcels)
 
     def _say(self, what: str) -> None:
-        """Log a problem once, until another one occurs."""
+        """Log a problem unless it is the same as the last logged problem."""
         if what and what != self._said:
             log.warning("%s", what)
         self._said = what

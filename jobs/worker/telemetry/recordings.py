@@ -19,7 +19,7 @@ from jobs.store.profiles import PART_BYTES, Recording
 
 _NAME = re.compile(r"(?P<profile>[0-9a-f]{16})\.(?P<recording>[A-Za-z0-9._-]{1,100})\.jsonl")
 _PIECE = 1 << 20
-#: Maximum length in bytes of an inspected line. Samples are shorter.
+#: Maximum length in bytes of a line that is parsed; samples are shorter.
 _LINE = 1 << 16
 
 
@@ -47,7 +47,7 @@ def path(folder: Path, profile_id: str, recording: str) -> Path:
 
 
 def left(folder: Path, profile_id: str | None = None) -> list[tuple[str, str]]:
-    """Return (profile, recording) for each recording in a folder, of one profile or of all."""
+    """Return the recordings in a folder, of one profile or of all profiles, as pairs (profile, recording)."""
     try:
         found = [match for file in sorted(folder.iterdir()) if (match := _NAME.fullmatch(file.name))]
     except OSError:
@@ -56,7 +56,7 @@ def left(folder: Path, profile_id: str | None = None) -> list[tuple[str, str]]:
 
 
 class Parcel:
-    """A complete recording, locked by this process, which a background thread compresses."""
+    """A finished recording that this process has locked, and that a background thread compresses for upload."""
 
     def __init__(self, folder: Path, profile_id: str, name: str, descriptor: int) -> None:
         self.profile_id, self.recording = profile_id, Recording(name=name, host="", devices=())
@@ -84,7 +84,10 @@ class Parcel:
         return None
 
     def pack(self) -> None:
-        """Start the compression once. Afterwards, `recording` has a size."""
+        """Start the compression of the recording, unless it has been started.
+
+        After the compression, `recording` has a size.
+        """
         if self._packing is None:
             self._packing = threading.Thread(target=self._pack, name="pack-profile", daemon=True)
             self._packing.start()

@@ -1,9 +1,9 @@
-"""Sample a host for a profile: `python -m jobs.worker.telemetry.sampler`, started by a worker as a child process.
+"""Records the measurements of a host for a profile. A worker starts this module as a child process.
 
-The worker writes one line of JSON, `Asked`, to stdin. Sampling stops at a second line or when stdin is closed, for
-example because the worker died. Each sample is one line of the file, written by one call, so a kill truncates only the
-last line. docs/profiles.md describes the lines. Times are monotonic; the first line contains the matching wall time, so
-changes of the wall clock do not shift samples.
+The command is `python -m jobs.worker.telemetry.sampler`. The worker writes one line of JSON, `Asked`, to stdin.
+Sampling stops at a second line or when stdin is closed, for example because the worker died. Each sample is one line of
+the file, written by one call, so a kill truncates only the last line. docs/profiles.md describes the lines. Times are
+monotonic; the first line contains the matching wall time, so changes of the wall clock do not shift samples.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SLOW_HZ = 10
 _LAST_LINE = 4096
 #: Interval in seconds between progress messages to the worker.
 _TOLD_SECONDS = 1.0
-#: GPU measurements: name in a sample -> field of `gpu_worker.telemetry.Sample`.
+#: Fields of `gpu_worker.telemetry.Sample`, keyed by their short names in a recording.
 GPU_FIELDS = {
     "u": "utilization_ratio",
     "s": "sm_active_ratio",
@@ -68,7 +68,7 @@ class Asked:
 
 
 class Lines:
-    """Writer of a file of lines, each written by one call. A truncated line does not corrupt other lines."""
+    """Writes lines to a file, each by one call, so that a truncated line does not corrupt other lines."""
 
     def __init__(self, descriptor: int, most: int) -> None:
         self._descriptor, self._most = descriptor, most
@@ -157,7 +157,7 @@ class Sampler:
         self._clock, self._wait, self._tell = clock, wait, tell
         self._host = HostFigures() if asked.host else None
         self._changes = {device: Changes() for device in ("", *asked.gpus)}
-        #: Slow measurements are part of every n-th sample.
+        #: Interval between samples that contain slow measurements, as a number of samples.
         self._every = max(1, round(asked.hz / SLOW_HZ))
         self.samples = self.missed = 0
         self._began = self._told = 0.0
@@ -222,7 +222,7 @@ class Sampler:
 
 
 def _waits(descriptor: int) -> Callable[[float], str]:
-    """Return a function that waits on a descriptor, and returns why to stop if the worker requests it or has exited."""
+    """Return a function that waits, and returns the reason to stop if the worker requests it or has exited."""
 
     def wait(seconds: float) -> str:
         ready, _, _ = select.select([descriptor], [], [], seconds)

@@ -1,4 +1,4 @@
-"""GPUs of AMD and Intel as reported by sysfs. No worker computes on them.
+"""AMD and Intel GPUs of the host, as reported by sysfs. Workers do not compute on these GPUs.
 
 Measurements that a driver does not report are omitted. A suspended GPU has none, because a read would wake it.
 """
@@ -43,7 +43,7 @@ def _card(place: Path) -> dict[str, Any]:
 
 
 def _figures(place: Path) -> dict[str, float | int | None]:
-    """Return a GPU's measurements in base units, with None for those that the driver does not report."""
+    """Return a GPU's measurements in base units, or None for each measurement that the driver does not report."""
     device = place / "device"
     sensors = [sensor for sensor in _list(device / "hwmon") if sensor.name.startswith("hwmon")]
     busy = _number(device, "gpu_busy_percent", float)
