@@ -1,4 +1,4 @@
-"""Access a cluster from Python (`Cluster`) or from a shell (`cluster`). Uses only HTTP.
+"""Access to a cluster from Python (`Cluster`) and from a shell (`cluster`). This package uses only HTTP.
 
 Names are imported on first use, so that help and completion of the command are fast.
 """

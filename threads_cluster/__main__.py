@@ -1,4 +1,4 @@
-"""Run the `cluster` command as `python -m threads_cluster`."""
+"""Entry point of `python -m threads_cluster`, which runs the `cluster` command."""
 
 from threads_cluster.cli.main import main
 

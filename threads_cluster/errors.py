@@ -1,4 +1,4 @@
-"""Errors that the client raises. The `cluster` command exits with an error's `exit_code`.
+"""Errors that the client raises. For each error, the `cluster` command has an exit code.
 
 Messages are single lines, even if a server wrote them, and never contain the token.
 """
@@ -14,25 +14,25 @@ from threads_cluster.terminal import LONGEST, visible
 JOB_FAILED = 1
 #: Exit code if an audit log was altered.
 ALTERED = 1
-#: Exit code for wrong usage, or if the cluster rejected the request (HTTP 4xx).
+#: Exit code for wrong usage, and for requests that the cluster rejected (HTTP 4xx).
 REFUSED = 2
-#: Exit code if the cluster is unreachable, or returned HTTP 5xx or an invalid response.
+#: Exit code if the cluster is unreachable, failed (HTTP 5xx) or sent an invalid response.
 UNREACHABLE = 3
-#: Exit code if the output cannot be written.
+#: Exit code if the command cannot write its output.
 UNWRITTEN = 4
-#: Exit code for a bug in the command, EX_SOFTWARE in sysexits.h.
+#: Exit code for a bug in the command, as EX_SOFTWARE in sysexits.h.
 FAULT = 70
 #: Exit code after Ctrl-C. Submitted jobs continue.
 INTERRUPTED = 130
-#: Exit code if the reader of the output exits, as in `cluster jobs | head -1`: 128 + SIGPIPE.
+#: Exit code if the program that reads the output exits first: 128 + SIGPIPE.
 PIPE_CLOSED = 141
 
 
 class ClientError(Exception):
-    """Base class of the client's errors."""
+    """Base class of all errors of the client."""
 
     exit_code = UNREACHABLE
-    #: Advice on how to fix the error. Can be empty.
+    #: Advice to the user on how to fix the error, or empty.
     next: str = ""
 
     def __init__(self, message: str = "") -> None:
@@ -40,7 +40,7 @@ class ClientError(Exception):
 
 
 class BadArgument(ClientError, ValueError):
-    """An argument of a call is invalid. The client sends no request."""
+    """An argument of a call is invalid, so the client sends no request."""
 
     exit_code = REFUSED
 
@@ -56,7 +56,7 @@ class Misconfigured(ClientError):
 
 
 class Unreachable(ClientError):
-    """No server accepts connections at the address."""
+    """No server accepts connections at the address of the cluster."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"no cluster answers at {url} ({visible(reason, LONGEST)})")
@@ -93,7 +93,7 @@ class BrokenOff(Unreachable):
 
 
 class NothingMore(UnexpectedAnswer):
-    """The stream to resume has already ended."""
+    """The stream that the client wants to resume has already ended."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, "the stream has ended")
@@ -129,18 +129,18 @@ class UnitFailed(ClientError):
 
 
 class ApiError(ClientError):
-    """The cluster returned an error with RFC 9457 problem details."""
+    """The cluster returned an error with problem details (RFC 9457)."""
 
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after: float = 0.0) -> None:
         self.status = status
-        #: Seconds to wait before the next request, from the Retry-After header.
+        #: Seconds to wait before the next request, as in the header Retry-After.
         self.retry_after = retry_after
         self.title = _text(problem, "title") or f"status {status}"
         self.detail = _text(problem, "detail")
         #: Dotted path of the invalid input, for example `parameters.number_count`.
         self.field: str | None = _text(problem, "field") or None
         self.next = _text(problem, "next")
-        #: All problem details of the response.
+        #: All problem details in the response.
         self.problem = dict(problem)
         super().__init__(self.detail or self.title)
 
@@ -150,10 +150,10 @@ class ApiError(ClientError):
 
 
 class Unauthorized(ApiError):
-    """The cluster requires a token, or rejected the token in the request."""
+    """The cluster requires a token, or rejected the token of the request."""
 
     def __init__(self, problem: Mapping[str, Any], name: str, advice: str) -> None:
-        """`name` describes the token, such as CLUSTER_TOKEN. It is empty if the request had no token."""
+        """Describe the rejected token. `name` is a description such as CLUSTER_TOKEN, or empty without a token."""
         super().__init__(401, problem)
         refused = f"the cluster rejected {name}: the token is unknown, revoked or expired"
         self.args = (visible(refused, LONGEST) if name else "this cluster requires a token",)

@@ -1,9 +1,9 @@
-"""Locations as users type them: HOST:disk, or disk with the host in a separate option."""
+"""Locations as users type them, such as HOST:disk. The host can also be in a separate option."""
 
 from __future__ import annotations
 
 
 def on(host: str | None, place: str, *, store: bool = False) -> str:
-    """Add a host to a location without one. With `store`, disk remains the cluster's store."""
+    """Add a host to a location that has none. With `store`, `disk` remains the cluster's store."""
     bare = host is None or ":" in place or (store and place == "disk")
     return place if bare else f"{host}:{place}"

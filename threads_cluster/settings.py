@@ -1,4 +1,4 @@
-"""Address and token of the cluster from the environment. Only this module of the client reads environment variables."""
+"""Address and token of the cluster from environment variables, which only this module of the client reads."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from threads_cluster.errors import Misconfigured
 
-#: Data directory of this checkout's local cluster, in which the cluster stores its address.
+#: Data folder of this checkout's local cluster. It contains the cluster's address.
 LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
-#: Directory with secrets in files, such as cluster_token. Environment variables take precedence over files.
+#: Folder with secrets in files, such as cluster_token. Environment variables take precedence.
 SECRETS_FOLDER = Path("/run/secrets")
 
 
@@ -26,23 +26,23 @@ class Settings(BaseSettings):
         secrets_dir=SECRETS_FOLDER if SECRETS_FOLDER.is_dir() else None,
     )
 
-    #: Address of the API for clients. Empty: the local cluster of this checkout.
+    #: Address of the API. If it is empty, clients use the local cluster of this checkout.
     coordinator_url: str = Field(default="", validation_alias=AliasChoices("cluster_url", "coordinator_url"))
     #: Port of the API.
     coordinator_port: int = Field(default=3000, ge=1, le=65535)
-    #: Token that permits everything. If set, every API call needs a token. Separate two by a comma to replace one.
+    #: Token that permits everything. Two tokens are separated by a comma while one replaces the other.
     cluster_token: str = ""
-    #: Directory in which `cluster login` stores tokens, in `threads-cluster`; empty: `~/.config`.
+    #: Folder in which `cluster login` stores tokens. If it is empty, `~/.config` applies.
     xdg_config_home: str = ""
 
     def logins_file(self) -> Path | None:
-        """Return the path of the token file of `cluster login`, or None if the user has no home directory."""
+        """Return the path of the file in which `cluster login` stores tokens, or None without a home directory."""
         mine = home()
         folder = Path(self.xdg_config_home) if self.xdg_config_home else mine and mine / ".config"
         return folder and folder / "threads-cluster" / "tokens.json"
 
     def url(self) -> str:
-        """Return the configured URL of the API, else the local cluster's URL, else the default port on this machine.
+        """Return the URL of the API: the configured URL, the local cluster's URL, or the default port of this machine.
 
         Raises Misconfigured if this user cannot read the local cluster's address.
         """
@@ -55,7 +55,7 @@ class Settings(BaseSettings):
 
 
 def of_local_cluster() -> str:
-    """Return the URL of this checkout's local cluster, or an empty string if that cluster is not running.
+    """Return the URL of this checkout's local cluster, or an empty string if the local cluster is not running.
 
     Raises OSError if the file with the URL is not readable.
     """
@@ -80,7 +80,7 @@ def home() -> Path | None:
 
 
 def variable(name: str) -> str | None:
-    """Return the value of an environment variable to pass to a program, or None if the variable is not set."""
+    """Return the value of an environment variable for a program, or None if the variable is not set."""
     return os.environ.get(name)
 
 

@@ -1,4 +1,4 @@
-"""Escape text for terminals and logs, and handle output streams that are closed, full or broken."""
+"""Escaping of text for terminals and logs, and handling of output streams that are closed, full or broken."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-#: Maximum length of a displayed text in characters.
+#: Maximum number of characters of a displayed text.
 LONGEST = 2000
-#: Group 1 matches colors and white space, which terminals keep. Other matches are characters to escape.
+#: Pattern of characters to escape. Group 1 matches colors and white space, which stay unchanged.
 _CONTROLS = re.compile(r"(\x1b\[[0-9;:]{0,32}m|[ \t\n\r])|[^ -~]")
-#: Incomplete color sequence at the end of a piece of output.
+#: Pattern of an incomplete color sequence at the end of a piece of output.
 _BEGUN = re.compile(r"\x1b(\[[0-9;:]{0,32})?\Z")
 
 
@@ -31,7 +31,7 @@ def visible(text: str, longest: int | None = None) -> str:
 
 
 def visible_everywhere(value: Any) -> Any:
-    """Return a JSON value in which `visible` has escaped and cut every string and key."""
+    """Return a JSON value in which every string and key is escaped and cut for display."""
     if isinstance(value, str):
         return visible(value, LONGEST)
     if isinstance(value, Mapping):
@@ -40,21 +40,23 @@ def visible_everywhere(value: Any) -> Any:
 
 
 class Visible:
-    """Escapes a program's output for a terminal piece by piece. Colors, tabs and line ends are kept."""
+    """Escapes the output of a program for a terminal, piece by piece. Colors, tabs and line ends stay unchanged."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._held = ""
 
     def add(self, data: bytes) -> bytes:
-        """Return the output that can be displayed now. An incomplete color sequence or character is held back."""
+        """Return the output that can be displayed now. An incomplete color sequence or character waits for the next
+        piece.
+        """
         text = self._held + self._decoder.decode(data)
         begun = _BEGUN.search(text)
         self._held = text[begun.start() :] if begun else ""
         return self._shown(text[: begun.start()] if begun else text)
 
     def end(self) -> bytes:
-        """Return the output that was held back."""
+        """Return the output that was held back until now."""
         text, self._held = self._held + self._decoder.decode(b"", final=True), ""
         return self._shown(text)
 
@@ -63,7 +65,7 @@ class Visible:
 
 
 def prepare() -> None:
-    """Make stdout and stderr accept any text, and replace a closed stderr by /dev/null.
+    """Make stdout and stderr accept any text. If stderr is closed, replace it by /dev/null.
 
     Raises OSError if stdout is closed.
     """
@@ -77,7 +79,7 @@ def prepare() -> None:
 
 
 def discard(stream: TextIO | None) -> None:
-    """Redirect a stream to /dev/null, so that the interpreter's last flush cannot fail."""
+    """Redirect a stream to /dev/null, so that the interpreter can flush it at exit without an error."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]

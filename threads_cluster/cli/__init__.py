@@ -1,1 +1,1 @@
-"""The `cluster` command: argument parsing, shared state of a command, and output for people."""
+"""The `cluster` command: parsing of arguments, state of a running command, and output for people."""

@@ -1,4 +1,4 @@
-"""Verify that no line of an audit log was removed, changed or moved. docs/audit.md describes the format."""
+"""Verification that no line of an audit log was removed, changed or moved. docs/audit.md describes the format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINE = re.compile(
 
 
 class Tampered(Exception):
-    """A line of the log does not match the hash chain."""
+    """A line of the audit log does not match the hash chain."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
@@ -22,39 +22,39 @@ class Tampered(Exception):
 
 
 class MissingEntries(Tampered):
-    """All lines match the hash chain, but a line reports missing entries."""
+    """All lines of the audit log match the hash chain, but a line reports missing entries."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """Result of a successful verification."""
+    """Result of verifying an audit log successfully."""
 
-    #: Number of lines, and the numbers of the first and the last entry.
+    #: Number of verified lines.
     lines: int
     first: int
     seq: int
-    #: Hash of the last line: its SHA-256 if present. Store it elsewhere to detect a rewritten log later.
+    #: Hash of the last line. Store it outside of the cluster, so that you can later detect a rewritten log.
     head: str
 
 
 class Chain:
-    """Hash chain of a log's lines, oldest first, without newlines."""
+    """Hash chain of the lines of an audit log. The lines are oldest first and have no newlines."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self._lines = lines
         self._count = 0
-        #: Number, SHA-1 and SHA-256 of the previous line.
+        #: Number, SHA-1 and SHA-256 of the previous line in the log.
         self._seq, self._hash, self._sha256 = 0, "0" * 40, "0" * 64
         self._first = 0
-        #: True once a line with the expected hash was read.
+        #: True if a line with the expected hash was read.
         self._seen_head = False
-        #: Gaps that the log reports, each as line number and range of missing entries.
+        #: Gaps that the log reports, each with its line number and the range of missing entries.
         self._gaps: list[tuple[int, str]] = []
 
     def verify(self, head: str = "") -> Verification:
-        """Verify all lines. If `head` is set, also require a line with that hash.
+        """Verify all lines of the log. If `head` is set, also require a line with this hash.
 
-        Raises Tampered, or Missing if the only problem is entries that the log itself reports as missing.
+        Raises Tampered, or MissingEntries if the only problem is entries that the log itself reports as missing.
         """
         try:
             self._read_all(head)
@@ -100,7 +100,7 @@ class Chain:
         self._check_sha256(parts["text"], parts["sha256"])
 
     def _record_gap(self, number: int, digest: str) -> None:
-        """Record a gap of missing entries, unless it is before the first line."""
+        """Record a gap of missing entries, unless the gap is before the first line."""
         if self._count > 1 and number < self._seq:
             raise Tampered(self._count, f"the line names entry {number} after entry {self._seq}: lines were moved")
         if self._count > 1 and number > self._seq:

@@ -1,5 +1,6 @@
-"""Find clusters that announce themselves with mDNS. Any machine can send an announcement, so results are only
-displayed.
+"""The command `cluster discover`, which finds clusters that announce themselves with mDNS.
+
+Any machine can send an announcement, so results are only displayed.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from threads_cluster.terminal import visible
 
 Json: TypeAlias = dict[str, Any]
 
-#: Service type of announcements, in the format of RFC 6763.
+#: Service type of announcements by clusters, in the format of RFC 6763.
 TYPE = "_threads-cluster._tcp.local."
-#: Maximum number of announcements to read, and maximum length of a text in one.
+#: Maximum number of announcements to read, and maximum length of a text in an announcement.
 _MOST, _LONGEST = 200, 64
-#: Timeouts in seconds for completing partial announcements: for all of them, and for each.
+#: Timeouts in seconds for completing incomplete announcements: in total, and for each announcement.
 _REST_SECONDS, _EACH_SECONDS = 2.0, 0.5
 
 AsJson: TypeAlias = as_json_option("Print JSON, one cluster per line.")  # type: ignore[valid-type]
 
 
 class NoDiscovery(Misconfigured):
-    """The mDNS package is not installed."""
+    """The package for mDNS is not installed."""
 
     next = "pip install 'threads-cluster[discovery]', or in a checkout: pip install -r requirements/discovery.txt"
 
@@ -60,7 +61,7 @@ _COLUMNS: show.Columns = {
 
 
 def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]:
-    """Return the announcements received within `seconds`: `{url, name, version, token_needed, addresses, port}`.
+    """Listen for announcements, and return them as `{url, name, version, token_needed, addresses, port}`.
 
     `interfaces` are the addresses of this machine to listen on; by default all. The list is sorted by URL. Raises
     NoDiscovery if zeroconf is not installed, and ClientError if no network interface supports mDNS.
@@ -75,7 +76,7 @@ def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]
         raise ClientError(f"cannot search for clusters: {error}") from None
     try:
         heard = Listener()
-        # Request multicast replies, because a unicast reply reaches only one of the programs that share the port.
+        # Replies must be multicast, because a unicast reply reaches only one of the programs on the same port.
         ServiceBrowser(network, TYPE, handlers=[heard.change], question_type=DNSQuestionType.QM)
         time.sleep(seconds)
         until = time.monotonic() + _REST_SECONDS
@@ -86,13 +87,13 @@ def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]
 
 
 class Listener:
-    """Collects the names of announced clusters."""
+    """Collector of the names of clusters that announce themselves."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
 
     def change(self, *, name: str, state_change: Enum, **_more: Any) -> None:
-        """Process one announcement. zeroconf calls this from its own thread with these argument names."""
+        """Process one announcement. The package zeroconf calls this method from its own thread."""
         if state_change.name == "Removed":
             self.names.discard(name)
         elif len(self.names) < _MOST:
@@ -100,7 +101,7 @@ class Listener:
 
 
 def read_announcement(network: Any, name: str, until: float) -> Json | None:
-    """Read one announcement, waiting until the monotonic time `until`. Return None if it contains no usable address."""
+    """Read an announcement until the monotonic time `until`. Return None if it contains no usable address."""
     from zeroconf import DNSQuestionType, Error, ServiceInfo
 
     try:
@@ -109,7 +110,7 @@ def read_announcement(network: Any, name: str, until: float) -> Json | None:
         whole = info.load_from_cache(network)
         if not (whole or (left > 0 and info.request(network, 1000 * left, DNSQuestionType.QM))):
             return None
-    except Error:  # not a valid service name
+    except Error:  # The name is not a valid service name
         return None
     addresses = sorted(info.parsed_addresses(), key=_address_order)
     if not addresses or not 0 < (info.port or 0) < 65536:
@@ -131,6 +132,6 @@ def _text(value: bytes | None) -> str:
 
 
 def _address_order(address: str) -> tuple[bool, bool, str]:
-    """Sort key for addresses: IPv4 before IPv6, and link-local addresses last."""
+    """Return a sort key for an address: IPv4 before IPv6, and link-local addresses last."""
     parsed = ipaddress.ip_address(address)
     return parsed.version == 6, parsed.is_link_local, address

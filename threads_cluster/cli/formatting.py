@@ -1,4 +1,4 @@
-"""Format durations, rates, sizes and ages for people."""
+"""Functions that format durations, rates, sizes and ages for people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rate(units_per_second: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Format a duration in its two largest units, such as 350 ms, 12.3 s, 4 min 5 s, 3 h 20 min or 12 years."""
+    """Format a duration with its two largest units, for example 4 min 5 s."""
     if seconds is None:
         return ""
     if seconds < 0.9995:
@@ -38,7 +38,7 @@ def duration(seconds: float | None) -> str:
 
 
 def age(moment: str | None) -> str:
-    """Format the time since an ISO 8601 timestamp."""
+    """Format the time that has passed since an ISO 8601 timestamp."""
     if not moment:
         return ""
     return format_age((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
@@ -52,7 +52,7 @@ def format_age(seconds: float) -> str:
 
 
 def percent(ratio: float | None) -> str:
-    """Format a ratio as a percentage. Other ratios than 0 and 1 are never rounded to 0 % or 100 %."""
+    """Format a ratio as a percentage. Only the ratios 0 and 1 are formatted as 0 % and 100 %."""
     if ratio is None:
         return ""
     if 0 < ratio < 1:
@@ -61,7 +61,7 @@ def percent(ratio: float | None) -> str:
 
 
 def size(count: float | None) -> str:
-    """Format a number of bytes in binary units."""
+    """Format a number of bytes with a binary unit, such as MiB."""
     if count is None:
         return ""
     for unit in ("B", "KiB", "MiB"):
@@ -72,7 +72,7 @@ def size(count: float | None) -> str:
 
 
 def _three_digits(value: float) -> str:
-    """Format three significant digits without padding zeros, such as 5, 1.23, 45.6 or 789."""
+    """Format a number with three significant digits and without padding zeros, such as 5, 1.23 or 789."""
     text = f"{value:.3g}"
     return text if "e" not in text else f"{value:.0f}"
 

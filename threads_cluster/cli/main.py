@@ -1,4 +1,4 @@
-"""Entry point of the `cluster` command. Data goes to stdout, and messages go to stderr."""
+"""Entry point of the `cluster` command. Data is printed on stdout, and messages on stderr."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ stored by cluster login, else the token of the local cluster in this checkout.
 """
 
 
-#: Session of the running command. Kept here because Typer does not return the context of an interrupted command.
+#: Session of the running command. Typer does not return the context of an interrupted command.
 _sessions: list[Session] = []
 
 _FIRST = ("submit", "run", "map", "logs", "units")
 
 
 class OrderedGroup(TyperGroup):
-    """Command group that lists the most common commands first in its help."""
+    """Group of commands whose help lists the most common commands first."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*_FIRST, *(name for name in self.commands if name not in _FIRST)]
@@ -96,7 +96,7 @@ def connect(
     ctx: typer.Context,
     url: Annotated[str | None, typer.Option(metavar="URL", help="The address of the cluster's API.")] = None,
 ) -> None:
-    # Reuse the session if a schedule parses its job's arguments within its own command.
+    # A schedule parses the arguments of its job within its own command, so the session is reused.
     ctx.obj = ctx.obj or Session(url)
     ctx.call_on_close(ctx.obj.close)
     _sessions[:] = [ctx.obj]
@@ -258,7 +258,7 @@ Hold: TypeAlias = Annotated[
 
 
 def _command_for_jobs(what: str, done: str, *, holds: bool) -> Callable[..., None]:
-    """Build a command that applies one API call to several jobs. The command exits with the code of the first error."""
+    """Create a command that applies an API call to several jobs. Its exit code is the code of the first error."""
 
     def act(ctx: typer.Context, job_ids: JobIds, as_json: AsJson = False) -> None:
         _act_on(ctx.obj, job_ids, getattr(ctx.obj.cluster, what), done, as_json)
@@ -348,7 +348,7 @@ def ask(
 
 
 def _choices(texts: list[str]) -> dict[str, str]:
-    """Parse NAME=VALUE texts into a dictionary."""
+    """Parse texts of the form NAME=VALUE into a dictionary."""
     pairs = [text.partition("=") for text in texts]
     wrong = [text for text, (name, equals, _) in zip(texts, pairs, strict=True) if not (name and equals)]
     if wrong:
@@ -502,7 +502,7 @@ app.command()(access.login)
 app.command()(access.logout)
 
 
-#: API calls in the cluster's error messages, and the commands that replace them.
+#: API calls in the cluster's error messages, with the commands that users can type instead.
 _ADVICE = {
     "GET /api/jobs": "cluster jobs",
     "GET /api/workers": "cluster workers",
@@ -524,7 +524,7 @@ _ADVICE = {
 }
 
 
-#: Request fields in error messages that are not options of the same name, and their names on the command line.
+#: Request fields in error messages, with the names of the matching arguments or options.
 _FIELD_NAMES = {
     "action_id": "ACTION",
     "delivery_id": "ID",
@@ -538,13 +538,13 @@ _FIELD_NAMES = {
 
 
 def _print_error(error: errors.ClientError) -> int:
-    """Print an error with command-line names instead of API names. Return its exit code."""
+    """Print an error with names from the command line instead of the API, and return its exit code."""
     from threads_cluster.cli import options
 
     text = re.sub(r"\bparameters\.(\w+)", lambda match: options.option_name(match[1]), str(error))
     field = getattr(error, "field", None)
     if field and text.startswith(f"{field}:"):
-        # Report an item of a list under the name of the list's option.
+        # An error in an item of a list is reported for the option with the list.
         named = re.sub(r"\.\d+$", "", field)
         text = _FIELD_NAMES.get(named, options.option_name(named)) + text.removeprefix(field)
     for call, command in _ADVICE.items():
@@ -556,7 +556,7 @@ def _print_error(error: errors.ClientError) -> int:
 
 
 class InternalError(errors.ClientError):
-    """An unexpected error. The message names only the location, because the error's text can contain secrets."""
+    """Unexpected error of the command. The message contains only its location, because its text can contain secrets."""
 
     exit_code = errors.FAULT
     next = "report this error with the command and its version: cluster version"
@@ -568,7 +568,7 @@ class InternalError(errors.ClientError):
 
 
 class UsageError(errors.ClientError):
-    """The arguments of the command are invalid."""
+    """The arguments of the command are not valid."""
 
     exit_code = errors.REFUSED
 
@@ -600,7 +600,7 @@ def _to_client_error(error: Exception) -> errors.ClientError:
         return error
     if hasattr(error, "format_message"):
         return UsageError(error)
-    if isinstance(error, OSError):  # network errors and most file errors are already ClientErrors
+    if isinstance(error, OSError):  # Network errors and most file errors already are ClientErrors
         return OutputError(error) if error.filename is None else FileError(error)
     if isinstance(error, RecursionError):
         return errors.ClientError("the response is nested too deeply to display; print it with --json")
@@ -609,22 +609,24 @@ def _to_client_error(error: Exception) -> errors.ClientError:
 
 @cache
 def commands() -> Any:
-    """Return all commands as a click group. Cached, because building it is slower than most commands."""
+    """Return all commands as a click group. The group is cached, because most commands take less time than
+    building it.
+    """
     return typer.main.get_command(app)
 
 
 def _run(arguments: list[str] | None) -> int:
-    """Run a command, flush its output, and return the exit code."""
+    """Run a command, flush its output, and return its exit code."""
     terminal.prepare()
     ended = commands()(arguments, prog_name="cluster", standalone_mode=False)
     sys.stdout.flush()
-    if ended == errors.INTERRUPTED:  # Typer caught the interrupt
+    if ended == errors.INTERRUPTED:  # Typer has caught the interrupt
         raise KeyboardInterrupt
     return ended if isinstance(ended, int) else 0
 
 
 def _outcome(arguments: list[str] | None) -> int:
-    """Run a command and return the exit code. An error is printed on one line, and its remedy on a second."""
+    """Run a command and return its exit code. Prints an error on one line, and its remedy on a second line."""
     try:
         return _run(arguments)
     except KeyboardInterrupt:
@@ -634,7 +636,7 @@ def _outcome(arguments: list[str] | None) -> int:
     except BrokenPipeError:
         return errors.PIPE_CLOSED
     except SystemExit as ended:
-        # Typer raises SystemExit if a pipe closes, and after shell completion.
+        # Typer raises SystemExit after shell completion, and if a pipe closes.
         gone = isinstance(ended.__context__, BrokenPipeError)
         return errors.PIPE_CLOSED if gone else int(ended.code or 0)
     except Exception as error:
@@ -645,7 +647,7 @@ def _outcome(arguments: list[str] | None) -> int:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run the command line and exit the process."""
+    """Run the command line, and exit with its exit code."""
     code = _outcome(arguments)
     if code in (errors.UNWRITTEN, errors.PIPE_CLOSED):
         terminal.discard(sys.stdout)

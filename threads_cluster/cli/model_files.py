@@ -1,4 +1,4 @@
-"""Upload model files for `cluster serve`, and register each as a model under its service's name."""
+"""Upload of model files for `cluster serve`. Each upload becomes a model with the name of its service."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from threads_cluster.errors import ApiError, BadArgument
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster
 
-#: Service names that cannot name a model: prefixes of IDs, and names reserved for chunks, batches and profiles.
+#: Service names that cannot be the name of a model, because they look like IDs or are reserved.
 _NO_MODEL = re.compile(r"[0-9a-f]{8,64}|(chunk|batch|profile)-.*")
 _LONGEST = 64
 
 
 def model_name(service: str) -> str:
-    """Return the model name for a service: the service's name if a model can have it, else the name with a prefix."""
+    """Return the model name for a service: the service's name if possible, otherwise the name with a prefix."""
     return f"model-{service}"[:_LONGEST] if _NO_MODEL.fullmatch(service) else service
 
 
 def send(cluster: Cluster, path: Path, service: str, *, quiet: bool) -> str:
-    """Upload a model's file or folder, name it after its service, and return the artifact ID.
+    """Upload the file or folder of a model, name it after its service, and return the artifact ID.
 
     The upload replaces an uploaded model of the same name, but existing services keep the old one. Raises BadArgument
     before the upload if the service exists, or if the name belongs to a downloaded model or to another artifact.
@@ -49,7 +49,7 @@ def _check_service(cluster: Cluster, service: str) -> None:
 
 
 def _replaced_model(cluster: Cluster, name: str) -> str | None:
-    """Return the ID of the model that the upload replaces, or None if the name is free."""
+    """Return the ID of the model that an upload replaces, or None if no model has the name."""
     row = _find(cluster.artifacts.info, name)
     if row is None:
         return None
@@ -64,7 +64,7 @@ def _replaced_model(cluster: Cluster, name: str) -> str | None:
 
 
 def _find(read: Callable[[str], Any], name: str) -> Any | None:
-    """Call `read` with a name. Return None if the cluster has no resource of this name."""
+    """Call `read` with a name. Return None if the cluster has no resource with this name."""
     try:
         return read(name)
     except ApiError as error:

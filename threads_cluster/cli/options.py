@@ -1,4 +1,4 @@
-"""Command-line flags generated from a kind's JSON Schema, and exact parsing of their values."""
+"""Command-line options that are generated from a kind's JSON Schema, and exact parsing of their values."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from threads_protocol import numbers
 
 Schema: TypeAlias = Mapping[str, Any]
 
-#: Maximum number of schema alternatives of one parameter.
+#: Maximum number of alternatives in the schema of a parameter.
 _BRANCHES = 1000
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-#: Suffix of a flag's label that allows several values, separated by commas.
+#: Suffix in the help text of an option that accepts several values, separated by commas.
 _MORE = "[,...]"
 _INTEGER = re.compile(
     r"(?P<whole>[+-]?[0-9][0-9_]*)"
@@ -26,16 +26,16 @@ _INTEGER = re.compile(
 
 
 class BadValue(ValueError):
-    """The text is not a valid value of the flag. The message says which values are valid."""
+    """The text is not a valid value of an option. The message contains the valid values."""
 
 
 @dataclass(frozen=True)
 class Flag:
-    """One parameter of a kind as a command-line option."""
+    """Command-line option for one parameter of a kind."""
 
     name: str
     schema: Schema
-    #: Alternatives of the schema, with references resolved and without null.
+    #: Alternatives in the parameter's schema, with resolved references and without null.
     options: tuple[Schema, ...]
     nullable: bool
     required: bool
@@ -49,12 +49,12 @@ class Flag:
         return [option.get("type") for option in self.options] == ["boolean"]
 
     def label(self) -> str:
-        """Return the placeholder for the value in the help text."""
+        """Return the placeholder for the option's value in the help text."""
         labels = list(dict.fromkeys(_label(option) for option in self.options))
         return "|".join(label for label in labels if label + _MORE not in labels) or "VALUE"
 
     def help(self) -> str:
-        """Return the description, unit, default and bounds on one line."""
+        """Return the option's description, unit, default and bounds on one line."""
         facts = ["required"] if self.required else self._default()
         facts += [*self._bounds(), *self._shapes()]
         said = str(self.schema.get("description", "")).strip()
@@ -63,7 +63,7 @@ class Flag:
         return f"{said}  [{'; '.join(facts)}]".strip() if facts else said
 
     def read(self, text: str) -> Any:
-        """Parse a text into the value to send. Raise BadValue if it is invalid."""
+        """Parse a text into the value of the parameter. Raises BadValue if it is invalid."""
         if text == "null" and self.nullable:
             return None
         return _read(text, self.options)
@@ -75,7 +75,7 @@ class Flag:
         return [f"default: {default if isinstance(default, str) else json.dumps(default)}"]
 
     def _shapes(self) -> list[str]:
-        """Return the fields of the alternatives that are JSON objects."""
+        """Return the fields of those alternatives that are JSON objects."""
         shapes = [_shape(option) for option in self.options if option.get("properties")]
         return [" or ".join(shapes)] if shapes else []
 
@@ -90,19 +90,19 @@ class Flag:
 
 
 def _shape(option: Schema) -> str:
-    """Return the fields of an object, such as {distribution: fixed, children}."""
+    """Return the fields of a JSON object as text, such as {distribution: fixed, children}."""
     properties = option.get("properties", {})
     fields = (f"{name}: {inner['const']}" if "const" in inner else name for name, inner in properties.items())
     return "{" + ", ".join(fields) + "}"
 
 
 def option_name(parameter: str) -> str:
-    """Convert a parameter name to an option, such as `number_count` to `--number-count`."""
+    """Convert the name of a parameter to an option. For example, `number_count` becomes `--number-count`."""
     return "--" + parameter.replace("_", "-")
 
 
 def flags(schema: Schema) -> list[Flag]:
-    """Return one flag for each property of an object schema, in the order of the schema."""
+    """Return an option for each property of a schema, in the same order."""
     required = set(schema.get("required", ()))
     return [_flag(name, node, schema, name in required) for name, node in schema.get("properties", {}).items()]
 
@@ -115,7 +115,7 @@ def _flag(name: str, node: Schema, root: Schema, required: bool) -> Flag:
 
 
 def _alternatives(node: Schema, root: Schema, left: Iterator[int]) -> Iterator[Schema]:
-    """Yield the alternatives of a schema. References are resolved, and bounds are copied into each alternative.
+    """Yield the alternatives of a schema, with resolved references and with bounds.
 
     Raises ValueError if there are more alternatives than `left`.
     """
@@ -158,7 +158,7 @@ def _describe(option: Schema) -> str:
 
 
 def _is_digits(option: Schema) -> bool:
-    """Return True if a schema describes an integer as a decimal string, which allows values beyond 2^53."""
+    """Return True if a schema describes an integer as a decimal string, so that it can exceed 2^53."""
     return option.get("type") == "string" and str(option.get("pattern")).startswith(("^[0-9]", "^-?[0-9]"))
 
 
@@ -197,7 +197,7 @@ def _scalar(text: str, options: tuple[Schema, ...]) -> Any:
 
 
 def integer(text: str) -> int | str | None:
-    """Parse an exact integer such as 27, 1_000_000, 1e12, 2^70, 2**70-1 or 10^100+7. Return None for other text."""
+    """Parse an exact integer such as 27, 1_000_000, 1e12, 2^70 or 2**70-1. Return None for any other text."""
     match = _INTEGER.fullmatch(text)
     if not match:
         return None
@@ -214,7 +214,7 @@ def _power(match: re.Match[str]) -> int:
 
 
 def decimal(text: str) -> int | float | str | None:
-    """Parse an integer exactly, and any other number as a float. Return None for other text."""
+    """Parse an integer exactly, and any other number as a float. Return None if the text is not a number."""
     whole = integer(text)
     if whole is not None:
         return whole
@@ -226,7 +226,7 @@ def decimal(text: str) -> int | float | str | None:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON and keep every integer exact."""
+    """Parse JSON without losing digits of integers."""
     try:
         return bodies.parse(text, lambda digits: numbers.exact(int(digits)))
     except bodies.BadBody as error:
@@ -240,7 +240,7 @@ def _range(low: Any, high: Any) -> str:
 
 
 def _bound(value: Any) -> str:
-    """Format a bound briefly for a help line, such as 2^96 instead of 29 digits."""
+    """Format a bound for the help text. A large bound becomes short, such as 2^96."""
     if isinstance(value, int) and abs(value) > 10**6:
         for near, tail in ((value, ""), (value + 1, "-1")):
             if near > 0 and near & (near - 1) == 0:

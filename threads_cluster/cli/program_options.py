@@ -1,4 +1,4 @@
-"""Options of the commands that run programs, and translation of the cluster's errors into these options."""
+"""Options of commands that run programs. The cluster's error messages are translated to these options."""
 
 from __future__ import annotations
 
@@ -113,15 +113,15 @@ MANY: dict[str, Any] = {
     ],
 }
 
-#: Arguments of the program, which follow the options.
+#: Argument type for a program and its arguments, which follow the options.
 Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="CMD", help="The program and its arguments. Options after it belong to the program."),
 ]
-#: Context settings of commands whose last arguments belong to the program.
+#: Typer settings of commands whose last arguments belong to a program.
 BEFORE_PROGRAM = {"allow_interspersed_args": False}
 
-#: Command-line options whose names differ from the kind's parameters, with longer names first.
+#: Command-line options that have another name than the kind's parameter. Longer names come first.
 _OPTIONS = {
     "requirements.gpu_memory_mib": "--gpu-memory",
     "requirements.memory_mib": "--memory",
@@ -135,17 +135,17 @@ _OPTIONS = {
     "items_artifact": "--items",
     "timeout_seconds": "--timeout",
 }
-#: Command-line options of parameters whose names are also ordinary words.
+#: Command-line options for parameters whose names are also ordinary words.
 _WORDS = {"outputs": "--output", "secrets": "--secret", "command": "CMD"}
 _NAMES = "|".join(map(re.escape, _OPTIONS))
 _ALL = _OPTIONS | _WORDS
 _ALL_NAMES = "|".join(map(re.escape, _ALL))
-#: Folders that are too large to upload by default.
+#: Folders that are too large to be uploaded by default.
 _WHOLE = (Path("/"),)
 
 
 def accept_options(*tables: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command to accept the options of these tables as `**given`, after its own options."""
+    """Return a decorator that adds these options to a command. The command gets their values as `**given`."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(function, eval_str=True)
@@ -166,7 +166,7 @@ def _default(annotation: Any) -> bool | None:
 
 
 def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) -> Program:
-    """Build a program from the options in `given`, and remove them. Raise BadParameter if there is no command."""
+    """Create a program from the options in `given`, and remove these options. Raises BadParameter without a command."""
     from threads_cluster.client.programs import Program
 
     text = given.pop("shell", None)
@@ -193,7 +193,7 @@ def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) ->
 
 
 def job_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that apply to any job."""
+    """Return the options in `given` that apply to jobs of any kind."""
     names = ("priority", "hold", "max_running", "idempotency_key", "notify", "after", "after_any")
     return {name: given[name] or None for name in names if name in given}
 
@@ -213,7 +213,10 @@ def _variable(text: str) -> tuple[str, str]:
 
 
 def folder(files: Path | None) -> Path:
-    """Return the folder to upload, by default the current one. Raise BadArgument for the root or home directory."""
+    """Return the folder to upload. The default is the current folder, unless it is the root or home directory.
+
+    Raises BadArgument for these two.
+    """
     if files is not None:
         return files
     from threads_cluster import settings
@@ -236,13 +239,13 @@ def _current_folder() -> Path:
 
 
 def translate_parameters(text: str) -> str:
-    """Replace parameter names in an error message about a program by command-line options."""
+    """Replace the names of parameters in an error message about a program with command-line options."""
     return re.sub(rf"\b({_NAMES})\b", lambda match: _OPTIONS[match[1]], text)
 
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Replace the kind's parameter names by command-line options in API errors."""
+    """Replace the names of parameters in API errors with command-line options."""
     try:
         yield
     except errors.ApiError as error:
@@ -254,9 +257,7 @@ def translate_errors() -> Iterator[None]:
 
 
 class CommandFailure(errors.ClientError):
-    """`cluster run` or `attach` failed before running a program. The exit code, 125, is the same as docker's and
-    timeout's.
-    """
+    """Failure of `cluster run` or `cluster attach` before the program started. Its exit code is 125, as in docker."""
 
     exit_code = 125
 
@@ -268,14 +269,14 @@ class CommandFailure(errors.ClientError):
 
 
 class ProgramCommand(TyperCommand):
-    """Command whose last arguments are a program and its arguments."""
+    """Command whose last arguments are a program and the program's arguments."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["[OPTIONS]", "--", "CMD", "[ARGUMENT]..."]
 
 
 class ExitCodeCommand(ProgramCommand):
-    """Command that returns the exit code of a program, and 125 for its own errors."""
+    """Command that returns the exit code of a program. Its own errors have the exit code 125."""
 
     def make_context(self, *arguments: Any, **more: Any) -> Any:
         try:
@@ -299,7 +300,7 @@ class ExitCodeCommand(ProgramCommand):
 
 
 class AttachCommand(ExitCodeCommand):
-    """Command that runs a program inside a running job."""
+    """Command that runs a program next to a running job."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["[OPTIONS]", "JOB", "[-- CMD [ARGUMENT]...]"]

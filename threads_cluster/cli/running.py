@@ -1,4 +1,4 @@
-"""Run a program on the cluster as if it were local: stream its output, return its exit code, cancel it on Ctrl-C."""
+"""Implementation of `cluster run`: print a program's output, return its exit code, and cancel it on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from threads_cluster.client.programs import exit_code, failure
 from threads_cluster.terminal import Visible
 from threads_protocol.states import TERMINAL
 
-#: Interval in seconds between checks of why a program has not started.
+#: Interval in seconds at which the command checks why a program has not started.
 _POLL_SECONDS = 8.0
 #: Seconds within which an idle runner starts a new job.
 _SETTLES_SECONDS = 1.0
-#: Timeout in seconds of one request for the end of a job whose unit has finished.
+#: Timeout in seconds for a request that waits for the end of a job.
 _END_SECONDS = 5.0
-#: HTTP status if the cluster already streams the maximum number of outputs.
+#: HTTP status if users already follow the maximum number of outputs.
 _TOO_MANY = 429
-#: Signals that cancel the program as Ctrl-C does.
+#: Signals that cancel the program like Ctrl-C.
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class StoppedWaiting(errors.ClientError):
-    """The user stopped waiting. The message says what is still running."""
+    """The user stopped waiting. The message tells what is still running."""
 
     exit_code = errors.INTERRUPTED
 
 
 class _JobEnded(Exception):
-    """The job has ended, or the unit will not run."""
+    """The job has ended, or its unit will not run."""
 
 
 def note(text: str) -> None:
-    """Print a line on stderr, marked as a message of `cluster` and not of the program."""
+    """Print a line on stderr, with a prefix that distinguishes it from the program's output."""
     show.say(f"cluster: {text}")
 
 
 def write(stream: Stream, data: bytes) -> None:
-    """Write output unchanged. Raise OSError if stdout fails; errors of stderr are ignored."""
+    """Write output unchanged. Raises OSError if stdout fails. Errors of stderr are ignored."""
     if stream == "stdout":
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -63,27 +63,27 @@ def write(stream: Stream, data: bytes) -> None:
 
 
 def check_reader() -> None:
-    """Raise BrokenPipeError if the reader of stdout has exited, as in: cluster run -- yes | head
+    """Raise BrokenPipeError if the program that reads stdout has exited, as in: cluster run -- yes | head
 
     A local program would notice at its next write, but `cluster` may have nothing to write.
     """
     try:
         poll = select.poll()
         poll.register(sys.stdout.fileno(), 0)
-    except (OSError, ValueError):  # stdout has no file descriptor, as in tests
+    except (OSError, ValueError):  # Stdout has no file descriptor, as in tests
         return
     if any(events & select.POLLERR for _, events in poll.poll(0)):
         raise BrokenPipeError(errno.EPIPE, "the reader of the output has exited")
 
 
 def wait_for_start(cluster: Cluster, job_id: str) -> Json:
-    """Return the job. If it is waiting, read it again after a moment, because idle runners start jobs quickly."""
+    """Return a job. If the job is waiting, read it again after a moment, because idle runners start jobs quickly."""
     job = cluster.job(job_id)
     return cluster.job(job_id, wait_seconds=_SETTLES_SECONDS) if job.get("waiting_because") else job
 
 
 class Unit:
-    """Prints the output of one unit of a job."""
+    """Output of one unit of a job, which is printed while the unit is running."""
 
     def __init__(self, session: Session, job_id: str, number: int, shown: Shown) -> None:
         self._cluster = session.cluster
@@ -94,7 +94,7 @@ class Unit:
         self._said_wait = False
 
     def follow(self) -> Json:
-        """Print the output as it arrives, then any remaining output. Return the unit once it has ended."""
+        """Print the output of the unit while it is running, and then the remaining output. Return the unit."""
         with suppress(_JobEnded):
             self._report_wait(first=True)
             while True:
@@ -120,7 +120,7 @@ class Unit:
             self._said_wait = True
 
     def _report_wait(self, *, first: bool = False) -> None:
-        """Print from time to time why the program has not started. Raise _JobEnded if its job has ended."""
+        """Print from time to time why the program has not started. Raises _JobEnded if its job has ended."""
         check_reader()
         now = time.monotonic()
         if not first and (self._shown.place or now - self._looked < _POLL_SECONDS):
@@ -131,7 +131,7 @@ class Unit:
         except (errors.Unreachable, errors.ApiError) as error:
             if first or (isinstance(error, errors.ApiError) and error.status < 500):
                 raise
-            return  # The code that follows the output also notices the failure, and retries for longer.
+            return  # The code that follows the output also notices the failure. It retries for longer.
         because = job.get("waiting_because") or ""
         if because != self._because and because and not self._is_running():
             note(f"{self._job_id} is waiting: {because}")
@@ -140,18 +140,18 @@ class Unit:
             raise _JobEnded
 
     def _is_running(self) -> bool:
-        """Return True if this unit is running, even if its job waits for capacity."""
+        """Return True if this unit is running. Its job can still be waiting for capacity."""
         return bool(self._programs.unit(self._job_id, self._number)["state"] == "running")
 
     def _wait_for_end(self) -> None:
-        """Wait a few seconds for the job to end. Raise _JobEnded if the unit will not run again."""
+        """Wait a few seconds until the job ends. Raises _JobEnded if the unit will not run again."""
         check_reader()
         job = next(self._cluster.follow(self._job_id, first=_END_SECONDS))
         if job["state"] in TERMINAL or self._programs.unit(self._job_id, self._number)["state"] in ("done", "dead"):
             raise _JobEnded
 
     def print_remaining(self) -> Json:
-        """Print the part of the stored output that was not printed. Return the unit."""
+        """Print stored output that was not printed yet. Return the unit."""
         row = self._programs.unit(self._job_id, self._number)
         before = self._shown.place
         same, lost = self._programs.show_rest(row, self._shown)
@@ -170,11 +170,11 @@ class Unit:
 
 
 def run(session: Session, job_id: str) -> tuple[Json, int]:
-    """Print the output of a job's only unit until it ends. Return the unit and the exit code.
+    """Print the output of a job's only unit until the unit ends. Return the unit and the exit code.
 
     Ctrl-C, SIGTERM and SIGHUP cancel the job. A second Ctrl-C raises StoppedWaiting.
     """
-    # A terminal skips output that arrives too fast. A file or pipe receives every byte in order.
+    # On a terminal, output that arrives too fast is skipped. A file or pipe receives every byte in order.
     unit = Unit(session, job_id, 0, Shown(write, skips=sys.stdout.isatty()))
     with ending_signals() as received:
         try:
@@ -201,7 +201,7 @@ def _cancelled(session: Session, job_id: str, unit: Unit) -> Json:
 
 
 def cancel(session: Session, job_id: str) -> None:
-    """Cancel a job, unless it has ended."""
+    """Cancel a job, unless it has already ended."""
     note(f"cancelling {job_id}; press Ctrl-C again to stop waiting")
     try:
         session.cluster.cancel(job_id)
@@ -211,7 +211,7 @@ def cancel(session: Session, job_id: str) -> None:
 
 
 def describe_remaining(session: Session, job_id: str) -> str:
-    """Describe the parts of a cancelled job that may still be running."""
+    """Describe which parts of a cancelled job may still be running."""
     state, where = "cancelling", ""
     with suppress(errors.ClientError, KeyboardInterrupt):
         state = session.cluster.job(job_id)["state"]
@@ -222,7 +222,7 @@ def describe_remaining(session: Session, job_id: str) -> str:
 
 
 def program_exit_code(job: Mapping[str, Any], row: Mapping[str, Any]) -> int:
-    """Return the program's exit code. Explain failures on stderr that the program's output does not show."""
+    """Return the exit code of the program. Explain on stderr why it failed if its output does not show this."""
     if row["state"] not in ("done", "dead"):
         why = f": {job['error']}" if job.get("error") else ""
         what = f"was {job['state']}" if job["state"] in ("cancelled", "skipped") else job["state"]
@@ -235,13 +235,13 @@ def program_exit_code(job: Mapping[str, Any], row: Mapping[str, Any]) -> int:
     return code
 
 
-#: Exit code if the cluster, and not the program, failed.
+#: Exit code for a failure of the cluster instead of the program.
 CLUSTER_FAILURE = 125
 
 
 @contextmanager
 def ending_signals() -> Iterator[list[int]]:
-    """Handle SIGTERM and SIGHUP like Ctrl-C. Yield the list that receives the signal numbers."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C. Yield a list that receives the numbers of these signals."""
     received: list[int] = []
 
     def interrupt(number: int, _frame: Any) -> None:
@@ -251,7 +251,7 @@ def ending_signals() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield received
         return
-    # Keep ignored signals ignored, so that nohup works.
+    # Ignored signals stay ignored, so that nohup works.
     before = {number: signal.getsignal(number) for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN}
     for number in before:
         signal.signal(number, interrupt)

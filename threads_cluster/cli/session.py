@@ -1,4 +1,4 @@
-"""State shared by the commands of one run: the connection, and the kinds of the cluster or of this checkout."""
+"""Session of a running command: its connection to the cluster, and the kinds of the cluster or of this checkout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def as_json_option(help: str) -> Any:
-    """Return the annotation of the --json flag."""
+    """Return the type annotation for the option --json."""
     return Annotated[bool, typer.Option("--json", help=help)]
 
 
@@ -28,12 +28,12 @@ Tenant: TypeAlias = Annotated[
 
 
 def command_group(help: str) -> typer.Typer:
-    """Return a command group that prints its help if no command is given."""
+    """Return a command group that prints its help if the user names no command."""
     return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=help)
 
 
 def time_parser(example: str) -> Callable[[str], int]:
-    """Return a parser of durations in seconds. Its error message contains the example."""
+    """Return a parser for durations in seconds. Its error message contains `example`."""
 
     def read(text: str) -> int:
         found = numbers.parse_duration(text)
@@ -47,7 +47,7 @@ def time_parser(example: str) -> Callable[[str], int]:
 class Session:
     def __init__(self, url: str | None) -> None:
         self._url = self.stated_url = url
-        #: Error of the request for the cluster's kinds, if it failed.
+        #: Error of the request for the cluster's kinds, or None.
         self.missing: errors.ClientError | None = None
         self._others: list[Cluster] = []
 
@@ -62,14 +62,14 @@ class Session:
         return cluster
 
     def another(self) -> Cluster:
-        """Open another connection to the same cluster for use in another thread. The session closes it."""
+        """Open another connection to the same cluster, for use in another thread. The session closes the connection."""
         from threads_cluster.client.api import Cluster
 
         self._others.append(Cluster(self._url))
         return self._others[-1]
 
     def kinds(self) -> list[Json]:
-        """Return the cluster's kinds, or the kinds of this checkout if the cluster is not reachable."""
+        """Return the kinds of the cluster. If the cluster is not reachable, return the kinds of this checkout."""
         try:
             return [terminal.visible_everywhere(kind) for kind in self.cluster.kinds()]
         except errors.ClientError as error:
@@ -77,7 +77,7 @@ class Session:
             return local_kinds()
 
     def check(self, kind: str, parameters: Json) -> None:
-        """If the cluster was unreachable, raise an error for invalid parameters, or else the connection error."""
+        """Do nothing if the cluster was reachable. Otherwise, raise an error about the parameters or the connection."""
         if self.missing is None:
             return
         from pydantic import ValidationError
@@ -96,7 +96,7 @@ class Session:
 
     @property
     def submitted(self) -> bool:
-        """Return True if a job may have been submitted. Sends no request."""
+        """Return True if this command may have submitted a job."""
         cluster: Cluster | None = self.__dict__.get("cluster")
         return cluster is not None and cluster.submitted
 
@@ -108,21 +108,21 @@ class Session:
 
 
 def report_retry(error: errors.ClientError) -> None:
-    """Report on stderr that a failed call is being retried, so that a stall does not look like progress."""
+    """Report on stderr that a failed call is repeated, so that the user knows about the delay."""
     from threads_cluster.cli import show
 
     show.say(f"{error}; retrying")
 
 
 def report_delay(url: str, seconds: float) -> None:
-    """Report on stderr that a response is late. A coordinator that hangs keeps its port open."""
+    """Report on stderr that a response is late. A coordinator that hangs still accepts connections."""
     from threads_cluster.cli import show
 
     show.say(f"no response from {url} yet; waiting for up to {seconds:.0f} s more")
 
 
 def local_kinds() -> list[Json]:
-    """Return the kinds of this checkout in the format of the API, or an empty list outside a checkout."""
+    """Return the kinds of this checkout as the API describes them. Outside of a checkout, return an empty list."""
     try:
         from jobs.kinds import registry
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Output for people: tables and results on stdout, messages on stderr. Scripts use `json_line`."""
+"""Output for people: tables and results on stdout, and messages on stderr. Output for scripts uses `json_line`."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any, TypeAlias
 from threads_cluster.cli import formatting, tables
 from threads_cluster.terminal import LONGEST, discard, visible
 
-#: Maximum number of printed rows of a table in a result; --csv prints all rows.
+#: Maximum number of rows that are printed of a table in a result. The option --csv prints all rows.
 ROWS = 10
-#: Tables with at most this many additional rows are printed completely.
+#: Number of additional rows up to which a table is still printed completely.
 SLACK = 3
-#: Maximum number of printed sections of a list, such as the cells of a sweep.
+#: Maximum number of sections that are printed of a list, such as the cells of a sweep.
 SECTIONS = 4
-#: Maximum number of printed paths of an artifact.
+#: Maximum number of paths that are printed of an artifact.
 PATHS = 50
-#: Clock error in seconds above which a host is marked.
+#: Error in seconds of a host's clock, above which the host is marked.
 CLOCK_SECONDS = 0.5
-#: Maximum number of printed digits of an integer.
+#: Maximum number of digits that are printed of an integer.
 DIGITS = 60
 #: Columns of a table by title. A value is the name of a field, or a function that returns the cell.
 Columns: TypeAlias = Mapping[str, str | Callable[[Any], Any]]
 
 
 def json_line(value: Any) -> None:
-    """Print a JSON value on one line of stdout."""
+    """Print a value as one line of JSON on stdout."""
     line(json.dumps(value, separators=(",", ":")))
 
 
@@ -39,7 +39,7 @@ def line(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Print a message on stderr. Errors of stderr are ignored."""
+    """Print a message on stderr. Errors while writing to stderr are ignored."""
     try:
         print(visible(text), file=sys.stderr, flush=True)
     except OSError:
@@ -47,9 +47,9 @@ def say(text: str) -> None:
 
 
 def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int = 0, gap: str = "") -> None:
-    """Print aligned columns. Numbers are right-aligned, and lines are never wrapped, so grep and awk can read them.
+    """Print a table with aligned columns. Long lines are not wrapped, so that grep and awk can read them.
 
-    `gap` is an extra line in the middle.
+    `gap` is an extra line in the middle. Numbers are right-aligned.
     """
     table = [list(row) for row in lines]
     cells = [[format_value(cell) for cell in row] for row in (columns, *table)]
@@ -65,7 +65,7 @@ def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int 
 
 
 def table(several: Iterable[Mapping[str, Any]], columns: Columns) -> None:
-    """Print one line for each record."""
+    """Print a table with one line for each record."""
     cells = columns.values()
     rows(list(columns), [[row.get(cell) if isinstance(cell, str) else cell(row) for cell in cells] for row in several])
 
@@ -73,7 +73,7 @@ def table(several: Iterable[Mapping[str, Any]], columns: Columns) -> None:
 def listing(
     several: Sequence[Mapping[str, Any]], people: Callable[[Any], None] | Columns, *, as_json: bool, none: str = ""
 ) -> None:
-    """Print records as JSON lines or as a table. If there are no records, print `none` on stderr."""
+    """Print records as lines of JSON or as a table. If there are no records, print the message `none` on stderr."""
     if as_json:
         for row in several:
             json_line(row)
@@ -86,7 +86,7 @@ def listing(
 
 
 def pairs(facts: Mapping[str, Any], indent: int = 0) -> None:
-    """Print `name  value` lines, without empty values."""
+    """Print lines with a name and a value. Empty values are omitted."""
     kept = {format_value(name): format_value(value) for name, value in facts.items() if value not in (None, "", [], {})}
     width = max(map(len, kept), default=0)
     for name, value in kept.items():
@@ -94,7 +94,7 @@ def pairs(facts: Mapping[str, Any], indent: int = 0) -> None:
 
 
 def format_value(value: Any) -> str:
-    """Format a scalar or a short list. Floats have six digits, and only very long integers and texts are shortened."""
+    """Format a value or a short list for people. Floats get six digits, and very long texts are shortened."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: ""}[value]
     if isinstance(value, float):
@@ -110,7 +110,7 @@ def format_value(value: Any) -> str:
 
 
 def result(answer: Mapping[str, Any]) -> None:
-    """Print a result by section. Long tables are shortened, with the command that prints them completely."""
+    """Print the sections of a result. For a long table, print some rows and a command that prints all rows."""
     if answer.get("partial"):
         say(f"partial: {format_value(answer.get('units'))} of {format_value(answer.get('total'))} units")
     value = answer["result"]
@@ -151,7 +151,7 @@ def _print_table(value: list[Any], job_id: str, path: tuple[str, ...], indent: i
     if len(found.rows) <= ROWS + SLACK:
         rows(found.columns, found.rows, indent=indent)
         return
-    ends = [*found.rows[: ROWS // 2], *found.rows[-(ROWS // 2) :]]  # keep both ends of records and histograms
+    ends = [*found.rows[: ROWS // 2], *found.rows[-(ROWS // 2) :]]  # Keeps both ends of records and histograms
     rows(found.columns, ends, indent=indent, gap=_more(len(found.rows) - ROWS, job_id, found.name, indent))
 
 
@@ -160,7 +160,7 @@ def _more(count: int, job_id: str, table: str, indent: int) -> str:
 
 
 def dead(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print ranges of dead units, one per line. The number of omitted ranges goes to stderr."""
+    """Print the unit ranges that were given up, one per line. The number of further ranges is printed on stderr."""
     ranges = [{"job": job["job_id"], **one} for job in several for one in job["ranges"]]
     table(ranges, {name: name for name in ("job", "first", "last", "deaths", "errors", "error")})
     for job in several:
@@ -169,7 +169,7 @@ def dead(several: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _cap(name: str) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a function that formats one field of a tenant, with "-" for None."""
+    """Return a function that formats one field of a tenant. It returns "-" for None."""
     return lambda tenant: "-" if tenant.get(name) is None else tenant[name]
 
 
@@ -188,7 +188,7 @@ def _stored_bytes(tenant: Mapping[str, Any]) -> str:
     return f"{tenant['stored_bytes']}/{most}" if most else "-"
 
 
-#: Columns of tenants: weights, caps, and usage as used/cap.
+#: Columns of the table of tenants: weights, limits, and usage in the form used/limit.
 TENANTS: Columns = {
     "tenant": "tenant",
     **{name.replace("_", " "): _cap(name) for name in ("weight", "lanes", "max_lanes", "jobs", "max_jobs", "backlog")},
@@ -200,12 +200,12 @@ TENANTS: Columns = {
 
 
 def _models(usage: Mapping[str, Any]) -> str:
-    """Format a tenant's requests and response tokens by model."""
+    """Format the requests of a tenant and the tokens in the responses, for each model."""
     tokens, requests = usage.get("answer_tokens") or {}, usage.get("requests") or {}
     return " ".join(f"{name}={count} ({tokens.get(name, 0)} tokens)" for name, count in requests.items())
 
 
-#: Columns of a tenant's usage on one day. The units of lanes and GPUs are seconds.
+#: Columns of the table of usage per tenant and day. Times of lanes and GPUs are in seconds.
 USAGE: Columns = {
     "day": "day",
     "tenant": "tenant",
@@ -219,7 +219,7 @@ USAGE: Columns = {
 
 
 def mark(proved: Mapping[str, Any]) -> None:
-    """Print a mark: the range proved without a gap, and the ranges beyond it."""
+    """Print how far finished jobs have proved a fact: the range without a gap, and ranges beyond it."""
     pairs(
         {
             proved["mark"]: f"{proved['origin']}..{proved['up_to']}"
@@ -234,14 +234,14 @@ def mark(proved: Mapping[str, Any]) -> None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return True if a value fits on one line: a scalar or a short list of scalars."""
+    """Return True if a value fits on one line. It is then a scalar or a short list of scalars."""
     if isinstance(value, list):
         return 0 < len(value) <= tables.SHORT and not any(isinstance(item, list | Mapping) for item in value)
     return not isinstance(value, Mapping)
 
 
 def _is_uniform(value: Mapping[str, Any]) -> bool:
-    """Return True for objects with similar fields, which are most readable as one table."""
+    """Return True if a value contains objects with similar fields, which are most readable as one table."""
     parts = list(value.values())
     if len(parts) < 2 or not all(isinstance(row, Mapping) and row for row in parts):
         return False
@@ -255,7 +255,7 @@ def _all_numbers(cells: Iterable[Any]) -> bool:
 
 
 def job_line(job: Mapping[str, Any]) -> str:
-    """Describe the progress of a job on one line, without its ID."""
+    """Describe the progress of a job on one line, without the job's ID."""
     if job["state"] in ("queued", "blocked"):
         return f"{job['state']}{_because(job)}"
     parts = [job["state"], formatting.percent(job.get("progress")), formatting.rate(job.get("rate"))]
@@ -265,7 +265,7 @@ def job_line(job: Mapping[str, Any]) -> str:
 
 
 def ended_line(job: Mapping[str, Any]) -> str:
-    """Describe how a job ended: state, duration, average speed, error."""
+    """Describe how a job ended, with its state, duration, average speed and error."""
     seconds = job.get("seconds")
     done = int(job["done"])
     text = f"{job['job_id']} {job['state']}"
@@ -283,7 +283,7 @@ def _because(job: Mapping[str, Any]) -> str:
 
 
 def jobs(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print jobs, one per line. The columns tenant and title appear only if a job needs them."""
+    """Print one line per job. The columns tenant and title appear only if a job needs them."""
     columns = dict(_JOBS)
     if any((job.get("tenant") or "default") != "default" for job in several):
         columns["tenant"] = lambda job: job.get("tenant") or ""
@@ -305,7 +305,7 @@ _JOBS: Columns = {
 
 
 def job(row: Mapping[str, Any]) -> None:
-    """Print one job with its parameters and the workers that computed it."""
+    """Print a job with its parameters and with the workers that computed it."""
     state = ended_line(row) if row.get("ended") else job_line(row)
     pairs(
         {
@@ -342,7 +342,9 @@ def job(row: Mapping[str, Any]) -> None:
 
 
 def relations(row: Mapping[str, Any]) -> None:
-    """Print the dependencies and dependents of a job. The number of omitted jobs goes to stderr."""
+    """Print the dependencies of a job and the jobs that depend on it. The number of omitted jobs is printed on
+    stderr.
+    """
     lines = [
         (
             "waited for" if one["met"] else "waits for",
@@ -367,7 +369,7 @@ def _moment(row: Mapping[str, Any], name: str) -> str:
     return f"{moment} ({formatting.age(moment)})" if moment else ""
 
 
-#: Columns of API tokens, without their secrets.
+#: Columns of the table of API tokens, without the tokens' secrets.
 TOKENS: Columns = {
     "token": "id",
     "name": "name",
@@ -384,12 +386,12 @@ def _end(moment: str | None) -> str:
     return f"{moment} (expired)" if datetime.fromisoformat(moment) < datetime.now(UTC) else moment
 
 
-#: Columns of secrets, without their values.
+#: Columns of the table of secrets, without their values.
 SECRETS: Columns = {name: name for name in ("tenant", "name", "changed", "key", "readable")}
 
 
 def _last(row: Mapping[str, Any]) -> str:
-    """Describe the outcome of a schedule's last run, including the submitted workflow."""
+    """Describe the outcome of a schedule's last run, and the workflow that it submitted."""
     return " ".join(str(part) for part in (row["last_outcome"], _last_workflow(row)) if part)
 
 
@@ -399,7 +401,7 @@ def _last_workflow(row: Mapping[str, Any]) -> str | None:
 
 
 def schedule(row: Mapping[str, Any]) -> None:
-    """Print one schedule."""
+    """Print one schedule with its job or workflow."""
     pairs(
         {
             "name": row["name"],
@@ -426,20 +428,20 @@ def schedule(row: Mapping[str, Any]) -> None:
 
 
 def next_runs(row: Mapping[str, Any]) -> None:
-    """Print the next runs of a schedule in its time zone."""
+    """Print the next runs of a schedule in the schedule's time zone."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     zone: tzinfo = UTC
-    with suppress(ZoneInfoNotFoundError, ValueError, OSError):  # this machine may have no time zone data
+    with suppress(ZoneInfoNotFoundError, ValueError, OSError):  # This machine may have no time zone data
         zone = ZoneInfo(row["timezone"])
     for moment in row.get("next_runs") or []:
         line(f"next       {datetime.fromisoformat(moment).astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}")
 
 
 def schedule_text(row: Mapping[str, Any]) -> str:
-    """Describe when a schedule runs."""
+    """Describe when a schedule runs, for example "every 15 min"."""
     if row["every_seconds"]:
-        seconds = row["every_seconds"]  # whole seconds
+        seconds = row["every_seconds"]  # Whole seconds
         return f"every {f'{seconds} s' if seconds < 60 else formatting.duration(seconds)}"
     return f"{row['cron']} {row['timezone']}"
 
@@ -454,14 +456,14 @@ ARTIFACTS: Columns = {
 
 
 def _due(moment: str | None) -> str:
-    """Describe the time that remains until a timestamp."""
+    """Describe how much time remains until a timestamp."""
     if not moment:
         return ""
     seconds = (datetime.fromisoformat(moment) - datetime.now(UTC)).total_seconds()
     return f"in {formatting.duration(seconds)}" if seconds > 0 else "now"
 
 
-#: Columns of webhook deliveries.
+#: Columns of the table of webhook deliveries.
 WEBHOOKS: Columns = {
     "id": "id",
     "of": lambda row: row["job_id"] or row.get("workflow_id"),
@@ -486,7 +488,7 @@ SCHEDULES: Columns = {
 
 
 def artifact(row: Mapping[str, Any], entries: Sequence[Any]) -> None:
-    """Print one artifact and its first paths."""
+    """Print an artifact and its first paths."""
     pairs(
         {
             "id": row["artifact_id"],
@@ -509,7 +511,7 @@ def _path(entry: Any) -> str:
     return f"{entry.path}{mark}"
 
 
-#: Columns of a program's units.
+#: Columns of the table of a program's units.
 UNITS: Columns = {
     "unit": "unit",
     "state": "state",
@@ -552,7 +554,7 @@ HOSTS: Columns = {
 
 
 def host(row: Mapping[str, Any]) -> None:
-    """Print a host, its GPUs and its workers."""
+    """Print a host with its GPUs and its workers."""
     speeds = [row.get(f"network_{way}_bytes_per_second") for way in ("receive", "transmit")]
     disks = [
         f"{', '.join(disk['places'])}: "
@@ -590,7 +592,7 @@ def host(row: Mapping[str, Any]) -> None:
 
 
 def _measurement(name: str, unit: str) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that formats a GPU measurement; it returns "" for an unknown value."""
+    """Return a function that formats a measurement of a GPU. It returns "" for an unknown value."""
     return lambda gpu: "" if gpu.get(name) is None else f"{gpu[name]:.0f} {unit}"
 
 
@@ -618,7 +620,7 @@ def _clock(row: Mapping[str, Any]) -> str:
 
 
 def workers(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of workers, then the workers that reject all work or some kinds of jobs."""
+    """Print a table of workers, and the workers that reject all work or some kinds of jobs."""
     table(several, _WORKERS)
     _refusals(several)
 

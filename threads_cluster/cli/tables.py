@@ -1,4 +1,4 @@
-"""Find tables in a result by their shape, so that kinds need no code here."""
+"""Search for tables in a result by their shape, so that this module needs no code for each kind."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 from threads_cluster.terminal import visible
 
-#: Maximum number of cells of a table. Rows without common columns could need more cells than the result has values.
+#: Maximum number of cells in a table. Rows without common columns could need more cells than there are values.
 LARGEST = 10_000_000
-#: Maximum length of a list of scalars that is printed as one value instead of a table.
+#: Maximum length of a list of scalars that is printed as one value. A longer list is a table.
 SHORT = 8
-#: Column names for lists of pairs, by the name of the list.
+#: Names of columns for lists of pairs, keyed by the name of the list.
 _PAIRS = {"bins": ("index", "count"), "histogram": ("value", "count"), "curve": ("step", "log2")}
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table and its dotted path in the result."""
+    """Table in a result, with its dotted path."""
 
     name: str
     columns: tuple[str, ...]
@@ -28,7 +28,7 @@ class Table:
 
 
 def find(value: Any, path: tuple[str, ...] = ()) -> Iterator[Table]:
-    """Yield every table in a result, outer tables first."""
+    """Yield every table in a result. A table precedes the tables in its cells."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from find(inner, (*path, name))
@@ -42,7 +42,7 @@ def find(value: Any, path: tuple[str, ...] = ()) -> Iterator[Table]:
 
 
 def select(result: Any, name: str | None) -> tuple[Table, list[str]]:
-    """Return the named table, or the first one, and the names of the others. Raise LookupError for an unknown name."""
+    """Return the table with this name, or the first table, and the names of the others. Raises LookupError."""
     by_name = {table.name: table for table in find(result)}
     if not by_name:
         by_name = {"result": scalars(result)}
@@ -53,12 +53,12 @@ def select(result: Any, name: str | None) -> tuple[Table, list[str]]:
 
 
 def scalars(value: Any) -> Table:
-    """Return all values outside of tables as (name, value) rows with dotted names."""
+    """Return all values outside of tables, as a table with dotted names and values."""
     return Table("result", ("name", "value"), list(_flatten(value)))
 
 
 def to_csv(table: Table) -> str:
-    """Format a table as CSV (RFC 4180) with exact digits. Control characters are escaped, so each row is one line."""
+    """Format a table as CSV (RFC 4180) with exact digits. Control characters are escaped, so a row is one line."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(map(visible, table.columns))
@@ -82,7 +82,7 @@ def _as_table(rows: list[Any], path: tuple[str, ...]) -> Table | None:
 
 
 def _columns(path: tuple[str, ...], width: int) -> tuple[str, ...]:
-    """Return the column names of a table of lists, such as delay and count for delay.histogram."""
+    """Return the names of the columns of a table of lists, for example delay and count for delay.histogram."""
     if width == 2 and path and path[-1] in _PAIRS:
         first, second = _PAIRS[path[-1]]
         return (path[-2] if path[-1] == "histogram" and len(path) > 1 else first, second)
@@ -90,7 +90,7 @@ def _columns(path: tuple[str, ...], width: int) -> tuple[str, ...]:
 
 
 def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield scalars with their dotted names. A short list counts as one value, and tables are skipped."""
+    """Yield scalars with their dotted names. A short list counts as a scalar, and tables are skipped."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _flatten(inner, f"{path}.{name}" if path else str(name))

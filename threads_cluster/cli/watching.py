@@ -1,4 +1,7 @@
-"""Wait for a job: show a live bar on a terminal, or print occasional lines elsewhere. Ctrl-C does not stop the job."""
+"""Functions that wait for a job. They show a progress bar on a terminal, and print lines elsewhere.
+
+Ctrl-C does not stop the job.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +17,23 @@ from threads_cluster.cli.session import Session
 from threads_cluster.client.api import Json
 from threads_cluster.terminal import visible
 
-#: Function that displays a job's current state.
+#: Function that displays the current state of a job.
 Reporter: TypeAlias = Callable[[Mapping[str, Any]], None]
 
-#: Polling intervals in seconds: on a terminal, and elsewhere.
+#: Polling intervals in seconds with and without a terminal.
 _LIVE_STEP, _STEP = 0.5, 4.0
-#: Minimum interval in seconds between log lines about a job in the same state.
+#: Minimum interval in seconds between two lines about a job whose state has not changed.
 _LOG_SECONDS = 10.0
 
 
 class Interrupted(errors.ClientError):
-    """The user pressed Ctrl-C while waiting. The job continues."""
+    """The user pressed Ctrl-C while the command was waiting. The job continues."""
 
     exit_code = errors.INTERRUPTED
 
 
 def wait_for_end(session: Session, job_id: str, *, quiet: bool = False, soon: bool = False) -> Json:
-    """Wait for a job and return it once it has ended. Its progress is reported on stderr.
+    """Wait until a job ends, and return the job. Its progress is reported on stderr.
 
     `soon` reports for the first time without delay. Raises Interrupted on Ctrl-C.
     """
@@ -57,11 +60,11 @@ def exit_code(job: Mapping[str, Any]) -> int:
 
 
 def _ignore(job: Mapping[str, Any]) -> None:
-    """Ignore the job's state."""
+    """Do nothing with the state of the job."""
 
 
 class Lines:
-    """Reporter for logs: prints a line when the state changes, and at intervals when other fields change."""
+    """Reporter without a terminal. It prints a line when the job's state changes, and sometimes in between."""
 
     def __init__(self) -> None:
         self._last, self._state, self._next = "", "", 0.0
@@ -76,7 +79,7 @@ class Lines:
 
 
 class bar(AbstractContextManager[Reporter]):  # noqa: N801 - used like the function nullcontext
-    """Reporter for terminals: a bar with rate and remaining time, removed when the job ends."""
+    """Reporter for terminals. It shows a progress bar, which disappears when the job ends."""
 
     def __enter__(self) -> Reporter:
         from rich.console import Console

@@ -1,1 +1,1 @@
-"""Python client: one module per resource of the API, and the HTTP connection that all of them use."""
+"""Python client of a cluster: one module per resource of the API, and the HTTP connection that they share."""

@@ -1,4 +1,4 @@
-"""Validate responses of the API against their declarations in threads_protocol."""
+"""Validation of API responses against their declarations in threads_protocol."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from threads_protocol.answers.fields import Many
 
 Checked = TypeVar("Checked")
 
-#: Declaration of a response that can be any JSON object.
+#: Type of a response that can be any JSON object.
 Anything: TypeAlias = dict[str, Any]
 
 
 @with_config(strict=True)
 class Version(TypedDict):
-    """Field of the status response that exists in every version of the cluster."""
+    """The version field, which the status response has in every version of the cluster."""
 
     version: str
 
 
 @with_config(strict=True)
 class Event(TypedDict):
-    """An event in a job's event stream."""
+    """Event in the event stream of a job."""
 
     state: NotRequired[str | None]
 
 
 @with_config(strict=True)
 class Trace(TypedDict):
-    """Trace of one replica in Perfetto's format. Each job kind declares its own answers."""
+    """Trace of one replica in Perfetto's format."""
 
     traceEvents: Many[dict[str, Any]]
 
 
 def checked(shape: Any, answer: Checked, url: str) -> Checked:
-    """Return the response unchanged, or raise UnexpectedAnswer, which names the first invalid field.
+    """Return a response unchanged if it is valid. Otherwise, raise UnexpectedAnswer with the first invalid field.
 
     Undeclared fields are allowed, because a newer cluster can send more fields.
     """

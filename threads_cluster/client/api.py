@@ -64,14 +64,14 @@ from threads_protocol.states import TERMINAL
 
 Json: TypeAlias = dict[str, Any]
 
-#: Maximum duration of a long poll in seconds, set by the API.
+#: Maximum duration in seconds of a long poll. The API sets this limit.
 LONG_POLL_SECONDS = 30.0
-#: Minimum interval in seconds between two requests for a job, however fast the server responds.
+#: Minimum interval in seconds between two requests for the same job.
 _LEAST_STEP = 0.1
 
 
 class Cluster:
-    """A connection to a cluster. Use it as a context manager, from one thread.
+    """Connection to a cluster. Use it as a context manager, and only from one thread.
 
     If the cluster has never responded, a call fails at once. After the first response, failing calls are retried for
     `patience` seconds, or `wait_patience` seconds while waiting for a job, so that callers do not notice a
@@ -88,7 +88,8 @@ class Cluster:
         wait_patience: float = 300.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`url` defaults to CLUSTER_URL, then to the local cluster of this checkout.
+        """Prepare a connection to the cluster at `url`. The default is CLUSTER_URL, then the local cluster of this
+        checkout.
 
         `token` defaults to CLUSTER_TOKEN, then to the token that `cluster login` stored for the address, then to the
         token of the local cluster. Raises Misconfigured if the URL or the token is invalid.
@@ -109,30 +110,34 @@ class Cluster:
 
     @cached_property
     def artifacts(self) -> Artifacts:
-        """Folders and files stored in the cluster: `put`, `list`, `info`, `fetch`, `delete`."""
+        """Methods for folders and files that are stored in the cluster: `put`, `list`, `info`, `fetch`, `delete`."""
         return Artifacts(self.connection, self.patience)
 
     @cached_property
     def programs(self) -> Programs:
-        """Programs that runners execute: `submit`, `units`, `fetch`, and the methods behind `run` and `map`."""
+        """Methods for programs on runners: `submit`, `units`, `fetch`, and the methods behind `run` and `map`."""
         return Programs(self, self.connection)
 
     def attachment(self, job_id: str, typing: Cluster) -> Attachment:
-        """Return a shell next to a job's unit. Another thread sends its input over the connection `typing`."""
+        """Return a shell in a unit of a job. A second thread sends the shell's input over the connection `typing`."""
         return Attachment(self.connection, typing.connection, quoted(job_id))
 
     @cached_property
     def workflows(self) -> Workflows:
-        """Workflows: `submit`, `validate`, `list`, `get`, `wait`, `cancel`, `retry`, `approve`, `delete`."""
+        """Methods for workflows: `submit`, `validate`, `list`, `get`, `wait`, `cancel`, `retry`, `approve`,
+        `delete`.
+        """
         return Workflows(self.connection, self)
 
     @cached_property
     def profiles(self) -> Profiles:
-        """Telemetry recordings: `start`, `list`, `get`, `stop`, `wait`, `fetch`, `summary`, `delete`."""
+        """Methods for profiles of hosts and GPUs: `start`, `list`, `get`, `stop`, `wait`, `fetch`, `summary`,
+        `delete`.
+        """
         return Profiles(self.connection, self)
 
     def profile(self, name: str, **how: Any) -> Profile:
-        """Record a profile during a `with` block. `how` accepts the arguments of `profiles.start`.
+        """Record a profile of hosts and GPUs during a `with` block. `how` accepts the arguments of `profiles.start`.
 
         Call `summary` of the profile after the block.
         """
@@ -140,20 +145,20 @@ class Cluster:
 
     @cached_property
     def services(self) -> Services:
-        """Services of the cluster: `serve`, `list`, `get`, `wait`, `scale`, `restart`, `stop`, `delete`."""
+        """Methods for services: `serve`, `list`, `get`, `wait`, `scale`, `restart`, `stop`, `delete`."""
         return Services(self.connection, self)
 
     @cached_property
     def models(self) -> Models:
-        """Named artifacts with model weights: `list`, `get`, `register`, `download`, `copy`, `move`, `delete`."""
+        """Methods for models: `list`, `get`, `register`, `download`, `copy`, `move`, `delete`."""
         return Models(self.connection, self)
 
     def dask(self, workers: int = 4, *, name: str | None = None, **how: Any) -> AbstractContextManager[Any]:
-        """Return a context manager for a Dask client with workers in this cluster.
+        """Return a context manager that starts Dask workers in the cluster and provides a Dask client.
 
-        Starts the workers and deletes them after the block. With `name`, uses the running workers of that service, and
-        keeps them. `how`: `threads` and `memory_mib` per worker, `requirements`, and `timeout`, the maximum start time
-        in seconds (300). Requires `distributed` on this machine, in the workers' version, and the scope run.
+        Deletes the workers after the block. With `name`, uses the running workers of that service, and keeps them.
+        `how`: `threads` and `memory_mib` per worker, `requirements`, and `timeout`, the maximum start time in seconds
+        (300). Requires `distributed` on this machine, in the workers' version, and the scope run.
         """
         from threads_cluster.client import dask_clients
 
@@ -161,15 +166,17 @@ class Cluster:
 
     @cached_property
     def data(self) -> Data:
-        """Chunks of data: `create`, `list`, `get`, `move`, `transfer`, `delete`."""
+        """Methods for chunks of data: `create`, `list`, `get`, `move`, `transfer`, `delete`."""
         return Data(self.connection, self)
 
     def deploy(self, model_name: str, **how: Any) -> Json:
-        """Serve a model, like `services.deploy`, and return `{deployment_id, status}`."""
+        """Serve a model and return `{deployment_id, status}`. The arguments are those of `services.deploy`."""
         return self.services.deploy(model_name, **how)
 
     def infer(self, deployment_id: str, prompt: str, **how: Any) -> Json:
-        """Let a model continue a text, like `services.infer`, and return `{text, usage, deployment_id}`."""
+        """Let a model continue a text, and return `{text, usage, deployment_id}`. See `services.infer` for the
+        arguments.
+        """
         return self.services.infer(deployment_id, prompt, **how)
 
     def notify(self, notice: Callable[[ClientError], None], silence: Callable[[float], None] | None = None) -> None:
@@ -182,7 +189,7 @@ class Cluster:
 
     @property
     def submitted(self) -> bool:
-        """True if this connection has sent a submission, even if it received no response."""
+        """Return True if this connection has sent a submission, even if it received no response."""
         return self.connection.submitted
 
     def close(self) -> None:
@@ -210,7 +217,7 @@ class Cluster:
         - `timeout_seconds`: the job fails this long after it started.
         - `after`: IDs of jobs that must succeed first. If one fails or is cancelled, this job is skipped.
         - `after_any`: IDs of jobs that must finish first, in any state. Both lists together have at most 1,000 IDs.
-        - `hold`: queue a job that exceeds a cap of its tenant, instead of rejecting it.
+        - `hold`: queue a job that exceeds a limit of its tenant, instead of rejecting it.
         - `notify`: a URL that receives a signed POST when the job has finished (docs/webhooks.md).
         - `idempotency_key`: random by default, so that a retry after a broken connection never submits a second job.
         """
@@ -252,7 +259,7 @@ class Cluster:
         timeout: float | None = None,
         **choices: Any,
     ) -> Json | Ended:
-        """Submit a job, wait for it, and return its result. `choices` accepts the options of `submit`.
+        """Submit a job, wait until it ends, and return its result. `choices` accepts the options of `submit`.
 
         A short job takes one request. Raises TimedOut after `timeout` seconds, and JobEnded if the job failed or was
         cancelled. An idempotency key, as in `submit`, prevents a second job after a broken connection.
@@ -294,10 +301,10 @@ class Cluster:
         files: str | Path | None = ".",
         **choices: Any,
     ) -> Mapped:
-        """Call `module:function` from the folder `files` on the runners with each value; iterate over the results.
+        """Call a Python function on runners, once for each value, and return an iterator over the results.
 
-        Each call runs in a new interpreter. Arguments and return values are sent as JSON. `choices` accepts the fields
-        of `programs.Program`.
+        `function` is `module:function` in the folder `files`. Each call runs in a new interpreter. Arguments and return
+        values are sent as JSON. `choices` accepts the fields of `programs.Program`.
         """
         return self.programs.map(function, values, files=files, **choices)
 
@@ -310,7 +317,7 @@ class Cluster:
         return self._one_each(len(keyed), self._post("submit-batch", {"jobs": keyed}, shape=job_answers.SubmittedBatch))
 
     def results(self, job_ids: Sequence[str], wait_seconds: float = 0.0) -> list[Json]:
-        """Return states and results of up to 1,000 jobs, when all have finished or after `wait_seconds`.
+        """Return the states and results of up to 1,000 jobs. Waits up to `wait_seconds` until all have finished.
 
         Requests results one by one if they are too large for one response.
         """
@@ -328,17 +335,18 @@ class Cluster:
         return self._get(f"jobs/{quoted(job_id)}", wait_seconds=wait_seconds, shape=job_answers.Job)
 
     def queue(self) -> dict[str, int]:
-        """Return the number of stored jobs by state."""
+        """Return the number of stored jobs in each state."""
         return dict(self._get("v1/queue", shape=job_answers.QueueCounts)["tasks"])
 
     def history(self, limit: int = 50) -> list[Json]:
-        """Return up to 500 finished jobs, the last finished first."""
+        """Return up to 500 finished jobs, latest first."""
         return self._get_list("v1/queue/history", "tasks", job_answers.Tasks, limit=limit)
 
     def follow(
         self, job_id: str, step: float = LONG_POLL_SECONDS, timeout: float | None = None, first: float | None = None
     ) -> Iterator[Json]:
-        """Yield the job at most every `step` seconds until it has finished. The last item is in a terminal state.
+        """Yield a job repeatedly, at most every `step` seconds, until it has finished. The last item is the finished
+        job.
 
         `first` replaces `step` for the first item. Raises TimedOut after `timeout` seconds.
         """
@@ -362,7 +370,7 @@ class Cluster:
             time.sleep(max(0.0, min(left, began + _LEAST_STEP - time.monotonic())))
 
     def wait(self, job_id: str, timeout: float | None = None) -> Json:
-        """Wait until a job is in any terminal state, and return it. Raises TimedOut after `timeout` seconds."""
+        """Wait until a job has finished in any state, and return it. Raises TimedOut after `timeout` seconds."""
         *_, job = self.follow(job_id, timeout=timeout)
         return job
 
@@ -379,7 +387,7 @@ class Cluster:
         )
 
     def events(self, job_id: str) -> Iterator[Json]:
-        """Yield a job's events from its current state to its terminal state, and resume broken connections."""
+        """Yield the events of a job until it has finished. A broken connection is resumed."""
         reader, enduring = Reader(), Patience(self.wait_patience)
         while True:
             try:
@@ -402,7 +410,7 @@ class Cluster:
         raise httpx.RemoteProtocolError("the stream ended before the job finished")
 
     def jobs(self, *, state: str | None = None, kind: str | None = None, limit: int | None = None) -> Iterator[Json]:
-        """Yield jobs, newest first. Each page is requested when it is needed."""
+        """Yield jobs, newest first. The next page is requested when it is needed."""
 
         def ask(cursor: str | None, size: int) -> Json:
             return self._get("jobs", state=state, type=kind, cursor=cursor, limit=size, shape=job_answers.Jobs)
@@ -416,50 +424,52 @@ class Cluster:
         return self._post(f"jobs/{quoted(job_id)}/pause", shape=job_answers.Job)
 
     def resume(self, job_id: str, hold: bool = False) -> Json:
-        """Resume a paused job. `hold`: queue a job that exceeds a cap of its tenant instead of rejecting the call."""
+        """Resume a paused job. With `hold`, a job that exceeds a limit of its tenant is queued instead of rejected."""
         return self._post(f"jobs/{quoted(job_id)}/resume", shape=job_answers.Job, hold=hold)
 
     def retry(self, job_id: str, hold: bool = False) -> Json:
-        """Resume a failed or cancelled job where it stopped. Jobs that were skipped because of the job wait again.
+        """Continue a failed or cancelled job where it stopped. Jobs that were skipped because of it wait again.
 
         `hold`: as in `resume`.
         """
         return self._post(f"jobs/{quoted(job_id)}/retry", shape=job_answers.Job, hold=hold)
 
     def relations(self, job_id: str) -> Json:
-        """Return a job's dependencies (`parents`), its dependents (`children`), and jobs skipped because of it."""
+        """Return the jobs on which a job depends (`parents`), its dependents (`children`), and jobs skipped because of
+        it.
+        """
         return self._get(f"jobs/{quoted(job_id)}/relations", shape=job_answers.Relations)
 
     def dead(self, job_id: str | None = None) -> list[Json]:
-        """Return failed ranges of units with their errors, grouped by job, for one job or for all jobs."""
+        """Return the unit ranges that were given up, with their errors, grouped by job. The default is all jobs."""
         path = "dead" if job_id is None else f"jobs/{quoted(job_id)}/dead"
         return self._get_list(path, "jobs", job_answers.DeadJobs)
 
     def retry_dead(self, job_id: str, first: int, hold: bool = False) -> Json:
-        """Retry the failed range that starts at unit `first`. Other failed ranges stay failed."""
+        """Retry the given-up range of units that starts at unit `first`. Other given-up ranges stay unchanged."""
         return self._post(f"jobs/{quoted(job_id)}/dead/{first}/retry", shape=job_answers.Job, hold=hold)
 
     def delete(self, job_id: str) -> None:
-        """Delete a blocked or finished job with its result. Fails while other jobs depend on it."""
+        """Delete a blocked or finished job and its result. Fails while other jobs depend on it."""
         self._ask("DELETE", f"/api/jobs/{quoted(job_id)}", shape=None)
 
     def status(self) -> Json:
         return self._get("status", shape=fleet_answers.Status)
 
     def version(self) -> str:
-        """Return the version of the cluster."""
+        """Return the version of the cluster's software."""
         return str(self._get("status", shape=answers.Version)["version"])
 
     def metrics(self) -> list[Json]:
-        """Return `{name, type, help, samples}` of each metric, under the metric names of grid-cli."""
+        """Return `{name, type, help, samples}` of each metric. The names are those of grid-cli."""
         return self._get_list("metrics", "metrics", telemetry_answers.Metrics)
 
     def tenants(self) -> list[Json]:
-        """Return the tenants that the token can see, with their weights, caps and usage."""
+        """Return all tenants that the token can read, with their weights, limits and usage."""
         return self._get_list("tenants", "tenants", tenant_answers.Tenants)
 
     def tenant(self, name: str) -> Json:
-        """Return one tenant."""
+        """Return one tenant by its name."""
         return self._get(f"tenants/{quoted(name)}", shape=tenant_answers.Tenant)
 
     def put_tenant(
@@ -474,35 +484,36 @@ class Cluster:
         max_stored_bytes: int | None = None,
         requires: Sequence[str] | None = None,
     ) -> Json:
-        """Create a tenant, or change its weight and caps.
+        """Create a tenant, or change its weight and limits.
 
-        A cap of None means no limit. `max_units` is per day and by kind. `requires`: labels that a host needs to
+        A limit of None means no limit. `max_units` is per day and by kind. `requires`: labels that a host needs to
         compute the tenant's jobs. An empty list allows all hosts, and None keeps the current labels.
         """
         body: Json = {"weight": weight, "max_lanes": max_lanes, "max_jobs": max_jobs}
         daily = {"max_units": max_units, "max_gpu_seconds": max_gpu_seconds, "max_stored_bytes": max_stored_bytes}
-        body |= {cap: most for cap, most in daily.items() if most}  # coordinators of version 0.1 reject unknown fields
+        body |= {cap: most for cap, most in daily.items() if most}  # Coordinators of version 0.1 reject unknown fields
         body |= {} if requires is None else {"requires": list(requires)}
         return self._ask("PUT", f"/api/tenants/{quoted(name)}", body=body, shape=tenant_answers.Tenant)
 
     def delete_tenant(self, name: str) -> None:
-        """Delete a tenant without queued or running jobs."""
+        """Delete a tenant that has no queued or running jobs."""
         self._ask("DELETE", f"/api/tenants/{quoted(name)}", shape=None)
 
     def workers(self) -> list[Json]:
-        """Return live workers, and workers lost in the last hour."""
+        """Return all live workers, and the workers that were lost during the last hour."""
         return self._get_list("workers", "workers", fleet_answers.WorkerList)
 
     def hosts(self) -> list[Json]:
-        """Return machines with live workers, and machines lost in the last hour."""
+        """Return all hosts with live workers, and the hosts that were lost during the last hour."""
         return self._get_list("hosts", "hosts", host_answers.HostList)
 
     def host(self, name: str) -> Json:
-        """Return one machine with its workers."""
+        """Return one host with its workers."""
         return self._get(f"hosts/{quoted(name)}", shape=host_answers.HostDetail)
 
     def best_host(self, config: str | Path | None = None) -> str:
-        """Return the name of the least loaded host of cluster.yaml and the cluster, by its load score.
+        """Return the name of the least loaded host. Hosts of the cluster and of cluster.yaml are compared by load
+        score.
 
         `config` replaces the path ./cluster.yaml, whose file is optional. Raises ClientError if no host is reachable.
         """
@@ -511,7 +522,7 @@ class Cluster:
         return hosts.best(self.hosts, None if config is None else Path(config))
 
     def stream(self, seconds: int = 600) -> Json:
-        """Return which lane computed which job when, as `{from, to, lanes, spans, ...}`, for up to the last hour.
+        """Return the times at which lanes computed jobs, as `{from, to, lanes, spans, ...}`, for up to the last hour.
 
         More than 20,000 spans are merged within `resolution_seconds`.
         """
@@ -523,22 +534,23 @@ class Cluster:
         return stream
 
     def drain(self, worker: str, on: bool = True) -> Json:
-        """Drain a worker: the worker finishes its leases and accepts no new leases. `on=False` stops draining."""
+        """Drain a worker: it finishes its leases and gets no new ones. `on=False` stops draining."""
         return self._post(f"workers/{quoted(worker)}/drain", {"on": on}, shape=fleet_answers.Drained)
 
     def usage(self, tenant: str | None = None, days: int = 30) -> list[Json]:
-        """Return usage by tenant and day, newest first. The scope admin sees all tenants, other tokens their own."""
+        """Return the usage of tenants by day, newest first. Tokens with the scope admin see all tenants."""
         return self._get_list("usage", "usage", usage_answers.TenantUsages, tenant=tenant, days=days)
 
     def audit(self, after: int | None = None, limit: int = 100) -> Json:
-        """Return entries of the audit log after a number, or the last ones: `{lines, head, dropped, exported}`.
+        """Return the entries of the audit log after a number, or the last entries, as `{lines, head, dropped,
+        exported}`.
 
         Each line is a JSON object as text, which `threads_cluster.cli.audit` verifies.
         """
         return self._get("audit", after=after, limit=limit, shape=audit_answers.AuditPart)
 
     def ask(self, job_id: str, question: str, **choice: Any) -> Json:
-        """Ask a worker about a job, such as for the `trace` of a thread job, and return the answer."""
+        """Ask a worker a question about a job, such as the `trace` of a thread job, and return the answer."""
         answer = self._get(f"jobs/{quoted(job_id)}/{quoted(question)}.json", **choice)
         if answer.keys() != {"job_id", "status"}:
             return answer
@@ -550,17 +562,19 @@ class Cluster:
         return later
 
     def mark(self, kind: str, name: str) -> Json:
-        """Return the range that finished jobs of a kind proved together, such as collatz verified."""
+        """Return the range for which finished jobs of a kind have proved a fact, such as `verified` for collatz."""
         return self._get(f"kinds/{quoted(kind)}/marks/{quoted(name)}", shape=job_answers.Mark)
 
     def kinds(self) -> list[Json]:
-        """Return `{type, summary, schema, example, limits}` of each kind of job."""
+        """Return `{type, summary, schema, example, limits}` for each kind of job."""
         return self._get_list("job-types", "kinds", job_answers.Kinds)
 
     # -- access ------------------------------------------------------------------------------------------------------
 
     def session(self) -> Json:
-        """Return the token's owner and scopes: `{tenant, token_id, token_name, scopes, by_cookie, token_needed}`."""
+        """Return the tenant and the scopes of the token: `{tenant, token_id, token_name, scopes, by_cookie,
+        token_needed}`.
+        """
         return self._ask("GET", "/api/session", access_answers.Session)
 
     def tokens(self) -> list[Json]:
@@ -576,14 +590,14 @@ class Cluster:
         ttl_seconds: int | None = None,
         labels: Sequence[str] = (),
     ) -> Json:
-        """Create an API token: `{token, id, name, tenant, scopes, expires, labels}`.
+        """Create an API token, and return `{token, id, name, tenant, scopes, expires, labels}`.
 
         Only this response contains the token. `labels` describe the host of a worker, or the host of an invitation.
         Tenants can require labels.
         """
         body: Json = {"name": name, "scopes": list(scopes), "tenant": tenant, "ttl_seconds": ttl_seconds}
         body |= {"labels": list(labels)} if labels else {}
-        # No retry, because a second attempt would create a second token.
+        # A retry could create a second token.
         return self._ask("POST", "/api/tokens", access_answers.CreatedToken, body=body, patience=0)
 
     def revoke_token(self, token_id: str) -> None:
@@ -591,24 +605,24 @@ class Cluster:
         self._ask("DELETE", f"/api/tokens/{quoted(token_id)}", None)
 
     def secrets(self, tenant: str | None = None) -> list[Json]:
-        """Return the secrets of a tenant without their values. Requires the scope run, or admin for another tenant."""
+        """Return a tenant's secrets without their values. Requires the scope run, or admin for another tenant."""
         return self._get_list("secrets", "secrets", secret_answers.SecretList, tenant=tenant)
 
     def put_secret(self, name: str, value: str, *, tenant: str | None = None) -> Json:
-        """Set a secret, and return it without its value. The API never returns the value."""
+        """Set a secret, and return it without its value. The API never returns values of secrets."""
         body = {"value": value}
         return self._ask("PUT", f"/api/secrets/{quoted(name)}", secret_answers.Secret, body=body, tenant=tenant)
 
     def delete_secret(self, name: str, *, tenant: str | None = None) -> None:
-        """Delete a secret."""
+        """Delete a secret of a tenant."""
         self._ask("DELETE", f"/api/secrets/{quoted(name)}", None, tenant=tenant)
 
     def schedules(self, *, tenant: str | None = None) -> list[Json]:
-        """Return the schedules of a tenant, sorted by name."""
+        """Return all schedules of a tenant, sorted by name."""
         return self._get_list("schedules", "schedules", schedule_answers.ScheduleList, tenant=tenant)
 
     def schedule(self, name: str, *, tenant: str | None = None) -> Json:
-        """Return one schedule with its job and its `next_runs`."""
+        """Return one schedule with its job or workflow and its `next_runs`."""
         return self._get(f"schedules/{quoted(name)}", shape=schedule_answers.Schedule, tenant=tenant)
 
     def add_schedule(
@@ -633,11 +647,11 @@ class Cluster:
         given = {"every_seconds": every_seconds, "cron": cron, "timezone": timezone, "catch_up": catch_up}
         chosen = {field: value for field, value in given.items() if value is not None}
         body = {"name": name, "overlap": overlap, **what, **chosen}
-        # No retry, because a second attempt would fail on the schedule that the first attempt created.
+        # A retry would fail if the first attempt had created the schedule.
         return self._ask("POST", "/api/schedules", schedule_answers.Schedule, body=body, patience=0)
 
     def pause_schedule(self, name: str, *, tenant: str | None = None) -> Json:
-        """Pause a schedule until it is resumed."""
+        """Pause a schedule until `resume_schedule` is called."""
         return self._ask("POST", f"/api/schedules/{quoted(name)}/pause", schedule_answers.Schedule, tenant=tenant)
 
     def resume_schedule(self, name: str, *, tenant: str | None = None) -> Json:
@@ -645,42 +659,42 @@ class Cluster:
         return self._ask("POST", f"/api/schedules/{quoted(name)}/resume", schedule_answers.Schedule, tenant=tenant)
 
     def run_schedule(self, name: str, *, tenant: str | None = None) -> str:
-        """Submit the job or workflow of a schedule now, and return the ID of the job or workflow."""
-        # No retry, because a second attempt would submit a second job.
+        """Submit the job or workflow of a schedule now, and return its ID."""
+        # A retry could submit a second job.
         path = f"/api/schedules/{quoted(name)}/run"
         started = self._ask("POST", path, schedule_answers.Started, patience=0, tenant=tenant)
         return str(started["job_id"] or started.get("workflow_id"))
 
     def delete_schedule(self, name: str, *, tenant: str | None = None) -> None:
-        """Delete a schedule. Jobs that it submitted continue."""
+        """Delete a schedule. Jobs that it submitted are not affected."""
         self._ask("DELETE", f"/api/schedules/{quoted(name)}", None, tenant=tenant)
 
     def webhooks(self, state: str | None = None, limit: int = 100, *, tenant: str | None = None) -> Json:
-        """Return `{deliveries, counts}` of webhooks, the latest first, optionally in one state."""
+        """Return webhook deliveries, latest first, as `{deliveries, counts}`. `state` selects one state."""
         return self._get("webhooks", shape=webhook_answers.DeliveryList, state=state, limit=limit, tenant=tenant)
 
     def retry_webhook(self, delivery_id: str, *, tenant: str | None = None) -> Json:
-        """Retry a webhook delivery now, even a failed one, and return the delivery."""
+        """Retry a webhook delivery now, and return it. Deliveries that have failed permanently can be retried, too."""
         path = f"/api/webhooks/{quoted(delivery_id)}/retry"
         return self._ask("POST", path, webhook_answers.Delivery, tenant=tenant)
 
     def webhook_key(self, *, tenant: str | None = None) -> str:
-        """Return the key that signs webhooks. Requires the scope submit, and the audit log records the call."""
+        """Return the key that signs webhooks. Requires the scope submit, and adds an entry to the audit log."""
         return str(self._get("webhooks/key", shape=webhook_answers.SigningKey, tenant=tenant)["key"])
 
     def test_webhook(self, url: str) -> Json:
-        """Send one message of the type webhook.test to a URL, and return `{delivered, status, error, seconds}`."""
+        """Send one test message to a URL, and return `{delivered, status, error, seconds}`."""
         return self._ask("POST", "/api/webhooks/test", webhook_answers.Tried, body={"url": url}, extra_seconds=20.0)
 
     def rotate_secrets(self) -> Json:
-        """Encrypt all secrets with the first key of SECRETS_KEY: `{key, rotated, unreadable}`.
+        """Encrypt the secrets of all tenants with the first key of SECRETS_KEY. Return `{key, rotated, unreadable}`.
 
         Requires the scope admin.
         """
         return self._ask("POST", "/api/rotate-secrets", secret_answers.Rotated)
 
     def login_code(self) -> Json:
-        """Create a code that logs in one browser once with this token: `{code, path, seconds}`."""
+        """Create a code with which one browser can log in once. Return `{code, path, seconds}`."""
         return self._ask("POST", "/api/login-codes", access_answers.LoginCode, patience=0)
 
     def _get(self, path: str, wait_seconds: float = 0.0, **query: Any) -> Json:
@@ -696,7 +710,7 @@ class Cluster:
         return self._ask("POST", f"/api/{path}", body=body, shape=shape, **query)
 
     def _ask(self, method: str, path: str, shape: Any = answers.Anything, **how: Any) -> Json:
-        """Return the response after validating it against `shape`, or unvalidated if `shape` is None."""
+        """Return the response after validating it against `shape`. If `shape` is None, skip the validation."""
         answer: Json = self.connection.ask(method, path, shape, **({"patience": self.patience} | how))
         return answer
 
@@ -708,7 +722,7 @@ class Cluster:
 
 
 def environment() -> settings.Settings:
-    """Return the settings. Raises Misconfigured, which names the invalid variable but not its value."""
+    """Return the settings. Raises Misconfigured with the name of an invalid variable, but without its value."""
     try:
         return settings.load()
     except ValidationError as error:
@@ -718,7 +732,7 @@ def environment() -> settings.Settings:
 
 
 def submission(kind: str, parameters: Mapping[str, Any] | None, *, idempotency_key: str | None, **choices: Any) -> Json:
-    """Build the body of a submission: exact integers, only the options that are set, and always an idempotency key."""
+    """Create the body of a submission. It contains exact integers, the options that are set, and an idempotency key."""
     if idempotency_key == "":
         raise BadArgument("must not be empty", "idempotency_key")
     choices |= {name: _ids(choices[name], name) for name in ("after", "after_any") if choices.get(name) is not None}
@@ -728,14 +742,14 @@ def submission(kind: str, parameters: Mapping[str, Any] | None, *, idempotency_k
 
 
 def _ids(several: Any, name: str) -> list[str] | None:
-    """Return job IDs as a list, or None if there are none. Raises BadArgument for a single string."""
+    """Return job IDs as a list, or None if there are none. Raises BadArgument if the argument is a single string."""
     if isinstance(several, str):
         raise BadArgument("must be a list of job IDs", name)
     return list(several) or None
 
 
 def wire(value: Any) -> Any:
-    """Convert integers beyond 2^53 to decimal strings, at any depth, because JSON would round the integers.
+    """Convert integers beyond 2^53 to decimal strings at any depth, because some JSON readers would round them.
 
     Raises BadArgument if the value is nested too deeply or an integer has more than 100,000 digits.
     """

@@ -1,4 +1,4 @@
-"""Upload and download artifacts. `Cluster().artifacts.put("folder")` sends only files that the cluster lacks."""
+"""Upload and download of artifacts. An upload sends only the files that the cluster lacks."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from threads_protocol.manifest import Entry
 from threads_protocol.uploads import Upload
 
 Json: TypeAlias = dict[str, Any]
-#: Callback that receives the number of transferred bytes and the total number of bytes.
+#: Callback that reports the progress of a transfer: the number of transferred bytes, and the total number.
 Progress: TypeAlias = Callable[[int, int], None]
 
-#: A full artifact ID, which needs no lookup.
+#: Pattern of complete artifact IDs. Other texts must be resolved by the cluster.
 _ID = re.compile(r"[0-9a-f]{64}")
-#: Maximum number of artifacts with cached file lists.
+#: Maximum number of artifacts whose file lists are cached.
 _KNOWN = 4
 
 
@@ -41,12 +41,12 @@ def _silent(_done: int, _total: int) -> None:
 
 
 class Artifacts:
-    """Artifacts of the tenant to which the connection's token belongs."""
+    """Artifacts of a tenant. The token of the connection determines the tenant."""
 
     def __init__(self, connection: Connection, patience: float) -> None:
         self._connection = connection
         self._patience = patience
-        #: Files of recently used artifacts by artifact ID and path.
+        #: File lists of recently used artifacts, keyed by artifact ID and path.
         self._known: dict[str, dict[str, Entry]] = {}
 
     def put(
@@ -76,7 +76,7 @@ class Artifacts:
         raise AssertionError
 
     def list(self) -> Iterator[Json]:
-        """Yield artifacts, newest first. Each page is requested when it is needed."""
+        """Yield artifacts, newest first. The next page is requested when it is needed."""
 
         def ask(cursor: str | None, size: int) -> Json:
             return self._ask("GET", "/api/artifacts", artifact_answers.ArtifactList, cursor=cursor, limit=size)
@@ -84,11 +84,11 @@ class Artifacts:
         return pages(self._connection.url, ask, "artifacts")
 
     def info(self, artifact: str) -> Json:
-        """Return one artifact by its ID, a prefix of its ID, or its name."""
+        """Return an artifact by its ID, by the first digits of its ID, or by its name."""
         return self._ask("GET", f"/api/artifacts/{_step(artifact)}", artifact_answers.Artifact)
 
     def files(self, artifact: str) -> Sequence[Entry]:
-        """Return the entries of an artifact's manifest.
+        """Return the list of an artifact's files, folders and links.
 
         Raises UnsafeArtifact if a path points outside the folder, and UnexpectedAnswer if the manifest is another
         artifact's.
@@ -96,10 +96,10 @@ class Artifacts:
         return self._entries(artifact if _ID.fullmatch(artifact) else self.info(artifact)["artifact_id"])
 
     def fetch(self, artifact: str, folder: str | Path, *, progress: Progress = _silent) -> Json:
-        """Download missing files into a folder and verify them; return `{artifact, fetched_files, fetched_bytes}`.
+        """Download an artifact into a folder and verify its files. Return `{artifact, fetched_files, fetched_bytes}`.
 
-        An interrupted download resumes. Raises BadArgument before writing if a path of the artifact exists with other
-        contents. Files are never written outside the folder.
+        Existing files are not downloaded again. An interrupted download resumes. Raises BadArgument before writing if a
+        path of the artifact exists with other contents. Files are never written outside the folder.
         """
         row = self.info(artifact)
         return {"artifact": row} | self._fetch_into(folder, self._entries(row["artifact_id"]), progress)
@@ -107,7 +107,7 @@ class Artifacts:
     def fetch_part(
         self, artifact_id: str, folder: str | Path, rename: Callable[[str], str | None], *, replace: bool = False
     ) -> Json:
-        """Download selected paths of an artifact into a folder; return `{fetched_files, fetched_bytes}`.
+        """Download some paths of an artifact into a folder, and return `{fetched_files, fetched_bytes}`.
 
         `rename` returns the new path below the folder, or None to omit the path. With `replace`, existing files are
         overwritten. Links to omitted paths are omitted too.
@@ -122,7 +122,7 @@ class Artifacts:
         return self._fetch_into(folder, sound, _silent, replace=replace)
 
     def entry(self, artifact_id: str, path: str) -> Entry | None:
-        """Return the entry of a file in an artifact, or None if the artifact has no such file."""
+        """Return the entry for a file of an artifact, or None if the artifact does not contain the file."""
         if artifact_id not in self._known:
             if len(self._known) >= _KNOWN:
                 self._known.pop(next(iter(self._known)))
@@ -130,11 +130,13 @@ class Artifacts:
         return self._known[artifact_id].get(path)
 
     def part(self, sha: str, first: int, length: int) -> bytes:
-        """Return up to `length` bytes of a file from the offset `first`."""
+        """Return up to `length` bytes of a file, starting at the offset `first`."""
         return b"".join(self.pieces(sha, first, length))
 
     def pieces(self, sha: str, first: int, length: int) -> Iterator[bytes]:
-        """Yield unverified bytes of a file from the offset `first`, and resume broken connections."""
+        """Yield bytes of a file, starting at the offset `first`. The bytes are not verified. Broken connections are
+        resumed.
+        """
         enduring = Patience(self._patience)
         while length > 0:
             try:
@@ -168,7 +170,7 @@ class Artifacts:
                     target.make_folder(entry.path)
                 elif entry.is_file and entry.path not in there:
                     target.set_mode(entry)
-            for entry in entries:  # Links last, so that no file is written through a link.
+            for entry in entries:  # Links come last, so that no file is written through a link.
                 if entry.kind == "l":
                     target.make_link(entry)
         except OSError as error:
@@ -178,7 +180,7 @@ class Artifacts:
         return {"fetched_files": len(lacking), "fetched_bytes": sum(entry.size for entry in lacking)}
 
     def delete(self, artifact: str) -> None:
-        """Delete an artifact with its names."""
+        """Delete an artifact and all of its names."""
         self._ask("DELETE", f"/api/artifacts/{_step(artifact)}", None)
 
     # -- upload --------------------------------------------------------------------------------------------------------
@@ -227,7 +229,7 @@ class Artifacts:
                 target.copy(first, entry)
 
     def _bundles(self, shas: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """Yield the hash and the verified bytes of each small file."""
+        """Yield the hash and the content of each small file. The content has been verified."""
         left = list(shas)
         while left:
             body = self._connection.ask_octets(
@@ -248,7 +250,7 @@ class Artifacts:
             left = left[len(files) :]
 
     def _download(self, target: Target, entry: Entry) -> Iterator[int]:
-        """Download one large file, resuming an interrupted download, and yield the number of bytes of each step."""
+        """Download one large file, and yield the number of bytes in each step. An interrupted download resumes."""
         with target.part(entry) as part:
             made, there = hashlib.sha256(), 0
             while piece := part.read(1 << 20):
@@ -268,7 +270,7 @@ class Artifacts:
         target.finish(entry)
 
     def _rest(self, entry: Entry, there: int) -> Generator[bytes]:
-        """Yield the bytes of a file after the first `there` bytes. If the file is too long, yield at most one extra
+        """Yield the bytes of a file after the first `there` bytes. A file that is too long ends after one extra
         piece.
         """
         enduring, before = Patience(self._patience), -1
@@ -284,7 +286,7 @@ class Artifacts:
                             return
             except (httpx.TransportError, ApiError) as error:
                 if isinstance(error, ApiError) and error.status == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
-                    return  # the server's file is complete
+                    return  # The server's file is complete
                 before = -1
                 self._connection.endure(error, enduring)
 
@@ -303,7 +305,7 @@ def _step(artifact: str) -> str:
 
 
 class _Calls:
-    """The calls of an upload, sent over one connection."""
+    """API calls of an upload, which are sent over one connection."""
 
     def __init__(self, ask: Callable[..., Json]) -> None:
         self._ask = ask
@@ -316,7 +318,7 @@ class _Calls:
 
 
 def _leads_along(link: Entry, path: str, rename: Callable[[str], str | None]) -> bool:
-    """Return True if a renamed link still points to the renamed version of its target."""
+    """Return True if a renamed link still points to its target under the target's new name."""
     led = trees.led_to(link)
     return rename(led) == trees.led_to(dataclasses.replace(link, path=path))
 

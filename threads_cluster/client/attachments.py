@@ -1,4 +1,4 @@
-"""Client for shells next to running units, over HTTP. Byte offsets make each call safe to repeat."""
+"""Client for shells in running units, over HTTP. Calls contain byte offsets, so they can be repeated safely."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from threads_protocol.answers import attachments as attachment_answers
 
 Json: TypeAlias = dict[str, Any]
 
-#: Maximum number of input bytes in one call.
+#: Maximum number of input bytes per call.
 MOST_BYTES = 16 << 10
-#: Seconds for which failing calls are retried. The cluster closes a shell after 30 seconds without calls.
+#: Seconds for which a failing call is retried. The cluster closes a shell after 30 seconds without calls.
 PATIENCE = 25.0
 _STREAMS: dict[str, Stream] = {"o": "stdout", "e": "stderr"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terminal:
-    """Size and type of the user's terminal."""
+    """Size and type of the user's local terminal."""
 
     rows: int
     columns: int
@@ -34,21 +34,21 @@ class Terminal:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """Output and state of a shell."""
+    """Output of a shell, and the shell's state."""
 
     #: State of the shell: asked, running or ended.
     state: str
     exit: int | None
     reason: str
     worker: str
-    #: State of the unit while the shell is waiting to start.
+    #: State of the unit, while the shell is waiting for the unit to start.
     unit_state: str
     upto: int
     pieces: list[tuple[Stream, bytes]]
 
 
 class Attachment:
-    """One shell. The client chooses its ID, so that a failed call can be repeated.
+    """Shell in a running unit. The client chooses the shell's ID, so that a failed call can be repeated.
 
     `reading` and `typing` are the connections of two threads. `job_id` is already quoted for use in a path.
     """
@@ -59,14 +59,14 @@ class Attachment:
         self._typed = 0
 
     def ask(self, unit: int, command: Sequence[str] | None, terminal: Terminal | None) -> Json:
-        """Request the shell, and return its record, which includes the unit's state."""
+        """Request the shell, and return its record, which contains the state of the unit."""
         stated = {"rows": terminal.rows, "columns": terminal.columns, "name": terminal.name} if terminal else None
         body = {"unit": unit, "command": list(command) if command else None, "terminal": stated}
         row: Json = self._reading.ask("PUT", self._path, attachment_answers.Attachment, patience=PATIENCE, body=body)
         return row
 
     def read(self, after: int, wait_seconds: float) -> Shown:
-        """Return the output after a byte offset, waiting up to `wait_seconds` for new output."""
+        """Return the output after a byte offset. Wait up to `wait_seconds` for new output."""
         row: Json = self._reading.ask(
             "GET",
             f"{self._path}/output",
@@ -85,7 +85,7 @@ class Attachment:
         return Shown(pieces=pieces, **{name: row[name] for name in _SHOWN})
 
     def write(self, data: bytes, *, closed: bool = False, size: tuple[int, int] | None = None) -> bool:
-        """Send input and the terminal's size to the shell. Return False if the shell has exited."""
+        """Send input and the size of the terminal to the shell. Return False if the shell has exited."""
         sizes = {"rows": size[0], "columns": size[1]} if size else {}
         while True:
             now = data[:MOST_BYTES]
@@ -108,7 +108,7 @@ class Attachment:
                 return True
 
     def leave(self, *, typing: bool = False) -> None:
-        """Close the shell. `typing`: use the connection of the thread that sends input."""
+        """Close the shell. With `typing`, use the connection of the thread that sends input."""
         (self._typing if typing else self._reading).ask("DELETE", self._path, patience=2.0)
 
 

@@ -1,4 +1,4 @@
-"""Read response bodies with limits on size and time, and parse JSON strictly."""
+"""Functions that read response bodies with limits on size and time, and parse JSON strictly."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any, NoReturn
 
 import httpx
 
-#: Maximum size of a decompressed response in bytes.
+#: Maximum size in bytes of a response after decompression.
 LARGEST = 128 << 20
-#: Minimum transfer rate in bytes per second after the time limit of a response.
+#: Minimum transfer rate in bytes per second once a response exceeds its time limit.
 LEAST_RATE = 64 << 10
 _PIECE = 1 << 20
 
 
 class BadBody(ValueError):
-    """The body is too large, has an unknown encoding, or is not valid JSON."""
+    """The response body is too large, has an unknown encoding, or is not valid JSON."""
 
 
 def read(answer: httpx.Response, seconds: float) -> bytes:
-    """Return the whole decompressed body.
+    """Return the complete response body after decompression.
 
     Raises BadBody above LARGEST bytes, and ReadTimeout if the transfer is too slow. The transfer can exceed `seconds`
     while its rate is at least LEAST_RATE.
@@ -40,11 +40,11 @@ def read(answer: httpx.Response, seconds: float) -> bytes:
 
 
 def unpacked(answer: httpx.Response) -> Iterator[bytes]:
-    """Yield the decompressed body in pieces of limited size.
+    """Yield the decompressed response body in pieces of limited size.
 
     httpx decompresses a whole chunk at once, which can be a thousand times as large.
     """
-    if answer.is_stream_consumed:  # an in-memory transport has read the body
+    if answer.is_stream_consumed:  # An in-memory transport has already read the body
         return iter([answer.content])
     encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding == "gzip":
@@ -67,7 +67,7 @@ def _gunzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def parse(body: bytes | str, parse_int: Callable[[str], Any] = int) -> Any:
-    """Return the parsed JSON value. Raises BadBody for invalid JSON, NaN, infinities and numbers that overflow."""
+    """Parse strict JSON. Raises BadBody for invalid JSON, NaN, infinities and numbers that overflow."""
     decoder = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=parse_int)
     try:
         return decoder.decode(body if isinstance(body, str) else body.decode())

@@ -1,4 +1,4 @@
-"""Keep-alive HTTP connection to a cluster, with retries during restarts and API problems as exceptions."""
+"""HTTP connection to a cluster. Calls are retried during restarts, and API errors become exceptions."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from threads_cluster.errors import (
 )
 from threads_cluster.terminal import visible
 
-#: Status codes that mean that a proxy or a coordinator is temporarily unavailable.
+#: Status codes of a proxy or a coordinator that is temporarily unavailable.
 BUSY = frozenset({429, 502, 503, 504})
-#: Maximum pause in seconds between two attempts.
+#: Maximum pause in seconds between two attempts of a call.
 LONGEST_PAUSE = 2.0
-#: Seconds of failing calls after which the user is notified.
+#: Seconds of failing calls after which the user gets a notice.
 NOTICE_SECONDS = 3.0
-#: Read timeout in seconds of an open stream or download.
+#: Read timeout in seconds for an open stream or download.
 _QUIET_SECONDS = 60.0
 _OCTETS = "application/octet-stream"
-#: Maximum number of cached URLs.
+#: Maximum number of URLs in the cache.
 _ADDRESSES = 64
-#: Errors during a transfer after which the client tries again.
+#: Errors of a transfer after which the client tries again.
 _BROKEN = (httpx.TransportError, ApiError)
-#: Status codes that a cluster always sends with problem details; without details, another server sent the response.
+#: Status codes for which a cluster always sends problem details. A response without them is from another server.
 FOREIGN = frozenset({404, 405, 501})
-#: Paths of calls that submit or continue jobs.
+#: Pattern of the paths of calls that submit or continue jobs.
 _SUBMITS = re.compile(r"/api/(submit|submit-batch|workflows|(jobs|workflows)/[^/]+/(.+/)?retry|schedules/[^/]+/run)")
 
 
 class Patience:
-    """Retry policy: growing pauses between attempts, and an error after `seconds` without success."""
+    """Retry policy with growing pauses. It raises an error after `seconds` without a successful call."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -64,13 +64,13 @@ class Patience:
         self._noticed = False
 
     def notices(self) -> bool:
-        """Return True once per outage, when calls have failed for NOTICE_SECONDS."""
+        """Return True if calls have failed for NOTICE_SECONDS. Returns True only once per outage."""
         due = not self._noticed and time.monotonic() - self._began >= NOTICE_SECONDS
         self._noticed = self._noticed or due
         return due
 
     def failed(self, error: Exception, pause: float = 0.0) -> None:
-        """Sleep before the next attempt, or raise the error if the pause would exceed the limit."""
+        """Sleep before the next attempt. Raise the error instead if the pause would exceed the limit."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         pause = max(pause, self._pause * random.uniform(0.5, 1.0))
@@ -81,28 +81,28 @@ class Patience:
 
 
 class Connection:
-    """Connection to one cluster, used by one thread at a time. Raises Misconfigured for an invalid address or token."""
+    """Connection to one cluster, for one thread at a time. Raises Misconfigured for an invalid address or token."""
 
     def __init__(
         self, url: str, credential: Credential, timeout: float, transport: httpx.BaseTransport | None = None
     ) -> None:
         stated = address(url)
         self._credential = credential
-        #: URL for display, without a user name and password.
+        #: URL for messages, without user name and password.
         self.url = shown_address(url)
         self.timeout = timeout
-        #: Callback that receives the error once, when repeated calls have failed for NOTICE_SECONDS.
+        #: Callback for an outage. It receives the error after calls have failed for NOTICE_SECONDS.
         self.notice: Callable[[ClientError], None] | None = None
-        #: Callback for a response that is NOTICE_SECONDS late. Another thread calls it with the remaining seconds.
+        #: Callback for a late response. Another thread calls it with the remaining seconds of the call.
         self.silence: Callable[[float], None] | None = None
-        #: True after the first response, even an error. Calls are retried only on a cluster that has responded.
+        #: True after the first response of any kind. Calls are retried only if the cluster has responded before.
         self.answered = False
-        #: True after the first call that can have submitted a job, even if its response was lost.
+        #: True after the first call that may have submitted a job, even if the response was lost.
         self.submitted = False
         headers = {"User-Agent": "cluster-client", "Accept": "application/json", "Accept-Encoding": "gzip"}
         if credential.token:
             headers["Authorization"] = f"Bearer {sendable(credential)}"
-        # trust_env is off, so that an internet proxy in the environment does not receive calls to this machine.
+        # trust_env is off, so that a proxy from the environment does not receive calls to this machine.
         self._transport = transport or httpx.HTTPTransport(verify=trust(self.url), trust_env=False)
         self.http = httpx.Client(base_url=stated, headers=headers, transport=self._transport, trust_env=False)
         self._headers = dict(self.http.headers)
@@ -110,9 +110,10 @@ class Connection:
         self._addresses: dict[tuple[str, str], httpx.URL] = {}
 
     def ask(self, method: str, path: str, shape: Any = None, *, patience: float, **how: Any) -> Any:
-        """Return the JSON response, or None for an empty body. Arguments and errors are the same as for `ask_octets`.
+        """Send a request and return the JSON response, or None for an empty body.
 
-        `shape` is the declaration that validates the response. None skips validation.
+        Arguments and errors are the same as for `ask_octets`. `shape` is the declaration that validates the response.
+        None skips validation.
         """
         answer = self._parsed(self.ask_octets(method, path, patience=patience, **how))
         return answer if shape is None else answers.checked(shape, answer, self.url)
@@ -136,7 +137,7 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         **query: Any,
     ) -> bytes:
-        """Return the response body. Use only for requests that are safe to repeat.
+        """Send a request and return the body of the response. Use this method only for requests that can be repeated.
 
         `extra_seconds` extends the timeout for calls that wait on the server. `octets` is a binary request body with
         the content type `kind`.
@@ -144,7 +145,7 @@ class Connection:
         enduring = Patience(patience)
         timeout = httpx.Timeout(self.timeout + extra_seconds, connect=min(self.timeout, 5.0))
         request: dict[str, Any] = {"params": present(query), "headers": dict(headers or {}), "timeout": timeout}
-        # Set the header for proxies, which can then retry the request. The cluster uses the key in the body.
+        # The header allows proxies to retry the request. The cluster uses the key in the body.
         request["headers"] |= {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {}
         if octets is not None:
             request["content"] = octets
@@ -163,7 +164,9 @@ class Connection:
 
     @contextmanager
     def _watched(self, extra_seconds: float, left: float) -> Iterator[None]:
-        """Call `silence` with the remaining seconds `left` if the enclosed call is late."""
+        """Call the callback `silence` if the enclosed call is late. `left` is the number of seconds until its
+        timeout.
+        """
         if self.silence is None:
             yield
             return
@@ -177,7 +180,9 @@ class Connection:
 
     @contextmanager
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
-        """Yield the bytes of an event stream. Fails after a minute of silence. Raises NothingMore on status 204."""
+        """Yield the bytes of an event stream. After a minute of silence, the stream fails. Raises NothingMore on status
+        204.
+        """
         timeout = httpx.Timeout(self.timeout, read=_QUIET_SECONDS)
         request: dict[str, Any] = {"headers": {"Accept-Encoding": "identity", **headers}, "timeout": timeout}
         with ExitStack() as opening:
@@ -195,7 +200,7 @@ class Connection:
 
     @contextmanager
     def download(self, path: str, start: int = 0) -> Iterator[Iterator[bytes]]:
-        """Yield the bytes of a file from the offset `start`. The download fails after a minute of silence."""
+        """Yield the bytes of a file, starting at the offset `start`. After a minute of silence, the download fails."""
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
         with self._open(
             "GET", path, headers=headers, timeout=httpx.Timeout(self.timeout, read=_QUIET_SECONDS)
@@ -209,7 +214,9 @@ class Connection:
 
     @contextmanager
     def _open(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
-        """Yield a response with an unread body. Converts httpx errors, except transport errors, to client errors."""
+        """Yield a response whose body is not read yet. Errors of httpx, except for transport errors, become client
+        errors.
+        """
         try:
             answer = self._begun(method, path, **request)
             try:
@@ -218,7 +225,7 @@ class Connection:
                 answer.close()
         except bodies.BadBody as error:
             raise UnexpectedAnswer(self.url, str(error)) from None
-        except (httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:  # or an invalid DNS name
+        except (httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:  # Invalid DNS names
             raise Unreachable(self.url, str(error)) from error
 
     def _begun(
@@ -231,7 +238,7 @@ class Connection:
         params: Mapping[str, Any] | None = None,
         content: bytes | None = None,
     ) -> httpx.Response:
-        """Return a response with an unread body. Bypasses httpx.Client if the client would add nothing.
+        """Return a response whose body is not read yet. Skips httpx.Client if possible.
 
         The other work of httpx.Client, such as its cookie search, takes a third of the time of a short call.
         """
@@ -250,12 +257,12 @@ class Connection:
         )
         answer = self._transport.handle_request(request)
         answer.request = request
-        if "Set-Cookie" in answer.headers:  # from a proxy with sticky sessions
+        if "Set-Cookie" in answer.headers:  # A proxy with sticky sessions sets this header
             self.http.cookies.extract_cookies(answer)
         return answer
 
     def _address(self, path: str, params: Mapping[str, Any] | None) -> httpx.URL:
-        """Return the full URL of a path and query. Recent URLs are cached because building a URL is slow."""
+        """Return the complete URL for a path and a query. Recent URLs are cached, because building a URL is slow."""
         known = path, str(params)
         if known not in self._addresses:
             if len(self._addresses) >= _ADDRESSES:
@@ -264,7 +271,7 @@ class Connection:
         return self._addresses[known]
 
     def endure(self, error: httpx.TransportError | ApiError, enduring: Patience) -> None:
-        """Sleep before the next attempt, or raise the error that the caller receives."""
+        """Sleep before the next attempt, or raise the error for the caller."""
         if isinstance(error, ApiError):
             worth_it = error.status == httpx.codes.TOO_MANY_REQUESTS or (self.answered and error.status in BUSY)
             seen: ClientError = error
@@ -279,7 +286,7 @@ class Connection:
         enduring.failed(seen, error.retry_after if isinstance(error, ApiError) else 0.0)
 
     def _seen(self, error: httpx.TransportError) -> ClientError:
-        """Convert a transport error to the client error that users see."""
+        """Convert a transport error into a client error for users."""
         if isinstance(error, httpx.ReadTimeout):
             return TooSlow(self.url)
         if isinstance(error, httpx.RemoteProtocolError) and self.answered:
@@ -314,7 +321,7 @@ class Connection:
 
 
 def address(url: str) -> httpx.URL:
-    """Parse the address of a cluster, by default as http://. Raises Misconfigured if the address is invalid."""
+    """Parse the address of a cluster. The default scheme is http. Raises Misconfigured if the address is invalid."""
     text = url if "://" in url or url.endswith(":") else f"http://{url}"
     try:
         parsed = httpx.URL(text)
@@ -328,7 +335,7 @@ def address(url: str) -> httpx.URL:
 
 
 def shown_address(url: str) -> str:
-    """Return the address of a cluster without its user name and password.
+    """Return the address of a cluster without user name and password.
 
     Raises Misconfigured if the address is invalid.
     """
@@ -343,7 +350,10 @@ def _no_address(text: str, reason: str) -> Misconfigured:
 
 
 def sendable(credential: Credential) -> str:
-    """Return the token. Raises Misconfigured, without quoting the token, if an HTTP header cannot contain it."""
+    """Return the token of a credential. Raises Misconfigured if an HTTP header cannot contain the token.
+
+    The message does not contain the token.
+    """
     wrong = re.search(r"[^\x21-\x7e]", credential.token)
     if wrong is None:
         return credential.token
@@ -352,7 +362,7 @@ def sendable(credential: Credential) -> str:
 
 
 def encoded(body: Any) -> bytes:
-    """Serialize a body as JSON. Raises BadArgument for NaN, lone surrogates and objects of other types."""
+    """Encode a request body as JSON. Raises BadArgument for values that JSON does not support, such as NaN."""
     try:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     except UnicodeEncodeError:
@@ -362,29 +372,31 @@ def encoded(body: Any) -> bytes:
 
 
 def elsewhere(answer: httpx.Response) -> str:
-    """Describe a redirect, which the client never follows because the token is only for the configured address."""
+    """Describe a redirect. The client never follows redirects, because the token is only for the configured address."""
     target = visible(answer.headers.get("Location", ""), 200)
     return f"the server returned {answer.status_code}{f', a redirect to {target}' if target else ''}"
 
 
 def trust(url: str) -> ssl.SSLContext:
-    """Return the system's certificates for https, else an empty store, because loading takes 30 ms."""
+    """Return the certificate store of the system for https. For http, return an empty store, because loading takes 30
+    ms.
+    """
     return ssl.create_default_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def present(query: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the query without unset parameters."""
+    """Return the query parameters that are set."""
     return {name: value for name, value in query.items() if value not in (None, "")}
 
 
 def has_details(answer: httpx.Response) -> bool:
-    """Return True for a response with problem details, which clusters send and most proxies do not."""
+    """Return True for a response with problem details. Clusters send them, but most proxies do not."""
     kind: str = answer.headers.get("Content-Type", "")
     return kind.partition(";")[0].strip().lower() == "application/problem+json"
 
 
 def problem(answer: httpx.Response, body: bytes) -> dict[str, Any] | None:
-    """Return the problem details of a response, or None if it has none, such as a proxy's error page."""
+    """Return the problem details of a response, or None if the response has none."""
     try:
         details = bodies.parse(body)
     except bodies.BadBody:
@@ -393,12 +405,12 @@ def problem(answer: httpx.Response, body: bytes) -> dict[str, Any] | None:
 
 
 def status_line(answer: httpx.Response) -> str:
-    """Return the status line, such as 404 Not Found."""
+    """Return the status line of a response, such as 404 Not Found."""
     return f"{answer.status_code} {answer.reason_phrase}".strip()
 
 
 def reason(error: Exception) -> str:
-    """Describe a transport error in a few words."""
+    """Describe a transport error in a few words for users."""
     if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout):
         return "it takes too long to answer"
     text = visible(re.sub(r"^\[Errno -?[0-9]+\] ", "", str(error)), 200)

@@ -1,4 +1,4 @@
-"""Dask clients with workers in the cluster: `Cluster().dask()`."""
+"""Dask clients that use workers in the cluster, as provided by `Cluster().dask()`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = dict[str, Any]
 
-#: Name of the engine.
+#: Name of the engine for Dask.
 ENGINE = "dask"
-#: Timeout of a request to the leading replica, and interval between two requests, in seconds.
+#: Timeout of a request to the leading replica, and interval between requests, in seconds.
 _ANSWER_SECONDS, STEP_SECONDS = 5.0, 0.25
 _UNAVAILABLE = 503
 _MOST_ADDRESS = 200
 
 
 class NotReached(ClientError):
-    """The Dask scheduler is unreachable from this machine."""
+    """This machine cannot reach the Dask scheduler."""
 
     exit_code = 3
 
@@ -44,7 +44,7 @@ def connected(
     memory_mib: int = 0,
     requirements: Mapping[str, Any] | None = None,
 ) -> Iterator[Any]:
-    """Yield a Dask client with its workers. Raises BadArgument, TimedOut, NotReached, and the errors of `services`."""
+    """Yield a Dask client with workers. Raises BadArgument, TimedOut, NotReached and the errors of `services`."""
     dask, until = _distributed(), time.monotonic() + timeout
     with contextlib.ExitStack() as held:
         if name is None:
@@ -67,7 +67,7 @@ def _count(workers: int) -> int:
 
 
 def _distributed() -> Any:
-    """Import `distributed`, an optional dependency of the client."""
+    """Import the package `distributed`, which is optional for the client."""
     try:
         return importlib.import_module("distributed")
     except ImportError:
@@ -78,7 +78,7 @@ def _distributed() -> Any:
 
 @contextlib.contextmanager
 def _client(dask: Any, cluster: Cluster, name: str, until: float) -> Iterator[Any]:
-    """Yield a client of a service's Dask scheduler, which runs in the leading replica."""
+    """Yield a Dask client for a service. The service's leading replica runs the Dask scheduler."""
     found = _access(cluster, name, until)
     certificate, key = found["certificate"], found["private_key"]
     security = dask.security.Security(
@@ -93,7 +93,7 @@ def _client(dask: Any, cluster: Cluster, name: str, until: float) -> Iterator[An
 
 
 def _access(cluster: Cluster, name: str, until: float) -> Json:
-    """Return the address and certificate of the leading replica. Waits until one leads."""
+    """Return the address and the certificate of the leading replica. Wait until a replica leads."""
     while True:
         try:
             return cluster.services.access(name)
@@ -106,7 +106,7 @@ def _access(cluster: Cluster, name: str, until: float) -> Json:
 
 
 def _address(found: Mapping[str, Any]) -> str:
-    """Return the scheduler's address, which the leading replica publishes over HTTP."""
+    """Return the address of the Dask scheduler, which the leading replica publishes over HTTP."""
     host = f"[{found['address']}]" if ":" in found["address"] else found["address"]
     try:
         with httpx.Client(trust_env=False, timeout=_ANSWER_SECONDS) as http:
@@ -127,7 +127,7 @@ def _not_reached(found: Mapping[str, Any], error: Exception) -> NotReached:
 
 
 def _check_python(client: Any) -> None:
-    """Raise BadArgument if workers have another Python version, because functions are sent as Python bytecode."""
+    """Raise BadArgument if the workers have another Python version. Functions are sent to them as Python bytecode."""
     own = sys.version_info[:2]
     if other := sorted(_versions(client) - {own}):
         words = ", ".join(".".join(map(str, each)) for each in other)

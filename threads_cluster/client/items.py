@@ -1,4 +1,4 @@
-"""Read a program's items from files or ranges, and decide whether a job can contain the items itself."""
+"""Functions that read the items of a program from files or ranges, and check whether a job can contain them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from threads_cluster.errors import BadArgument
 from threads_cluster.terminal import visible
 from threads_protocol import numbers
 
-#: Maximum JSON bytes and values of a job's items. The API's limits are higher, but include the other parameters.
+#: Maximum size in bytes of a job's items as JSON, and maximum number of values. The API has higher limits.
 INLINE_BYTES, INLINE_VALUES = 30 << 10, 10_000
-#: Maximum number of units of a job.
+#: Maximum number of units per job.
 MOST = 100_000
-#: Maximum size of one item in JSON bytes. Each item becomes an environment variable of its program.
+#: Maximum size in bytes of an item as JSON. Each item becomes an environment variable.
 ITEM_BYTES = 100_000
 _RANGE = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})")
 _JSON_LINES = frozenset({".jsonl", ".ndjson"})
 
 
 def read(sources: Sequence[str]) -> list[Any]:
-    """Return the items of several sources in order. Raises BadArgument if there are more than a job can have units."""
+    """Return the items of several sources in order. Raises BadArgument if there are too many items for a job."""
     found = [item for source in sources for item in _read_one(source)]
     if len(found) > MOST:
         raise _too_many(len(found))
@@ -34,7 +34,7 @@ def read(sources: Sequence[str]) -> list[Any]:
 
 
 def _read_one(text: str) -> list[Any]:
-    """Return the items of a range A..B (both ends included), of a file, or of stdin for `-`.
+    """Return the items of a range A..B, which includes both ends, of a file, or of stdin for `-`.
 
     A .json file contains a list. A .jsonl or .ndjson file contains one JSON value per line. In other files each line is
     a text, even a blank one, so that units are numbered like lines. Raises BadArgument if there are no items or more
@@ -101,7 +101,7 @@ def _too_many(count: int) -> BadArgument:
 
 
 def lines(items: Iterable[Any]) -> list[bytes]:
-    """Return each item as a line of JSON. Raises BadArgument if an item is not valid JSON or is too long.
+    """Encode each item as a line of JSON. Raises BadArgument if an item is not valid JSON or is too long.
 
     Also raises BadArgument if there are no items, or too many.
     """
@@ -125,7 +125,7 @@ def lines(items: Iterable[Any]) -> list[bytes]:
 
 
 def fit(encoded: Sequence[bytes], items: Sequence[Any]) -> bool:
-    """Return True if a job can contain the items without changing an integer."""
+    """Return True if a job's specification can contain the items. Large integers would be changed."""
     size = sum(map(len, encoded)) + len(encoded) + 1
     values = len(encoded) + sum(line.count(each) for line in encoded for each in (b",", b"]", b"}"))
     return size <= INLINE_BYTES and values <= INLINE_VALUES and not any(map(_is_large, items))

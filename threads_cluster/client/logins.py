@@ -1,4 +1,4 @@
-"""Tokens that `cluster login` stores in a private file, by the address of the cluster."""
+"""Tokens that `cluster login` stores in a private file, keyed by the address of the cluster."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from threads_cluster.errors import Misconfigured
 
 @dataclass(frozen=True)
 class Credential:
-    """A token, its description, and advice for the case that a cluster rejects it or requires one."""
+    """Token of a cluster, with its description and with advice if the cluster rejects it."""
 
     token: str
-    #: Description of the token, such as CLUSTER_TOKEN or the path of its file. Empty without a token.
+    #: Description of the token, such as CLUSTER_TOKEN or a path. Empty if there is no token.
     name: str
     next: str
 
 
 NONE = Credential("", "", "set CLUSTER_TOKEN, or run: cluster login")
-#: Advice while this checkout's local cluster is starting, because its address and token are not yet available.
+#: Advice while the local cluster of this checkout is starting. Its address and token are not available yet.
 STARTING = "the local cluster of this checkout is starting: try again when its terminal says Ready"
 _RESTART = "start the local cluster again, which makes a new token: ./deploy-cluster.sh stop, then local"
 
 
 def credential_for(address: str, stated: settings.Settings) -> Credential:
-    """Return the token for a cluster: CLUSTER_TOKEN, else a stored login, else the token of the local cluster.
+    """Return the token for a cluster: CLUSTER_TOKEN, a stored login, or the token of the local cluster.
 
     Returns NONE if there is no token. Raises Misconfigured if other users can read the token file. A stored token is
     used only for its own address.
@@ -48,17 +48,17 @@ def credential_for(address: str, stated: settings.Settings) -> Credential:
 
 
 def given(token: str) -> Credential:
-    """Return a credential for a token that the caller passed, which can be empty."""
+    """Return the credential for a token from the caller. The token can be empty."""
     return Credential(token, "the token argument", NONE.next) if token else NONE
 
 
 def keep(address: str, token: str, stated: settings.Settings) -> Path:
-    """Store a token for an address, and return the path of the file."""
+    """Store a token for the address of a cluster, and return the path of the file."""
     return _write(_place(stated), _kept(stated) | {address: token})
 
 
 def forget(address: str, stated: settings.Settings) -> bool:
-    """Delete the token of an address. Return False if there is none."""
+    """Delete the stored token for an address. Return False if there is none."""
     known = _kept(stated)
     if known.pop(address, None) is None:
         return False
@@ -67,19 +67,19 @@ def forget(address: str, stated: settings.Settings) -> bool:
 
 
 def is_local(address: str) -> bool:
-    """Return True if an address is the one of this checkout's running local cluster."""
+    """Return True if the local cluster of this checkout is running at this address."""
     try:
         return settings.of_local_cluster() == address
-    except OSError:  # owned by another user
+    except OSError:  # Another user owns the file
         return False
 
 
 def is_starting(address: str) -> bool:
-    """Return True if an address is on this machine and this checkout's local cluster is starting or stopping."""
+    """Return True if an address is on this machine and the local cluster of this checkout is starting or stopping."""
     held, up = settings.LOCAL_FOLDER / "lock", settings.LOCAL_FOLDER / "url"
     try:
         return _LOOPBACK.search(address) is not None and held.is_file() and not up.is_file() and _is_locked(held)
-    except OSError:  # owned by another user
+    except OSError:  # Another user owns the file
         return False
 
 
@@ -87,7 +87,7 @@ _LOOPBACK = re.compile(r"://(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?/?$")
 
 
 def _is_locked(file: Path) -> bool:
-    """Return True if a process has locked a file. The process that starts a local cluster locks its file."""
+    """Return True if a process has locked a file. While a local cluster starts, its file is locked."""
     try:
         import fcntl
 
@@ -101,7 +101,7 @@ def _is_locked(file: Path) -> bool:
 
 
 def _local(address: str) -> str:
-    """Return the token of this checkout's local cluster if the address belongs to that cluster."""
+    """Return the token of this checkout's local cluster if the address is the address of this cluster."""
     file = settings.LOCAL_FOLDER / "token"
     if not is_local(address) or not file.is_file():
         return ""
@@ -119,7 +119,7 @@ def _place(stated: settings.Settings) -> Path:
 
 
 def _kept(stated: settings.Settings) -> dict[str, str]:
-    """Return the stored tokens by address. Raises Misconfigured if the file is not usable."""
+    """Return all stored tokens, keyed by address. Raises Misconfigured if the file is not usable."""
     file = stated.logins_file()
     if file is None:
         return {}
@@ -141,7 +141,7 @@ def _read(file: Path) -> dict[str, str]:
 
 
 def _write(file: Path, known: dict[str, str]) -> Path:
-    """Replace the file atomically. Only its owner can read it at any time."""
+    """Replace the file with the tokens atomically. At all times, only its owner can read it."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = file.with_suffix(".new")

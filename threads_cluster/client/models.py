@@ -1,9 +1,11 @@
-"""Models and chunks of data, and the workflows that move them between locations.
+"""Models and chunks of data in the cluster, and the workflows that move them between locations.
 
-cluster.models.download("qwen", "hf://Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf") cluster.models.copy("qwen",
-"node1:disk") cluster.services.serve("chat", "llamacpp", model="qwen")
+cluster.models.download("qwen", "hf://Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf")
+cluster.models.copy("qwen", "node1:disk")
+cluster.services.serve("chat", "llamacpp", model="qwen")
 
-begun = cluster.data.create("s3://bucket/prompts", device="node1:disk") cluster.workflows.wait(begun["task_id"])
+begun = cluster.data.create("s3://bucket/prompts", device="node1:disk")
+cluster.workflows.wait(begun["task_id"])
 cluster.artifacts.fetch(begun["chunk_id"], "prompts")
 """
 
@@ -19,18 +21,18 @@ from threads_protocol.answers import models as answers
 
 
 class _Placed(Resource):
-    """Artifacts with locations: disk (the cluster's store), HOST:disk or HOST:dram. A workflow executes each move."""
+    """Base class for artifacts that can have copies on hosts. A workflow executes each move."""
 
-    #: Response types of a page and of a record, and name of the page's field that contains the records.
+    #: Type of a response with a page of records.
     _page: ClassVar[type[Any]]
     _row: ClassVar[type[Any]]
     _rows: ClassVar[str]
-    #: Pattern of valid names, and the error message for other names.
+    #: Pattern of valid names.
     _name: ClassVar[re.Pattern[str]]
     _rule: ClassVar[str]
 
     def list(self) -> Rows:
-        """Return the records by name, each with its `locations` and its `bytes`."""
+        """Return all records sorted by name, each with its `locations` and its `bytes`."""
 
         def ask(cursor: str | None, _size: int) -> Json:
             return self._ask("GET", "", self._page, cursor=cursor)
@@ -38,7 +40,7 @@ class _Placed(Resource):
         return list(pages(self._cluster.url, ask, self._rows))
 
     def get(self, name: str) -> Json:
-        """Return one record, as in `list`. Raises ApiError 404 if it does not exist."""
+        """Return one record by its name. Raises ApiError 404 if it does not exist."""
         return self._ask("GET", self._below(name), self._row)
 
     def _begin(self, name: str, verb: str, body: Json) -> Json:
@@ -51,7 +53,7 @@ class _Placed(Resource):
 
 
 class Models(_Placed):
-    """Models: named artifacts with weights, or names with a registered source.
+    """Models: named artifacts that contain weights, or names with a registered source.
 
     `weights` lists the paths of the weight files.
     """
@@ -62,7 +64,10 @@ class Models(_Placed):
     _rule = "name: must be 1 to 64 of a-z, 0-9, ., _ and -, a letter or digit first"
 
     def register(self, name: str, source: str, *, kind: str = "llm") -> Json:
-        """Register the source of a model, and return it: `https://...`, `hf://ORG/REPO[@REVISION][/FILE]`, `s3://...`."""
+        """Register the source of a model, such as `hf://ORG/REPO`, and return the model.
+
+        A source is `https://...`, `hf://ORG/REPO[@REVISION][/FILE]` or `s3://...`.
+        """
         self._below(name)
         body = {"model_name": name, "type": kind, "source": source}
         return self._ask("POST", "", answers.Model, body=body)
@@ -76,7 +81,7 @@ class Models(_Placed):
         sha256: str | None = None,
         secrets: Sequence[str] = (),
     ) -> Json:
-        """Download a model on a runner, and return `{task_id}`, the ID of the workflow. Requires the scope run.
+        """Download a model on a runner. Return `{task_id}`, the ID of the workflow. Requires the scope run.
 
         `source` defaults to the registered source. `sha256` is the hash of the model's only file. `to` is a location to
         which the model is copied in addition to the cluster's store. A host's own runner downloads to that host. An
@@ -86,11 +91,11 @@ class Models(_Placed):
         return self._begin(name, "download", {field: value for field, value in fields.items() if value is not None})
 
     def copy(self, name: str, to: str, *, source: str = "disk") -> Json:
-        """Copy a model to another location, and return `{task_id}`."""
+        """Copy a model to another location. Return `{task_id}`, the ID of the workflow."""
         return self._begin(name, "copy", {"source_device": source, "target_device": to})
 
     def move(self, name: str, to: str, *, source: str = "disk", keep_source: bool = False) -> Json:
-        """Move a model to another location, and return `{task_id}`."""
+        """Move a model to another location. Return `{task_id}`, the ID of the workflow."""
         fields = {"source_device": source, "target_device": to, "keep_source": keep_source}
         return self._begin(name, "move", fields)
 
@@ -100,7 +105,7 @@ class Models(_Placed):
 
 
 class Data(_Placed):
-    """Chunks of data: artifacts read from a source or written by a model.
+    """Chunks of data: artifacts that were read from a source or written by a model.
 
     `references` is the number of users of a chunk.
     """
@@ -111,21 +116,21 @@ class Data(_Placed):
     _rule = "chunk: must be chunk- and 12 digits 0-9, a-f"
 
     def create(self, source: str, *, device: str = "disk", secrets: Sequence[str] = ()) -> Json:
-        """Read a source (`https://...`, `s3://...`) on a runner into a chunk: `{chunk_id, task_id}`.
+        """Read a source, such as `s3://...`, on a runner into a new chunk. Return `{chunk_id, task_id}`.
 
-        Requires the scope run.
+        A source is `https://...` or `s3://...`. Requires the scope run.
         """
         body: Json = {"source": source, "device": device, **({"secrets": [*secrets]} if secrets else {})}
         return self._ask("POST", "", answers.ChunkBegun, body=body)
 
     def move(self, chunk: str, to: str) -> Json:
-        """Move a chunk to one location outside the cluster's store, and return `{task_id}`, the ID of the workflow."""
+        """Move a chunk to a location outside of the cluster's store. Return `{task_id}`, the ID of the workflow."""
         return self._begin(chunk, "move", {"target_device": to})
 
     def transfer(self, chunk: str, to: str) -> Json:
-        """Copy a chunk to another host, like `move`, and return `{task_id}`, the ID of the workflow."""
+        """Move a chunk to another host. Return `{task_id}`, the ID of the workflow."""
         return self._begin(chunk, "transfer", {"target_device": to})
 
     def delete(self, chunk: str) -> None:
-        """Delete a chunk. Jobs that use it keep its files until those jobs are deleted."""
+        """Delete a chunk. Jobs that use the chunk keep its files until they are deleted."""
         self._ask("DELETE", self._below(chunk), None)

@@ -1,4 +1,4 @@
-"""Write a unit's output in order and without duplicates: the live stream, then the rest from the stored log."""
+"""Functions that write a unit's output in order and without duplicates, from the live stream and the stored log."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Literal, TypeAlias
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
 
-#: Size in bytes of the start of a truncated log. A line with the number of dropped bytes follows.
+#: Number of bytes at the start of a truncated log. A line about dropped bytes follows.
 FIRST_BYTES = 1 << 20
 #: Minimum size in bytes of a truncated log. Smaller logs are complete.
 LEAST_CUT_BYTES = 8 << 20
-#: Number of bytes to compare, to detect whether a log belongs to the same run as the displayed output.
+#: Number of bytes that are compared to detect whether a log belongs to the displayed run of a program.
 COMPARED_BYTES = 64 << 10
 _DROPPED = re.compile(rb"\n\[([0-9]{1,18}) bytes were dropped here\]\n")
-#: Maximum length in bytes of the line with the number of dropped bytes.
+#: Maximum length in bytes of the line about dropped bytes.
 DROPPED_LINE_BYTES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A piece of live output."""
+    """Piece of the live output of a program."""
 
-    #: ID of one start of the program.
+    #: ID of one run of the program.
     run: str
-    #: Byte offset in the program's output on both streams.
+    #: Byte offset in the program's output, which counts stdout and stderr together.
     offset: int
     stream: Stream
     data: bytes
@@ -34,36 +34,36 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """Number of bytes that a log lacks in its middle, and length of the line with that number."""
+    """Dropped part of a log: number of dropped bytes, and length of the line about them."""
 
     dropped: int
     line: int
 
 
 class Shown:
-    """Tracks how much of a unit's output was displayed, so that output is in order and without duplicates.
+    """Record of how much of a unit's output was displayed. It keeps the output in order and without duplicates.
 
     With `skips`, output after a gap is displayed at once. Otherwise it waits for the missing output.
     """
 
     def __init__(self, write: Callable[[Stream, bytes], None], *, skips: bool = False) -> None:
         self._write, self._skips = write, skips
-        #: Number of displayed or skipped bytes of both streams.
+        #: Number of bytes that were displayed or skipped.
         self.place = 0
-        #: The first displayed bytes, up to COMPARED_BYTES.
+        #: First displayed bytes, at most COMPARED_BYTES.
         self.head = b""
         self.run = ""
-        #: Number of skipped bytes.
+        #: Number of bytes that were skipped.
         self.skipped = 0
-        #: True if output was held back because earlier output is missing.
+        #: True if output is held back because earlier output is missing.
         self.waits = False
 
     def begins_again(self, piece: Piece) -> bool:
-        """Return True if a piece belongs to another run of the program than the displayed output."""
+        """Return True if a piece of output belongs to another run of the program than the displayed output."""
         return bool(self.run) and piece.run != self.run
 
     def add(self, piece: Piece) -> None:
-        """Display the new part of a piece, or the whole piece if it belongs to another run of the program.
+        """Display the new part of a piece of output. If it belongs to another run of the program, display all of it.
 
         Bytes that a resumed connection repeats are omitted.
         """
@@ -80,7 +80,7 @@ class Shown:
         self.show(piece.stream, piece.data[max(0, -ahead) :])
 
     def show(self, stream: Stream, data: bytes) -> None:
-        """Display the next bytes of the output."""
+        """Display the next bytes of output."""
         if data:
             if self.place == len(self.head) < COMPARED_BYTES:
                 self.head = (self.head + data)[:COMPARED_BYTES]
@@ -88,23 +88,26 @@ class Shown:
             self._write(stream, data)
 
     def forget(self) -> None:
-        """Reset, because another run of the program has other output."""
+        """Forget the displayed output, because another run of the program has other output."""
         self.place, self.head, self.waits, self.skipped = 0, b"", False, 0
 
 
 def cut_of(line: bytes, size: int) -> Cut | None:
-    """Return the dropped part of a log of `size` bytes, from the line at FIRST_BYTES, or None for a complete log."""
+    """Return the dropped part of a log of `size` bytes, or None if the log is complete.
+
+    `line` contains the bytes from FIRST_BYTES on.
+    """
     match = _DROPPED.match(line) if size >= LEAST_CUT_BYTES else None
     return Cut(dropped=int(match[1]), line=match.end()) if match else None
 
 
 def written(size: int, cut: Cut | None) -> int:
-    """Return how many bytes the program wrote, from the size of its log."""
+    """Return the number of bytes that the program wrote, computed from the size of its log."""
     return size if cut is None else size - cut.line + cut.dropped
 
 
 def ranges(place: int, size: int, cut: Cut | None) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) ranges of a log that contain the output after the first `place` bytes."""
+    """Yield the ranges of a log, as (start, stop), that contain the output after the first `place` bytes."""
     if cut is None:
         yield place, size
         return
@@ -115,12 +118,15 @@ def ranges(place: int, size: int, cut: Cut | None) -> Iterator[tuple[int, int]]:
 
 
 def lost(place: int, cut: Cut | None) -> int:
-    """Return how many bytes after the first `place` bytes are missing from the log."""
+    """Return the number of bytes after the first `place` bytes that the log lacks."""
     return 0 if cut is None else min(cut.dropped, max(0, FIRST_BYTES + cut.dropped - place))
 
 
 def parted(first: int, data: bytes, errors: Sequence[tuple[int, int]]) -> Iterator[tuple[Stream, bytes]]:
-    """Split bytes of a log that start at `first` by stream. `errors` lists (first, length) of stderr, in order."""
+    """Split bytes of a log into stdout and stderr. The bytes start at the offset `first`.
+
+    `errors` lists (first, length) of stderr, in order.
+    """
     at, end = first, first + len(data)
     for start, length in errors:
         if start >= end:

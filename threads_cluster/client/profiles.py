@@ -1,4 +1,4 @@
-"""Profiles (telemetry recordings): `Cluster().profiles`, and a context manager that records a block.
+"""Profiles of hosts and GPUs, as provided by `Cluster().profiles`, and a context manager that records a block.
 
 with cluster.profile("night") as profile:
     cluster.run("collatz", {"start_number": 1, "number_count": 10**12})
@@ -17,12 +17,12 @@ from threads_cluster.client.resource import Json, Resource, Rows, polled, quoted
 from threads_cluster.errors import BadArgument
 from threads_protocol.answers import profiles as answers
 
-#: Time limit in seconds for workers to upload their recordings after a profile stops.
+#: Seconds that workers get to send their recordings after a profile stops.
 _COLLECTED_SECONDS = 300.0
 
 
 class Profiles(Resource):
-    """Profiles that one connection can access."""
+    """Profiles of hosts and GPUs that a connection can access."""
 
     path = "/api/profiles"
 
@@ -35,18 +35,18 @@ class Profiles(Resource):
         hosts: Sequence[str] = (),
         job: str | None = None,
     ) -> Json:
-        """Start recording telemetry of hosts and GPUs, and return the profile.
+        """Start to record measurements of hosts and GPUs, and return the profile.
 
         `hz`: samples per second, 1 to 100. `seconds`: maximum duration. `hosts`: hosts to record, all by default.
         `job`: the profile stops when this job finishes.
         """
         given = {"hz": hz, "seconds": seconds, "hosts": list(hosts) or None, "job_id": job}
         body = {"name": name, **{field: value for field, value in given.items() if value is not None}}
-        # No retry, because a second attempt would fail on the profile that the first attempt created.
+        # A retry would fail if the first attempt had created the profile.
         return self._ask("POST", "", answers.Profile, body=body, patience=0)
 
     def list(self, *, tenant: str | None = None) -> Rows:
-        """Return the tenant's profiles, newest first."""
+        """Return all profiles of a tenant, newest first."""
         return self._read_list("profiles", answers.ProfileList, tenant=tenant)
 
     def get(self, name: str, *, tenant: str | None = None) -> Json:
@@ -54,11 +54,11 @@ class Profiles(Resource):
         return self._ask("GET", f"/{_quoted(name)}", answers.Profile, tenant=tenant)
 
     def stop(self, name: str, *, tenant: str | None = None) -> Json:
-        """Stop recording. Workers upload their recordings in the next seconds."""
+        """Stop a profile. Workers send their recordings within the next seconds."""
         return self._ask("POST", f"/{_quoted(name)}/stop", answers.Profile, tenant=tenant)
 
     def recover(self, name: str, *, tenant: str | None = None) -> Json:
-        """Collect the workers' recordings of a finished profile again."""
+        """Collect the recordings of a finished profile again, for example from workers that were offline."""
         return self._ask("POST", f"/{_quoted(name)}/recover", answers.Profile, tenant=tenant)
 
     def delete(self, name: str, *, tenant: str | None = None) -> None:
@@ -66,7 +66,7 @@ class Profiles(Resource):
         self._ask("DELETE", f"/{_quoted(name)}", None, tenant=tenant)
 
     def follow(self, name: str, timeout: float = _COLLECTED_SECONDS, *, tenant: str | None = None) -> Iterator[Json]:
-        """Yield the profile repeatedly until it is done. Raises TimedOut after `timeout` seconds."""
+        """Yield a profile repeatedly until its recordings are collected. Raises TimedOut after `timeout` seconds."""
 
         def read() -> Json:
             return self.get(name, tenant=tenant)
@@ -74,12 +74,14 @@ class Profiles(Resource):
         return polled(read, lambda profile: bool(profile["state"] == "done"), f"profile {name}", timeout)
 
     def wait(self, name: str, timeout: float = _COLLECTED_SECONDS) -> Json:
-        """Wait until a profile is done, and return it. Raises the errors of `follow`."""
+        """Wait until the recordings of a profile are collected, and return it. Raises the errors of `follow`."""
         *_, profile = self.follow(name, timeout)
         return profile
 
     def fetch(self, name: str, folder: str | Path) -> Json:
-        """Download the recordings of a profile into a folder. Raises BadArgument if it is not done, or has none."""
+        """Download the recordings of a profile into a folder. Raises BadArgument if the profile is not done or has
+        none.
+        """
         profile = self.get(name)
         if profile["state"] == "recording":
             raise BadArgument(f"profile {name} is still recording; stop it with: cluster profile stop {name}")
@@ -91,7 +93,7 @@ class Profiles(Resource):
         return profile
 
     def summary(self, name: str) -> Json:
-        """Return the summary of a finished profile from `profiling.profile_analysis`. Raises the errors of `fetch`."""
+        """Return a summary of a finished profile. Raises the errors of `fetch`."""
         from threads_cluster.profiling import profile_analysis
 
         with TemporaryDirectory() as folder:
@@ -104,7 +106,7 @@ def _quoted(name: str) -> str:
 
 
 class Profile:
-    """Context manager that starts a profile, and stops it after the block even if the block raises."""
+    """Context manager that records a profile during a block. It stops the profile even if the block raises."""
 
     def __init__(self, profiles: Profiles, name: str, **how: Any) -> None:
         self._profiles, self.name, self._how = profiles, name, how
@@ -117,11 +119,11 @@ class Profile:
         self._profiles.stop(self.name)
 
     def status(self) -> Json:
-        """Return the current state of the profile."""
+        """Return the profile with its current state."""
         return self._profiles.get(self.name)
 
     def summary(self, timeout: float = _COLLECTED_SECONDS) -> Json:
-        """Wait until workers have uploaded their recordings, and return a summary.
+        """Wait until workers have sent their recordings, and return a summary of the profile.
 
         Raises TimedOut after `timeout` seconds.
         """

@@ -1,4 +1,4 @@
-"""Run commands on the cluster's runners with their files, and read their output and output files.
+"""Programs on the cluster's runners: submission with files, output, and output files.
 
 with Cluster() as cluster:
     print(cluster.run(["python3", "train.py"], files=".").stdout)
@@ -49,22 +49,22 @@ if TYPE_CHECKING:
 Json: TypeAlias = dict[str, Any]
 
 KIND = "command"
-#: Maximum number of units on one page.
+#: Maximum number of units per page.
 PAGE = 1000
-#: States of a unit that is not retried.
+#: States of units that are not retried.
 ENDED = frozenset({"done", "dead"})
-#: Maximum number of uploads, which are repeated if files were deleted before the job was submitted.
+#: Maximum number of attempts to upload files, if they are deleted before the job is submitted.
 _ATTEMPTS = 3
-#: Maximum size in bytes of a list of stderr ranges in a log.
+#: Maximum size in bytes of a list of stderr ranges.
 _LARGEST_STREAMS = 16 << 20
-#: Number of bytes at the end of a log in which its last line is searched.
+#: Number of bytes at the end of a log that are searched for its last line.
 _LINE_BYTES = 500
-#: Initial and maximum interval in seconds between two requests for unfinished units.
+#: First and longest interval in seconds between requests for unfinished units.
 _FIRST_STEP, _LONGEST_STEP = 0.1, 2.0
-#: Exit codes of a program that timed out (like the command `timeout`), and of a program that the cluster failed to run.
+#: Exit codes of a program that timed out, and of a program that the cluster failed to run.
 TIMED_OUT, NOT_RUN = 124, 125
 
-#: Program that runners execute for `map`, with JSON items and return values. Older runners set only CLUSTER_ITEM.
+#: Python program that runners execute for `map`. Older runners set only CLUSTER_ITEM.
 _CALL = """
 import importlib, json, os, sys
 name, _, path = sys.argv[1].partition(":")
@@ -81,24 +81,24 @@ _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A command and its options. The cluster chooses the values of unset options."""
+    """Command to run on runners, with its options. The cluster chooses the values of unset options."""
 
-    #: Arguments, or one text for /bin/sh -c. {unit} and {item} are replaced, except in {"literal": TEXT}.
+    #: List of arguments, or a text for /bin/sh -c. {unit} and {item} are replaced.
     command: Sequence[str | Mapping[str, str]] | str
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Sequence[str] = ()
-    #: Glob patterns of output files, relative to the program's folder.
+    #: Glob patterns of output files, relative to the working directory.
     outputs: Sequence[str] = ()
     timeout_seconds: float | None = None
     stop_signal_seconds: float | None = None
     grace_seconds: float | None = None
     #: Maximum number of retries of a failed unit.
     retries: int | None = None
-    #: Maximum number of units per lease of a slot.
+    #: Maximum number of units in one lease.
     batch: int | None = None
-    #: Name of a folder on the runner that is kept between attempts and jobs.
+    #: Name of a folder on the runner that is kept between attempts and between jobs.
     workspace: str | None = None
-    #: A requirements file among the files. `python3` then belongs to an environment with these packages.
+    #: Path of a requirements file among the files. The program's `python3` then has these packages.
     python: str | None = None
     gpus: int | None = None
     gpu_memory_mib: int | None = None
@@ -109,7 +109,7 @@ class Program:
     labels: Sequence[str] = ()
 
     def parameters(self) -> Json:
-        """Return the parameters of a job, without files and units."""
+        """Return the parameters of a job for this program, without files and units."""
         command = self.command if isinstance(self.command, str) else [_argument(word) for word in self.command]
         if not command:
             raise BadArgument("the command is empty")
@@ -132,14 +132,14 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """Result of a finished program."""
+    """Result of a program that has finished."""
 
     job_id: str
     #: Exit code as in a shell: 128 plus the signal, 124 for a timeout, 125 if the program could not be run.
     exit: int
-    #: Why the cluster stopped the program, such as timeout or memory. Empty if the program exited by itself.
+    #: Reason why the cluster stopped the program, such as timeout or memory. Empty if it exited by itself.
     reason: str
-    #: Output that the cluster stored. Of a large output, only the first and the last megabytes are stored.
+    #: Output that the cluster stored. Large output is stored without its middle.
     stdout: bytes
     stderr: bytes
     seconds: float | None
@@ -147,7 +147,7 @@ class Ended:
 
 
 class Programs:
-    """Programs of the tenant to which the connection's token belongs."""
+    """Programs of a tenant. The token of the connection determines the tenant."""
 
     def __init__(self, cluster: Cluster, connection: Connection) -> None:
         self._cluster = cluster
@@ -167,7 +167,7 @@ class Programs:
         sent: Callable[[Json], None] | None = None,
         **choices: Any,
     ) -> Json:
-        """Upload the files, submit one unit, `count` units or one unit per value, and return the response of `submit`.
+        """Upload the files and submit a job with one unit, `count` units or one unit per value. Return the response.
 
         `sent` is called with the response of `artifacts.put`. `choices` accepts the options of `Cluster.submit`. The
         upload replaces the previous upload from the same folder, which is deleted when no job uses it.
@@ -193,7 +193,7 @@ class Programs:
         raise AssertionError
 
     def _undo(self, parameters: Json, choices: Json) -> None:
-        """Cancel the job of a submission after its response was lost."""
+        """Cancel a job that may have been submitted, because the response was lost."""
         with suppress(ClientError):
             self._cluster.cancel(self._cluster.submit(KIND, parameters, **choices)["job_id"])
 
@@ -253,10 +253,10 @@ class Programs:
         files: str | Path | None = ".",
         **choices: Any,
     ) -> Mapped:
-        """Call `module:function` on the runners with each value, and iterate over the return values in order.
+        """Call a Python function on runners, once for each value, and return an iterator over the return values.
 
-        Arguments and return values are sent as JSON. `choices` accepts the fields of `Program`. Raises UnitFailed at
-        the first value whose call failed.
+        `function` is `module:function`. Arguments and return values are sent as JSON. `choices` accepts the fields of
+        `Program`. Raises UnitFailed at the first value whose call failed.
         """
         fields: Json = {"command": call_command(function), "retries": 0} | choices
         program = Program(**fields)
@@ -265,7 +265,7 @@ class Programs:
     # -- units of a job ------------------------------------------------------------------------------------------------
 
     def unit(self, job_id: str, number: int) -> Json:
-        """Return one unit. Raises BadArgument if the job has no unit with that number."""
+        """Return one unit of a job. Raises BadArgument if the job has no unit with this number."""
         page = self._page(job_id, number, 1, None)
         if not page["units"]:
             raise BadArgument(f"job {job_id} has the units 0..{int(page['total']) - 1}")
@@ -273,7 +273,9 @@ class Programs:
         return row
 
     def units(self, job_id: str, *, state: str | None = None, first: int = 0) -> Iterator[Json]:
-        """Yield the units from number `first`, optionally in one state. Requests each page when it is needed."""
+        """Yield the units of a job from number `first` on. `state` selects one state. Pages are requested when
+        needed.
+        """
         while True:
             rows = self._page(job_id, first, PAGE, state)["units"]
             yield from rows
@@ -282,7 +284,7 @@ class Programs:
             first = rows[-1]["unit"] + 1
 
     def counts(self, job_id: str) -> dict[str, int]:
-        """Return the number of units of a job by state."""
+        """Return the number of a job's units in each state."""
         counts: dict[str, int] = self._page(job_id, 0, 1, None)["counts"]
         return counts
 
@@ -295,7 +297,9 @@ class Programs:
         return page
 
     def finished(self, job_id: str) -> Iterator[Json]:
-        """Yield units in order, each when it is final. Raises JobEnded if the job finishes without the next unit."""
+        """Yield units in order when they are final. Raises JobEnded if the job finishes before the next unit is
+        final.
+        """
         first, step = 0, _FIRST_STEP
         while True:
             job = next(self._cluster.follow(job_id, first=0.0))
@@ -314,7 +318,7 @@ class Programs:
                 step = min(2 * step, _LONGEST_STEP)
 
     def value(self, row: Mapping[str, Any]) -> Any:
-        """Return the JSON value that a unit wrote to CLUSTER_RESULT, or None."""
+        """Return the JSON value that a unit wrote to the file CLUSTER_RESULT, or None."""
         if row.get("value") != {"artifact": True}:
             return row.get("value")
         text = self._small(row, f"values/{row['unit']}.json", 2 << 20)
@@ -323,7 +327,7 @@ class Programs:
     # -- output of units -----------------------------------------------------------------------------------------------
 
     def follow(self, job_id: str, unit: int, tick: Callable[[], None]) -> Iterator[Piece]:
-        """Yield the output of a running unit until the unit finishes, and resume broken connections.
+        """Yield the output of a running unit until the unit finishes. Broken connections are resumed.
 
         `tick` is called when data arrives. It can raise an exception.
         """
@@ -386,7 +390,7 @@ class Programs:
         return same, lost
 
     def last_line(self, row: Mapping[str, Any]) -> str:
-        """Return the last line of a unit's output, such as a traceback's last line, or an empty string."""
+        """Return the last line of a unit's output, or an empty string."""
         log = self._file(row, f"logs/{row['unit']}")
         if log is None:
             return ""
@@ -401,7 +405,7 @@ class Programs:
     # -- output files ------------------------------------------------------------------------------------------------
 
     def fetch_unit(self, row: Mapping[str, Any], folder: str | Path, *, replace: bool = False) -> Json:
-        """Download the output files of one unit into a folder under their own paths: `{fetched_files, fetched_bytes}`.
+        """Download the output files of one unit into a folder. Return `{fetched_files, fetched_bytes}`.
 
         With `replace`, overwrites existing files, as a local run of the program would.
         """
@@ -416,7 +420,7 @@ class Programs:
         )
 
     def fetch(self, job_id: str, folder: str | Path, *, flat: bool = False) -> Json:
-        """Download the outputs of all finished units, one folder per unit: `{units, fetched_files, fetched_bytes}`.
+        """Download the output files of all finished units. Return `{units, fetched_files, fetched_bytes}`.
 
         The file `a/b` of unit 3 becomes `3/a/b`. A value that is too large for the list of units becomes
         `values/3.json`. With `flat`, the file becomes `a/b`. Raises BadArgument if two units have a file of the same
@@ -450,7 +454,10 @@ class Programs:
 
 
 class Mapped(Iterator[Any]):
-    """Iterator over the return values of a function, in order. Waits for each value. `job_id` is the job's ID."""
+    """Iterator over the return values of a function, in the order of the calls. It waits for each value.
+
+    `job_id` is the job's ID.
+    """
 
     def __init__(self, programs: Programs, job_id: str) -> None:
         self.job_id = job_id
@@ -466,7 +473,7 @@ class Mapped(Iterator[Any]):
 
 
 class _Paths:
-    """Maps paths in the artifact of several units to paths on disk."""
+    """Mapping of paths in the artifact of several units to paths on disk."""
 
     def __init__(self, *, flat: bool) -> None:
         self.units: set[str] = set()
@@ -501,7 +508,7 @@ def exit_code(row: Mapping[str, Any]) -> int:
     if row.get("reason") == "timeout":
         return TIMED_OUT
     code = row.get("exit")
-    if not code or row.get("reason") == "lost":  # the unit failed although its program succeeded
+    if not code or row.get("reason") == "lost":  # The unit failed although its program succeeded
         return NOT_RUN
     return 128 - int(code) if code < 0 else int(code)
 
@@ -515,17 +522,17 @@ def failure(row: Mapping[str, Any]) -> str:
 
 
 def _argument(word: Any) -> Any:
-    """Convert a command argument to JSON: a mapping is a literal, other values become text."""
+    """Convert a command's argument to JSON. A mapping is passed on, and any other value becomes text."""
     return dict(word) if isinstance(word, Mapping) else str(word)
 
 
 def call_command(function: str | Callable[..., Any]) -> list[str]:
-    """Return the command that calls a function with its unit's item. Raises the errors of `function_name`."""
+    """Return the command that calls a Python function with a unit's item. Raises the errors of `function_name`."""
     return ["python3", "-c", _CALL, function_name(function)]
 
 
 def function_name(function: str | Callable[..., Any]) -> str:
-    """Return module:function. Raises BadArgument if a runner cannot import the function."""
+    """Return `module:function` for a Python function. Raises BadArgument if a runner cannot import the function."""
     if not isinstance(function, str):
         function = f"{function.__module__}:{function.__qualname__}"
         if "<" in function or function.startswith("__main__:"):
@@ -536,7 +543,7 @@ def function_name(function: str | Callable[..., Any]) -> str:
 
 
 def _name(what: str, folder: Path) -> str:
-    """Return the artifact name for the uploads of a folder on this machine."""
+    """Return the name of the artifact for uploads of this folder from this machine."""
     place = folder.resolve()
     plain = re.sub("[^a-z0-9]+", "-", place.name.lower())[:40].strip("-") or "folder"
     digest = hashlib.sha256(f"{socket.gethostname()}:{place}".encode(errors="surrogateescape")).hexdigest()
@@ -544,13 +551,13 @@ def _name(what: str, folder: Path) -> str:
 
 
 def _has_gone(error: ApiError) -> bool:
-    """Return True if an upload was deleted before a job used it."""
+    """Return True if the error means that an upload was deleted before a job used it."""
     fields = ("parameters.files", "parameters.items_artifact")
     return error.status in (httpx.codes.NOT_FOUND, httpx.codes.CONFLICT) and error.field in fields
 
 
 def _leading(rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[bool]:
-    """Yield for each unit whether the unit and all units before it are final."""
+    """Yield a value for each unit. It is True if this unit and all units before it are final."""
     ended = True
     for at, row in enumerate(rows):
         ended = ended and row["unit"] == first + at and row["state"] in ENDED
@@ -558,7 +565,7 @@ def _leading(rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[bool]:
 
 
 def _by_artifact(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[int]]]:
-    """Group units by artifact. Units of one lease share an artifact."""
+    """Yield each artifact with its units. The units of a lease share an artifact."""
     units: dict[str, list[int]] = {}
     for row in rows:
         if row.get("artifact"):

@@ -1,4 +1,4 @@
-"""Base class and helpers for resources of the API, such as services: validated calls, pages and polling."""
+"""Base class and helpers for resources of the API: validated calls, paginated lists and polling."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Rows: TypeAlias = list[Json]
 STEP_SECONDS, _REST = 0.5, 4.0
 #: Maximum number of records per page.
 _PAGE = 100
-#: Maximum number of consecutive empty pages. The server examines thousands of records for each page.
+#: Maximum number of consecutive empty pages. The server searches thousands of records for each page.
 _EMPTY_PAGES = 1000
 
 
 class Patient(Protocol):
-    """The attributes of Cluster that resources use."""
+    """Attributes of Cluster that resources use."""
 
     url: str
     patience: float
@@ -36,9 +36,9 @@ class Patient(Protocol):
 
 
 class Resource:
-    """One resource of the API, for the tenant to which the connection's token belongs."""
+    """Resource of the API, such as services. The token of the connection determines the tenant."""
 
-    #: Path of the resource.
+    #: Path of the resource in the API.
     path: ClassVar[str]
 
     def __init__(self, connection: Connection, cluster: Patient) -> None:
@@ -46,7 +46,7 @@ class Resource:
         self._cluster = cluster
 
     def _ask(self, method: str, below: str, shape: Any, **how: Any) -> Json:
-        """Send a request below the resource's path, and return the response after validating it against `shape`.
+        """Send a request below the resource's path, and return the validated response.
 
         A `shape` of None skips validation.
         """
@@ -55,13 +55,13 @@ class Resource:
         return answer
 
     def _read_list(self, field: str, shape: Any, **query: Any) -> Rows:
-        """Request the resource's path, and return the list in one field of the response."""
+        """Request the resource's path, and return the list in the field `field` of the response."""
         rows: Rows = self._ask("GET", "", shape, **query)[field]
         return rows
 
 
 def pages(url: str, ask: Callable[[Any, int], Json], rows: str, most: int | None = None) -> Iterator[Json]:
-    """Yield the records of a paginated list. `ask` requests one page by its cursor and maximum size.
+    """Yield the records of a paginated list. `ask` requests a page by its cursor and its maximum size.
 
     Raises UnexpectedAnswer if the list never ends.
     """
@@ -82,7 +82,10 @@ def pages(url: str, ask: Callable[[Any, int], Json], rows: str, most: int | None
 def polled(
     read: Callable[[], Json], is_done: Callable[[Json], bool], what: str, timeout: float | None
 ) -> Iterator[Json]:
-    """Yield a record repeatedly until it is done. Raises TimedOut after `timeout` seconds."""
+    """Read a record repeatedly, and yield it each time until `is_done` returns True.
+
+    Raises TimedOut after `timeout` seconds.
+    """
     until = None if timeout is None else time.monotonic() + timeout
     while True:
         began = time.monotonic()
@@ -97,7 +100,7 @@ def polled(
 
 
 def quoted(name: str, what: str = "id") -> str:
-    """Quote a name for use as a single path segment. Raises BadArgument for empty names, "." and ".."."""
+    """Quote a name for use as one segment of a path. Raises BadArgument for empty names, `.` and `..`."""
     if name in ("", ".", ".."):
         raise BadArgument(f"the {what} cannot be {name!r}" if name else f"the {what} is empty")
     return parse.quote(name, safe="", errors="surrogateescape")

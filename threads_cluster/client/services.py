@@ -1,6 +1,7 @@
-"""Services: `Cluster().services`.
+"""Services of the cluster, as provided by `Cluster().services`.
 
-cluster.services.serve("chat", "llamacpp", model="tiny", parameters={"context": 2048}) cluster.services.wait("chat")
+cluster.services.serve("chat", "llamacpp", model="tiny", parameters={"context": 2048})
+cluster.services.wait("chat")
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Died(ClientError):
 
 
 class Services(Resource):
-    """Services that one connection can access."""
+    """Services that a connection can access."""
 
     path = "/api/services"
 
@@ -38,7 +39,7 @@ class Services(Resource):
         requirements: Mapping[str, Any] | None = None,
         **choices: Any,
     ) -> Json:
-        """Create a service, which keeps replicas of an engine running, and return it.
+        """Create a service, which keeps replicas of an engine running. Return the service.
 
         `model` is an artifact's ID or name. The default engine depends on the model's files. `choices`: `force` (allow
         weights that are larger than each runner's memory), `max_concurrent_requests`, `request_timeout_seconds`,
@@ -48,11 +49,11 @@ class Services(Resource):
         body |= {"requirements": dict(requirements or {})}
         choices |= {"model": model, "replicas": replicas}
         body |= {field: value for field, value in choices.items() if value is not None}
-        # No retry, because a second attempt would fail on the name that the first attempt used.
+        # A retry would fail if the first attempt had created the service.
         return self._ask("POST", "", service_answers.Service, body=body, patience=0)
 
     def list(self, *, tenant: str | None = None) -> list[Json]:
-        """Return the services by name, each with its replicas under `running`."""
+        """Return all services sorted by name. The field `running` contains the replicas of a service."""
         return self._read_list("services", service_answers.ServiceList, tenant=tenant)
 
     def get(self, name: str, *, tenant: str | None = None) -> Json:
@@ -60,16 +61,16 @@ class Services(Resource):
         return self._ask("GET", f"/{_quoted(name)}", service_answers.Service, tenant=tenant)
 
     def scale(self, name: str, replicas: int, *, tenant: str | None = None) -> Json:
-        """Change the number of replicas. Starts a stopped service."""
+        """Change the number of replicas of a service. A stopped service starts again."""
         path = f"/{_quoted(name)}/scale"
         return self._ask("POST", path, service_answers.Service, body={"replicas": replicas}, tenant=tenant)
 
     def restart(self, name: str, *, tenant: str | None = None) -> Json:
-        """Replace all replicas, one after the other."""
+        """Replace all replicas of a service, one after the other."""
         return self._ask("POST", f"/{_quoted(name)}/restart", service_answers.Service, tenant=tenant, patience=0)
 
     def stop(self, name: str, *, tenant: str | None = None) -> Json:
-        """Stop all replicas until the service is scaled or restarted."""
+        """Stop all replicas of a service until it is scaled or restarted."""
         return self._ask("POST", f"/{_quoted(name)}/stop", service_answers.Service, tenant=tenant)
 
     def delete(self, name: str, *, tenant: str | None = None) -> None:
@@ -77,7 +78,9 @@ class Services(Resource):
         self._ask("DELETE", f"/{_quoted(name)}", None, tenant=tenant)
 
     def engines(self) -> Rows:
-        """Return the engines: `engine`, `summary`, `routes`, `large`, `packages`, `parameters` (a JSON Schema)."""
+        """Return the engines with `engine`, `summary`, `routes`, `large`, `packages` and `parameters` (a JSON
+        Schema).
+        """
         answer = self._connection.ask(
             "GET", "/api/engines", service_answers.EngineList, patience=self._cluster.patience
         )
@@ -85,15 +88,20 @@ class Services(Resource):
         return rows
 
     def access(self, name: str, *, tenant: str | None = None) -> Json:
-        """Return `{job_id, address, port, certificate, private_key}` of the leading replica. Only Dask has one."""
+        """Return the address and keys of a service's leading replica. Only services with the engine Dask have one.
+
+        The response contains `{job_id, address, port, certificate, private_key}`.
+        """
         return self._ask("POST", f"/{_quoted(name)}/access", service_answers.Access, tenant=tenant)
 
     def open(self, name: str, *, tenant: str | None = None) -> Json:
-        """Return a browser link to a service's page, such as Dask's dashboard: `{url, seconds}`."""
+        """Return a browser link to the page of a service, such as Dask's dashboard, as `{url, seconds}`."""
         return self._ask("POST", f"/{_quoted(name)}/open", service_answers.PageLink, tenant=tenant)
 
     def deploy(self, model_name: str, **how: Any) -> Json:
-        """Serve a model with the parameters of POST /api/llm/models/deploy, and return `{deployment_id, status}`."""
+        """Serve a model, and return `{deployment_id, status}`. The arguments are those of POST
+        /api/llm/models/deploy.
+        """
         body = {"model_name": model_name, **how}
         path = "/api/llm/models/deploy"
         answer: Json = self._connection.ask("POST", path, service_answers.Deployed, body=body, patience=0)
@@ -112,7 +120,7 @@ class Services(Resource):
         return answer
 
     def follow(self, name: str, timeout: float | None = None) -> Iterator[Json]:
-        """Yield the service repeatedly until all desired replicas are ready.
+        """Yield a service repeatedly until the desired number of replicas is ready.
 
         Raises TimedOut after `timeout` seconds, and Died after three consecutive replica failures.
         """
@@ -132,7 +140,7 @@ class Services(Resource):
         return polled(read, is_done, f"service {name}", timeout)
 
     def wait(self, name: str, timeout: float | None = None) -> Json:
-        """Wait until all desired replicas of a service are ready, and return it. Raises the errors of `follow`."""
+        """Wait until the desired number of replicas is ready, and return the service. Raises the errors of `follow`."""
         *_, row = self.follow(name, timeout)
         return row
 

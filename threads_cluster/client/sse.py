@@ -1,4 +1,4 @@
-"""Parser for server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html"""
+"""Parser of server-sent events. See https://html.spec.whatwg.org/multipage/server-sent-events.html"""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from threads_cluster.client.bodies import BadBody
 
-#: Maximum size of one message in characters.
+#: Maximum size in characters of one message.
 LARGEST = 1 << 20
 
 
 @dataclass
 class Reader:
-    """Converts the bytes of a stream to messages, and stores the last event ID for resuming."""
+    """Parser that converts the bytes of a stream to messages. It stores the last event ID for resuming."""
 
     last_id: str = ""
     _id: str = ""
@@ -21,7 +21,7 @@ class Reader:
     _size: int = 0
 
     def messages(self, chunks: Iterable[bytes]) -> Iterator[str]:
-        """Yield the `data` of each complete message. An incomplete last message is dropped.
+        """Yield the `data` of each complete message. An incomplete message at the end is dropped.
 
         Raises BadBody if a message is larger than LARGEST.
         """
@@ -43,20 +43,20 @@ class Reader:
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
-        elif name == "id" and value.isascii() and value.isprintable():  # the client sends the ID back in a header
+        elif name == "id" and value.isascii() and value.isprintable():  # The client sends the ID back in a header
             self._id = value
         return None
 
 
 def bounded(size: int) -> int:
-    """Return the size, or raise BadBody if it exceeds LARGEST."""
+    """Return the size if it is at most LARGEST. Otherwise, raise BadBody."""
     if size > LARGEST:
         raise BadBody(f"an event is larger than {LARGEST >> 20} MiB")
     return size
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Yield complete lines. Invalid UTF-8 becomes U+FFFD, as the standard requires.
+    """Yield the complete lines of a stream. Invalid UTF-8 becomes U+FFFD, as the standard requires.
 
     `str.splitlines` would also split at U+2028 and similar characters, which JSON can contain.
     """

@@ -1,4 +1,4 @@
-"""Build manifests from folders, and validate manifests before their files are written.
+"""Functions that build manifests from folders, and validate manifests before files are written.
 
 docs/artifacts.md defines the manifest format: JSON lines, one path per line, sorted by bytes.
 """
@@ -24,23 +24,23 @@ from threads_protocol.errors import MalformedText
 from threads_protocol.folders import Tree
 from threads_protocol.manifest import MAX_FILE, Entry
 
-#: Patterns that are always excluded, in .gitignore syntax. A folder's .clusterignore can add or negate patterns.
+#: Patterns of paths that are never uploaded, in .gitignore syntax. A .clusterignore can add or negate patterns.
 EXCLUDED = (".git", "__pycache__", ".venv", "node_modules", ".env", ".cluster", ".cluster-*.part")
 IGNORE_FILE = ".clusterignore"
-#: A .clusterignore with only this pattern excludes its folder from every upload of a parent folder.
+#: Content of a .clusterignore that excludes its folder from uploads of parent folders.
 _ALL = b"*"
 _PIECE = 1 << 20
 
 
 class UnsafeArtifact(ClientError):
-    """A manifest is invalid, or a path in it points outside the folder. No file was written."""
+    """A manifest is invalid, or one of its paths points outside the folder. No file was written."""
 
 
 # -- upload ------------------------------------------------------------------------------------------------------------
 
 
 def scan(path: Path, exclude: Sequence[str] = ()) -> Tree:
-    """Read a folder or one file.
+    """Read a folder or a single file, and return the tree of its paths.
 
     Raises BadArgument for an unsupported file, such as a link that points outside the folder.
     """
@@ -66,15 +66,15 @@ def scan(path: Path, exclude: Sequence[str] = ()) -> Tree:
 
 
 def listed(root: Path, paths: Iterable[str]) -> Tree:
-    """Read selected files of a folder. Raises BadArgument if a file cannot be read."""
+    """Read the given files of a folder. Raises BadArgument if a file cannot be read."""
     return Tree(root=root, entries=sorted((_file(root, path) for path in paths), key=lambda each: each.path.encode()))
 
 
 def _ignoring(folder: Path, exclude: Sequence[str]) -> Any:
-    import pathspec  # Imported here, because the import takes 20 ms.
+    import pathspec  # Imported here because the import takes 20 ms
 
     lines = [*EXCLUDED]
-    if _leaves_all_out(folder, "."):  # the pattern `*` applies only to uploads of parent folders
+    if _leaves_all_out(folder, "."):  # The pattern `*` applies only to uploads of parent folders
         lines.append(IGNORE_FILE)
     elif (folder / IGNORE_FILE).is_file():
         lines += (folder / IGNORE_FILE).read_text(errors="replace").splitlines()
@@ -85,7 +85,7 @@ def _ignoring(folder: Path, exclude: Sequence[str]) -> Any:
 
 
 def _walk(root: Path, ignored: Any) -> Iterator[Entry]:
-    """Yield the entries of a folder in any order. An empty folder is an entry."""
+    """Yield the entries of a folder in any order. An empty folder is also an entry."""
     left = [""]
     while left:
         folder = left.pop()
@@ -107,7 +107,7 @@ def _walk(root: Path, ignored: Any) -> Iterator[Entry]:
 
 
 def _leaves_all_out(root: Path, folder: str) -> bool:
-    """Return True if a folder's .clusterignore excludes the folder from uploads of its parents, as `leave_out` does."""
+    """Return True if the .clusterignore of a folder excludes the folder from uploads of parent folders."""
     try:
         return (root / folder / IGNORE_FILE).read_bytes()[: len(_ALL) + 1].strip() == _ALL
     except OSError:
@@ -115,7 +115,7 @@ def _leaves_all_out(root: Path, folder: str) -> bool:
 
 
 def leave_out(folder: Path) -> None:
-    """Exclude an existing folder from uploads of its parents."""
+    """Exclude an existing folder from uploads of parent folders."""
     with suppress(OSError):
         (folder / IGNORE_FILE).write_bytes(_ALL + b"\n")
 
@@ -163,7 +163,7 @@ def _sound(path: str) -> str:
 
 
 def parsed(text: bytes) -> list[Entry]:
-    """Parse a manifest. Raises UnsafeArtifact if it is invalid or a path points outside the folder."""
+    """Parse a manifest. Raises UnsafeArtifact if it is invalid or one of its paths points outside the folder."""
     if not text.startswith(f"{manifest.HEAD}\n".encode()):
         raise UnsafeArtifact("the manifest of this artifact has an unknown version; update the client")
     try:
@@ -173,8 +173,11 @@ def parsed(text: bytes) -> list[Entry]:
 
 
 def colliding(entries: Iterable[Entry]) -> tuple[str, str] | None:
-    """Return two paths or path prefixes that differ only in letter case or Unicode form, or None."""
-    # Paths with equal prefixes are adjacent in this order, regardless of case and Unicode form.
+    """Return two paths that differ only in letter case or Unicode form, or None if there are none.
+
+    The paths can also be prefixes of paths.
+    """
+    # In this order, paths with equal prefixes are adjacent, regardless of case and Unicode form.
     rows = sorted((_folded(entry.path), entry.path) for entry in entries)
     for (one, path), (other, after) in pairwise(rows):
         folded = zip(one.split("\0"), other.split("\0"), strict=False)
@@ -188,19 +191,19 @@ def colliding(entries: Iterable[Entry]) -> tuple[str, str] | None:
 
 
 def _folded(path: str) -> str:
-    """Return a path as case-insensitive and normalizing file systems compare it."""
+    """Return a path in the form in which file systems without case compare it."""
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", path).casefold()).replace("/", "\0")
 
 
 def led_to(link: Entry) -> str:
-    """Return the path to which a link points, relative to the tree. Paths outside the tree start with ".."."""
+    """Return the path to which a link points, relative to the tree. A path outside the tree starts with `..`."""
     if posixpath.isabs(link.target):
         return ".."
     return posixpath.normpath(posixpath.join(posixpath.dirname(link.path), link.target))
 
 
 def by_hash(entries: Sequence[Entry]) -> Mapping[str, list[Entry]]:
-    """Return the files of a tree by their SHA-256."""
+    """Return the files of a tree, keyed by their SHA-256."""
     files: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry.is_file:

@@ -1,6 +1,7 @@
-"""Workflows: `Cluster().workflows`.
+"""Workflows of the cluster, as provided by `Cluster().workflows`.
 
-workflow = cluster.workflows.submit(Path("sweep.yaml").read_bytes()) cluster.workflows.wait(workflow["workflow_id"])
+workflow = cluster.workflows.submit(Path("sweep.yaml").read_bytes())
+cluster.workflows.wait(workflow["workflow_id"])
 """
 
 from __future__ import annotations
@@ -13,25 +14,26 @@ from threads_cluster.client.resource import Json, Resource, pages, polled, quote
 from threads_cluster.errors import BadArgument
 from threads_protocol.answers import workflows as answers
 
-#: A workflow as YAML or JSON text, or as a mapping.
+#: Workflow as YAML text, as JSON text, or as a mapping.
 Text: TypeAlias = str | bytes | Mapping[str, Any]
 
 #: Final states of a workflow.
 TERMINAL = frozenset({"done", "failed", "cancelled"})
-#: Extra time in seconds for validating a large workflow.
+#: Additional seconds that validating a large workflow can take.
 _LONG = 30.0
 _YAML = "application/yaml"
 
 
 class Workflows(Resource):
-    """Workflows that one connection can access."""
+    """Workflows that a connection can access."""
 
     path = "/api/workflows"
 
     def submit(self, text: Text, *, notify: str | None = None) -> Json:
-        """Submit a workflow, and return it without its actions. ApiError 422 lists all problems in its `problem`.
+        """Submit a workflow, and return it without its actions. The error for an invalid workflow lists all problems.
 
-        `notify` is a URL that receives a signed POST when the workflow finishes. It overrides the URL in the text.
+        The error is ApiError 422, and the list is in its `problem`. `notify` is a URL that receives a signed POST when
+        the workflow finishes. It overrides the URL in the text.
         """
         if notify is not None and not (notify.isascii() and notify.isprintable()):
             raise BadArgument("notify: has characters that are invalid in a URL; percent-encode them")
@@ -39,11 +41,14 @@ class Workflows(Resource):
         return self._send("", answers.Workflow, text, headers)
 
     def validate(self, text: Text) -> Json:
-        """Validate a workflow without submitting it: `{valid, name, actions, edges, layers, problems, notes, more}`."""
+        """Validate a workflow without submitting it. Return its size and its problems.
+
+        The response contains `{valid, name, actions, edges, layers, problems, notes, more}`.
+        """
         return self._send("/validate", answers.Validation, text, {})
 
     def list(self, limit: int | None = None) -> Iterator[Json]:
-        """Yield workflows, newest first. Each page is requested when it is needed."""
+        """Yield workflows, newest first. The next page is requested when it is needed."""
 
         def ask(cursor: str | None, size: int) -> Json:
             return self._ask("GET", "", answers.Workflows, cursor=cursor, limit=size)
@@ -51,16 +56,16 @@ class Workflows(Resource):
         return pages(self._cluster.url, ask, "workflows", limit)
 
     def get(self, workflow: str, *, patience: float | None = None) -> Json:
-        """Return a workflow with its actions, each after its dependencies."""
+        """Return a workflow with its actions. Each action follows the actions on which it depends."""
         how = {} if patience is None else {"patience": patience}
         return self._ask("GET", f"/{quoted(workflow)}", answers.Course, **how)
 
     def action(self, workflow: str, action: str) -> Json:
-        """Return one action with its parameters. An action with `foreach` includes its jobs."""
+        """Return one action of a workflow with its parameters. An action with `foreach` includes its jobs."""
         return self._ask("GET", f"/{quoted(workflow)}/actions/{quoted(action)}", answers.ActionDetail)
 
     def follow(self, workflow: str, timeout: float | None = None) -> Iterator[Json]:
-        """Yield the workflow repeatedly until it has finished. Raises TimedOut after `timeout` seconds."""
+        """Yield a workflow repeatedly until it has finished. Raises TimedOut after `timeout` seconds."""
 
         def read() -> Json:
             return self.get(workflow, patience=self._cluster.wait_patience)
@@ -80,18 +85,18 @@ class Workflows(Resource):
         return self._ask("POST", f"/{quoted(workflow)}/cancel", answers.Workflow)
 
     def retry(self, workflow: str) -> Json:
-        """Resume a failed or cancelled workflow.
+        """Retry a failed or cancelled workflow, and return it.
 
         Finished actions are kept. `notes` lists actions that start from the beginning.
         """
         return self._ask("POST", f"/{quoted(workflow)}/retry", answers.Retried)
 
     def approve(self, workflow: str, action: str) -> Json:
-        """Approve an action that waits for a person."""
+        """Approve an action that waits for the approval of a person."""
         return self._ask("POST", f"/{quoted(workflow)}/actions/{quoted(action)}/approve", answers.Workflow)
 
     def delete(self, workflow: str) -> None:
-        """Delete a finished workflow. Its jobs are kept."""
+        """Delete a finished workflow. The cluster keeps its jobs."""
         self._ask("DELETE", f"/{quoted(workflow)}", None)
 
     def _send(self, below: str, shape: Any, text: Text, headers: Mapping[str, str]) -> Json:

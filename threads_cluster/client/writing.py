@@ -1,4 +1,4 @@
-"""Write the files of an artifact below one folder, never through a symbolic link that points outside it."""
+"""Functions that write the files of an artifact below one folder, but never through a link that points outside it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from threads_protocol.manifest import Entry
 
 _PIECE = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-#: Non-blocking, because a pipe in the place of the file would block.
+#: Flags for opening a file. Without O_NONBLOCK, a pipe in place of the file would block.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Target:
-    """A folder into which an artifact is written. Opens each segment of a path separately, and follows no links.
+    """Folder into which an artifact is written. Each segment of a path is opened separately, and links are not
+    followed.
 
     With `replace`, existing files and links are overwritten.
     """
@@ -43,13 +44,13 @@ class Target:
         os.close(self._root)
 
     def avoid(self, entries: Iterable[Entry]) -> None:
-        """Choose a suffix for partial files that does not collide with the entries."""
+        """Choose a suffix for partial files that no path of the artifact has."""
         names = {entry.path.rpartition("/")[2] for entry in entries}
         while any(name.startswith(".cluster-") and name.endswith(f".{self._suffix}") for name in names):
             self._suffix += "t"
 
     def joins_names(self) -> bool:
-        """Return True if this file system treats names as equal that differ only in letter case or Unicode form."""
+        """Return True if this file system ignores letter case or Unicode form in names."""
         name = f".cluster-é-{secrets.token_hex(8)}"
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
         os.close(os.open(name, flags, 0o600, dir_fd=self._root))
@@ -66,7 +67,7 @@ class Target:
         return True
 
     def check_place(self, entry: Entry) -> None:
-        """Raise BadArgument if another object exists at the path of a folder or a link."""
+        """Raise BadArgument if the path of a folder or a link is already in use."""
         with self._parent(entry.path, create=False) as place:
             if place is None:
                 return
@@ -82,7 +83,7 @@ class Target:
         raise BadArgument(f"{self._shown(entry.path)} exists with other contents; fetch into an empty folder")
 
     def has(self, entry: Entry) -> bool:
-        """Return True if the file exists with the right contents. Raises BadArgument for another object at its path."""
+        """Return True if a file exists with the right contents. Raises BadArgument if it exists with other contents."""
         with self._parent(entry.path, create=False) as place:
             if place is None:
                 return False
@@ -98,7 +99,7 @@ class Target:
         raise BadArgument(f"{self._shown(entry.path)} exists with other contents; fetch into an empty folder")
 
     def write(self, entry: Entry, data: bytes) -> None:
-        """Write a whole file from verified bytes."""
+        """Write a complete file. Its bytes have already been verified."""
         with self.part(entry) as part:
             part.truncate(0)
             part.seek(0)
@@ -107,21 +108,21 @@ class Target:
 
     @contextmanager
     def part(self, entry: Entry) -> Iterator[BinaryIO]:
-        """Open the partial file of an interrupted download for appending."""
+        """Open the partial file of an interrupted download to append bytes."""
         with self._parent(entry.path, create=True) as place:
             assert place
             parent, _ = place
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
             number = os.open(self._part_name(entry), flags, 0o644, dir_fd=parent)
             about = os.fstat(number)
-            if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:  # a file with other hard links
+            if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:  # A file with several hard links
                 os.close(number)
                 raise BadArgument(f"{self._shown(self._part_name(entry))} exists and is not a regular file; remove it")
             with os.fdopen(number, "r+b") as opened:
                 yield opened
 
     def finish(self, entry: Entry) -> None:
-        """Give a complete file its final name and mode."""
+        """Give a complete file its final name and its mode."""
         with self._parent(entry.path, create=True) as place:
             assert place
             parent, name = place
@@ -138,7 +139,7 @@ class Target:
                 _set_mode(parent, name, 0o755 if entry.kind == "x" else 0o644)
 
     def drop_part(self, entry: Entry) -> None:
-        """Delete a partial file."""
+        """Delete the partial file of a download."""
         with self._parent(entry.path, create=True) as place, contextlib.suppress(FileNotFoundError):
             assert place
             os.unlink(self._part_name(entry), dir_fd=place[0])
@@ -155,12 +156,12 @@ class Target:
         self.finish(entry)
 
     def make_folder(self, path: str) -> None:
-        """Create a folder and its parents."""
+        """Create a folder and its parent folders."""
         with self._parent(f"{path}/.", create=True):
             pass
 
     def make_link(self, entry: Entry) -> None:
-        """Create a symbolic link. Raises BadArgument if another object exists at its path."""
+        """Create a symbolic link. Raises BadArgument if its path is already in use."""
         with self._parent(entry.path, create=True) as place:
             assert place
             parent, name = place
@@ -175,7 +176,9 @@ class Target:
 
     @contextmanager
     def _parent(self, path: str, *, create: bool) -> Iterator[tuple[int, str] | None]:
-        """Yield the open parent folder of a path and the path's last segment, or None if the parent does not exist."""
+        """Yield the opened parent folder of a path, and the last segment of the path. Yield None if there is no
+        parent.
+        """
         *folders, name = path.split("/")
         opened = os.dup(self._root)
         try:
@@ -198,7 +201,7 @@ class Target:
             return os.open(name, _FOLDER, dir_fd=parent)
         except FileNotFoundError:
             return None
-        except OSError:  # a link or a file
+        except OSError:  # A link or a file
             raise BadArgument(f"{self._shown(path)}: {visible(name)} exists and is not a folder") from None
 
     def _digest(self, parent: int, name: str) -> str:
@@ -216,7 +219,7 @@ class Target:
 
 
 def _set_mode(parent: int, name: str, mode: int) -> None:
-    """Set the mode of a file, without following a link at its path."""
+    """Set the mode of a file. If the path is a link, do not follow it."""
     opened = os.open(name, _FILE, dir_fd=parent)
     try:
         os.fchmod(opened, mode)

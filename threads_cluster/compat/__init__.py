@@ -1,1 +1,1 @@
-"""Commands and classes under the names that other systems use."""
+"""Commands and classes of other systems, implemented with the commands and classes of this project."""

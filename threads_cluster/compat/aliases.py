@@ -1,4 +1,4 @@
-"""The commands `gswarm` and `grid-cli`, which translate other systems' commands into commands of `cluster`."""
+"""The commands `gswarm` and `grid-cli`, which translate commands of other systems into commands of `cluster`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from threads_cluster import errors
 from threads_cluster.cli import main as cli
 from threads_cluster.terminal import LONGEST, visible
 
-#: Translates the value of a flag into arguments of `cluster`. Raises ValueError if the value is invalid.
+#: Function that translates the value of a flag into arguments of `cluster`. Raises ValueError if it is invalid.
 Translate: TypeAlias = Callable[[str], list[str]]
-#: Flags without a value that every command of `cluster` accepts.
+#: Flags without a value that all commands of `cluster` accept.
 _ALWAYS = frozenset({"--json", "--help"})
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
-#: Valid sampling periods of a profile in milliseconds: 100 Hz to 1 Hz.
+#: Valid sampling intervals of a profile in milliseconds, which correspond to 100 Hz down to 1 Hz.
 _PERIODS = range(10, 1001)
 
 
 class NotTranslatable(Exception):
-    """The command cannot be translated. The message gives the reason and the alternatives."""
+    """The command has no equivalent. The message contains the reason and alternatives."""
 
 
 def _as(flag: str) -> Translate:
@@ -52,7 +52,7 @@ def _gpu(value: str) -> list[str]:
 
 
 def _source(value: str) -> list[str]:
-    """Translate a model source. The other system may name only the hub, with the address in --url."""
+    """Translate the source of a model. In the other system, the source can be a hub, with the address in --url."""
     return [] if value in ("huggingface", "url") else ["--source", value]
 
 
@@ -70,12 +70,12 @@ def _level(value: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A command of another system, and the equivalent command of `cluster`."""
+    """Command of another system with the equivalent command of `cluster`."""
 
     foreign: str
     #: Command of this project, without the word `cluster`.
     native: str
-    #: Maximum number of operands.
+    #: Maximum number of arguments that are not flags.
     operands: int = 0
     flags: Mapping[str, Translate] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ def _unchanged(*flags: str) -> dict[str, Translate]:
     return {flag: _as(flag) for flag in flags}
 
 
-_NODE = {"--node": _ignored}  # Services are found by name, so the node is ignored.
+_NODE = {"--node": _ignored}  # Services are found by name
 
 GSWARM = (
     Row(foreign="status", native="status"),
@@ -143,7 +143,7 @@ GRID_CLI = (
     Row(foreign="cluster stop", native="down"),
     Row(foreign="metrics", native="metrics"),
 )
-#: Commands that start or join a cluster, for which `cluster` has no equivalent.
+#: Commands that start or join a cluster. The command `cluster` has no equivalent.
 _SCRIPT = {
     "host start": "./deploy-cluster.sh local",
     "host stop": "./deploy-cluster.sh stop",
@@ -153,7 +153,7 @@ _SCRIPT = {
 
 
 def translate(rows: Sequence[Row], words: Sequence[str], known: Callable[[Sequence[str]], bool]) -> list[str]:
-    """Translate a command line into arguments of `cluster`. Raise NotTranslatable with the alternatives if that fails.
+    """Translate a command line into arguments of `cluster`. Raises NotTranslatable if there is no equivalent.
 
     `known` returns True if `cluster` has a command.
     """
@@ -183,7 +183,7 @@ def _find_row(rows: Sequence[Row], words: Sequence[str]) -> Row:
 
 
 def _split(row: Row, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the operands and the translated flags."""
+    """Return the arguments that are not flags, and the translated flags."""
     operands: list[str] = []
     flags: list[str] = []
     rest = iter(words)
@@ -216,7 +216,7 @@ def _flag(row: Row, name: str, value: str | None) -> list[str]:
 
 
 def _program(operands: Sequence[str], known: Callable[[Sequence[str]], bool]) -> list[str]:
-    """Translate a shell command: run it over SSH if cluster.yaml exists, else on a runner."""
+    """Translate a shell command. It runs over SSH if cluster.yaml exists, otherwise on a runner."""
     if not operands:
         raise NotTranslatable('run: needs a command, as in: run "python3 train.py"; see: cluster run --help')
     if not Path("cluster.yaml").is_file():
@@ -256,10 +256,10 @@ def _main(name: str, rows: Sequence[Row]) -> NoReturn:
 
 
 def gswarm() -> NoReturn:
-    """Entry point of `gswarm`: translate the command line, run it, and exit."""
+    """Entry point of the command `gswarm`. It translates the command line, runs it, and exits."""
     _main("gswarm", GSWARM)
 
 
 def grid_cli() -> NoReturn:
-    """Entry point of `grid-cli`: translate the command line, run it, and exit."""
+    """Entry point of the command `grid-cli`. It translates the command line, runs it, and exits."""
     _main("grid-cli", GRID_CLI)

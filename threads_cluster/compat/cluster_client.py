@@ -1,4 +1,4 @@
-"""Client with the interface of a GPU cluster manager: `ClusterClient("HOST:9090").submit_job(...)`.
+"""Client with the interface of another GPU cluster manager, for example `ClusterClient("HOST:9090")`.
 
 client = ClusterClient("gpu1:9090")
 job = client.submit_job(model_path="tiny.gguf", input_data={"prompt": "once upon"}, gpu_requirements={"count": 1})
@@ -21,24 +21,24 @@ from threads_cluster.errors import BadArgument, JobEnded
 
 Json: TypeAlias = dict[str, Any]
 
-#: Default API port of the other system, which is the metrics port here, and default API port of this project.
+#: Default API port of the other system, and default API port of this project.
 _OTHER_PORT, _API_PORT = "9090", "3000"
 _ACTION = "answer"
-#: Valid fields of `input_data` other than the prompt, and of `gpu_requirements`.
+#: Valid fields of `input_data`, except for the prompt.
 _OPTIONS = ("max_tokens", "temperature")
 _GPUS = ("count", "memory_gb", "compute_capability")
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class ClusterClient:
-    """Runs inference as jobs of a cluster. Use it as a context manager, from one thread.
+    """Client that runs inference as jobs of a cluster. Use it as a context manager, and only from one thread.
 
     A job is a batch of prompts for one model, which a program on a runner computes once. To query a model repeatedly,
     serve it with `Cluster().deploy`.
     """
 
     def __init__(self, address: str, token: str | None = None, *, cluster: Cluster | None = None) -> None:
-        """Connect to the API at HOST:PORT. Port 9090, the other system's default, is replaced by 3000."""
+        """Connect to the API at HOST:PORT. The port 9090 is replaced by 3000, because 9090 is for metrics here."""
         host, colon, port = address.rpartition(":")
         self.cluster = cluster or Cluster(f"{host}:{_API_PORT}" if colon and port == _OTHER_PORT else address, token)
 
@@ -49,18 +49,18 @@ class ClusterClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection. Jobs keep running."""
+        """Close the connection. Submitted jobs continue."""
         self.cluster.close()
 
     def submit_job(
         self, model_path: str | Path, input_data: Mapping[str, Any], gpu_requirements: Mapping[str, Any] | None = None
     ) -> str:
-        """Submit prompts for a model and return the job's ID. It is a workflow ID: `cluster workflow status ID`.
+        """Submit prompts for a model, and return the ID of the job. It is the ID of a workflow.
 
-        `model_path` is a local file or folder, which is uploaded, or the name of a model in the cluster. `input_data`
-        contains `prompt` (a text or a list) and optionally `max_tokens` and `temperature`. `gpu_requirements` contains
-        `memory_gb` (GiB per GPU), `compute_capability` and `count`; without it, the job runs on CPUs. Raises
-        BadArgument for invalid values.
+        `cluster workflow status ID` shows the workflow. `model_path` is a local file or folder, which is uploaded, or
+        the name of a model in the cluster. `input_data` contains `prompt` (a text or a list) and optionally
+        `max_tokens` and `temperature`. `gpu_requirements` contains `memory_gb` (GiB per GPU), `compute_capability` and
+        `count`; without it, the job runs on CPUs. Raises BadArgument for invalid values.
         """
         prompts, options = _parse_input(input_data)
         action = {
@@ -82,7 +82,7 @@ class ClusterClient:
         return state
 
     def result(self, job_id: str, timeout: float | None = None) -> Json | list[Json]:
-        """Wait for a job and return `{text, prompt}`, or a list of these if there were several prompts.
+        """Wait until a job ends, and return `{text, prompt}`, or a list of such objects for several prompts.
 
         Raises TimedOut after `timeout` seconds, and JobEnded if the job failed or was cancelled.
         """
@@ -101,7 +101,7 @@ class ClusterClient:
         self.cluster.workflows.cancel(job_id)
 
     def _model(self, path: str | Path) -> str:
-        """Return the model name for a path. A local file or folder is uploaded first."""
+        """Return the name of the model for a path. If the path is a local file or folder, upload it first."""
         place = Path(path)
         if not place.exists():
             return str(path)
@@ -121,7 +121,7 @@ class ClusterClient:
 
 
 def _parse_input(given: Mapping[str, Any]) -> tuple[list[str], Json]:
-    """Return the prompts and the other options of `input_data`."""
+    """Return the prompts and the other options that `input_data` contains."""
     _check_names("input_data", given, ("prompt", *_OPTIONS))
     prompts = given.get("prompt")
     several = [prompts] if isinstance(prompts, str) else prompts
@@ -131,7 +131,7 @@ def _parse_input(given: Mapping[str, Any]) -> tuple[list[str], Json]:
 
 
 def _requirements(given: Mapping[str, Any]) -> Json:
-    """Convert GPU requirements to the fields of a program's requirements."""
+    """Convert the caller's GPU requirements to requirements of a program."""
     _check_names("gpu_requirements", given, _GPUS)
     memory, capability = given.get("memory_gb"), given.get("compute_capability")
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int | float) or not 0 < memory < 1e6):

@@ -1,4 +1,5 @@
-"""Build Perfetto traces of jobs from the spans that the cluster keeps for an hour.
+"""Perfetto traces of jobs, built from the spans that the cluster keeps for an hour. A span is a time of work on a
+lease.
 
 The format is the JSON of chrome://tracing, which ui.perfetto.dev opens: `X` is a slice, `C` a counter, `M` a name, and
 times are microseconds. Each worker is a process, each lane a thread, and the job a process above the workers.
@@ -12,17 +13,17 @@ from typing import Any, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
 
-#: Process ID of the job in the trace. Workers have the following IDs.
+#: Process ID that represents the job in a trace. Workers have the following IDs.
 _JOB = 1
 
 
 def spans_of(job_id: str, stream: Mapping[str, Any]) -> list[Json]:
-    """Return the spans of one job from a response of /api/stream, in order of their start."""
+    """Return the spans of one job from a response of /api/stream, ordered by their start."""
     return sorted((span for span in stream["spans"] if span["job_id"] == job_id), key=lambda span: span["start"])
 
 
 def trace(job: Mapping[str, Any], stream: Mapping[str, Any]) -> Json:
-    """Return the trace of a job. Time 0 is its submission, or its first span if that is earlier."""
+    """Return the trace of a job. Time 0 is the submission of the job, or its first span if that is earlier."""
     spans = spans_of(job["job_id"], stream)
     begin = min([_seconds(job["created"]), *(span["start"] for span in spans)])
     end = max([_end(job, stream), *(span["end"] for span in spans)])
@@ -39,7 +40,9 @@ def trace(job: Mapping[str, Any], stream: Mapping[str, Any]) -> Json:
 
 
 def totals(spans: Sequence[Mapping[str, Any]], lanes: Sequence[Mapping[str, Any]]) -> Json:
-    """Return `{lanes, workers, leases, busy_seconds, open}` of a job's spans. Open spans have no busy time yet."""
+    """Return totals of a job's spans: `{lanes, workers, leases, busy_seconds, open}`. Open spans have no busy
+    time yet.
+    """
     places = {span["lane"] for span in spans}
     return {
         "lanes": len(places),
@@ -51,7 +54,7 @@ def totals(spans: Sequence[Mapping[str, Any]], lanes: Sequence[Mapping[str, Any]
 
 
 class _Lane:
-    """Process and thread of a lane in the trace."""
+    """Process and thread that represent a lane in a trace."""
 
     def __init__(self, process: int, thread: int, row: Mapping[str, Any]) -> None:
         self.process, self.thread = process, thread
@@ -60,7 +63,7 @@ class _Lane:
 
 
 def _lanes(spans: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> dict[int, _Lane]:
-    """Return the lanes that computed the job by their index in the response. Workers are sorted by name."""
+    """Return the lanes that computed a job, keyed by their index in the response. Workers are sorted by name."""
     used = sorted({span["lane"] for span in spans}, key=lambda number: rows[number]["lane"])
     workers = sorted({rows[number]["worker"] for number in used})
     return {
@@ -83,7 +86,7 @@ def _name_event(what: str, process: int, thread: int, name: str) -> Json:
 
 
 def _phases(job: Mapping[str, Any], begin: float, end: float) -> Iterator[Json]:
-    """Yield the slices for the job's waiting time and running time."""
+    """Yield slices for the time in which the job waited and for the time in which it ran."""
     created = _seconds(job["created"])
     started = _seconds(job["started"]) if job.get("started") else None
     yield _phase("waits", created, end if started is None else started, begin)
@@ -105,7 +108,7 @@ def _phase(name: str, start: float, end: float, begin: float) -> Json:
 
 
 def _busy(spans: Sequence[Mapping[str, Any]], begin: float) -> Iterator[Json]:
-    """Yield the number of busy lanes at each time when it changes."""
+    """Yield the number of busy lanes whenever this number changes."""
     changes: dict[float, int] = {}
     for span in spans:
         changes[span["start"]] = changes.get(span["start"], 0) + 1
@@ -149,7 +152,7 @@ def _slice(span: Mapping[str, Any], lane: _Lane, begin: float) -> Json:
 
 
 def _end(job: Mapping[str, Any], stream: Mapping[str, Any]) -> float:
-    """Return the time when the job ended, or the time of the response if it is still running."""
+    """Return the time when the job ended. For a running job, return the time of the response."""
     return _seconds(job["ended"]) if job.get("ended") else float(stream["to"])
 
 

@@ -1,4 +1,4 @@
-"""Analyze the recordings of a profile: metrics of each host and GPU on a common time axis.
+"""Analysis of profiles. The measurements of all hosts and GPUs are put on a common time axis.
 
 A recording consists of JSON lines: a header, then one sample per line, which omits unchanged values. Counters (`cpu` in
 core-seconds, `rx` and `tx` of the network and `rd` and `wr` of disks in bytes, `j` in joules) only grow within one
@@ -21,20 +21,20 @@ from typing import Any, TypeAlias
 from threads_cluster.errors import BadArgument
 
 Json: TypeAlias = dict[str, Any]
-#: Values of a metric at each time of the axis; None if there was no sample.
+#: Values of a metric at each time of the axis. A value is None if there was no sample.
 Line: TypeAlias = list[float | None]
 
-#: Maximum number of times on the axis, and minimum step in seconds. Kernel counters advance every 10 ms.
+#: Maximum number of times on the axis, and minimum step in seconds. Kernel counters change every 10 ms.
 _MOMENTS, _SHORTEST = 2000, 0.5
-#: Utilization below which a device is idle.
+#: Utilization below which a device counts as idle.
 IDLE_RATIO = 0.05
-#: Samples are missing if the gap between two samples exceeds both limits, in sampling periods and in seconds.
+#: Gap between two samples, in sampling intervals and in seconds, above which samples are missing.
 _GAP_PERIODS, _GAP_SECONDS = 5, 1.5
 _COUNTERS = frozenset({"cpu", "rx", "tx", "rd", "wr"})
 
 
 class Track:
-    """One metric of one device in one recording, stored as its changes."""
+    """Values of one metric of one device in one recording. Only changes are stored."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -45,14 +45,14 @@ class Track:
         self.values.append(value)
 
     def at(self, time: float) -> float | None:
-        """Return the value at a time, or None before the first sample."""
+        """Return the value at a time, or None if the time is before the first sample."""
         place = bisect_right(self.times, time) - 1
         return self.values[place] if place >= 0 else None
 
 
 @dataclass
 class Piece:
-    """Samples of one device in one recording. Times are Unix seconds on the cluster's clock."""
+    """Samples of one device in one recording. Times are seconds since 1970, by the cluster's clock."""
 
     device: str
     host: str
@@ -62,10 +62,10 @@ class Piece:
     memory_total: float | None = None
     ticks: list[float] = field(default_factory=list)
     tracks: dict[str, Track] = field(default_factory=dict)
-    #: CPU time of the sampling process, or None if it was killed.
+    #: CPU time in seconds of the process that took the samples, or None if it was killed.
     cpu_seconds: float | None = None
     missed: int = 0
-    #: Number of lines that are not valid samples, such as a line cut off by a kill.
+    #: Number of lines that are not valid samples, for example because a kill cut off a line.
     torn: int = 0
 
     def add(self, time: float, figures: Mapping[str, Any]) -> None:
@@ -82,7 +82,7 @@ class Piece:
         return self.ticks[-1]
 
     def covers(self, begin: float, end: float) -> bool:
-        """Return True if samples were taken throughout this interval."""
+        """Return True if samples were taken during the complete interval."""
         if begin < self.begin - 1e-6 or end > self.end + 1e-6:
             return False
         first, last = bisect_right(self.ticks, begin) - 1, bisect_right(self.ticks, end)
@@ -93,7 +93,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Recorded:
-    """All recordings of a profile, by device."""
+    """All recordings of a profile, grouped by device."""
 
     name: str
     pieces: Mapping[str, Sequence[Piece]]
@@ -111,7 +111,7 @@ class Recorded:
 
 
 def read(place: Path) -> Recorded:
-    """Read one recording, or all recordings of a folder. Raise BadArgument if there is none."""
+    """Read one recording, or all recordings in a folder. Raises BadArgument if there is none."""
     files = sorted(one for one in place.iterdir() if _is_recording(one)) if place.is_dir() else [place]
     pieces: dict[str, list[Piece]] = {}
     name = ""
@@ -139,7 +139,7 @@ def _profile_name(about: Path | None) -> str:
 
 
 def _add(file: Path, pieces: dict[str, list[Piece]]) -> str:
-    """Read one recording and return its profile ID."""
+    """Read one recording, add its samples to `pieces`, and return the ID of its profile."""
     lines = _lines(file)
     head = next(lines, None)
     if not isinstance(head, dict) or head.get("profile") != 1:
@@ -154,7 +154,7 @@ def _add(file: Path, pieces: dict[str, list[Piece]]) -> str:
 
 
 class _Reading:
-    """Parser of one recording."""
+    """Parser of a recording."""
 
     def __init__(self, head: Json) -> None:
         self._offset = float(head.get("wall", 0.0)) + float(head.get("offset", 0.0))
@@ -195,7 +195,7 @@ class _Reading:
 
 
 def _lines(file: Path) -> Iterator[Any]:
-    """Yield the parsed lines of a recording, with None for invalid JSON. Raise BadArgument for an unreadable file."""
+    """Yield the parsed lines of a recording, or None for an invalid line. Raises BadArgument for an unreadable file."""
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as opened:
             for text in opened:
@@ -217,7 +217,7 @@ def _parse(text: bytes) -> Any:
 
 @dataclass(frozen=True)
 class Axis:
-    """Time axis of a profile. Each value of a series covers the step that ends at its time."""
+    """Time axis of a profile. A value at a time covers the step that ends at this time."""
 
     begin: float
     step: float
@@ -234,7 +234,7 @@ class Axis:
         return [(number + 1) * self.step for number in range(self.count)]
 
     def spans(self, end: float) -> Iterator[tuple[float, float]]:
-        """Yield start and end of each step. The last step ends with the samples."""
+        """Yield the start and the end of each step. The last step ends with the last sample."""
         for number in range(self.count):
             begin = self.begin + number * self.step
             yield begin, min(begin + self.step, end)
@@ -244,7 +244,7 @@ Value: TypeAlias = Callable[[Piece, float, float], float | None]
 
 
 def line(pieces: Sequence[Piece], axis: Axis, end: float, value: Value) -> Line:
-    """Evaluate `value` for each step on the piece that covers the step. Steps without a piece are None."""
+    """Compute a value for each step from the recording that covers the step. Without a recording, the value is None."""
     found: Line = []
     for begin, until in axis.spans(end):
         covering = next((piece for piece in pieces if piece.covers(begin, until)), None)
@@ -253,7 +253,7 @@ def line(pieces: Sequence[Piece], axis: Axis, end: float, value: Value) -> Line:
 
 
 def rate(name: str) -> Value:
-    """Return a function that computes a counter's growth per second."""
+    """Return a function that computes how fast a counter grows per second."""
 
     def value(piece: Piece, begin: float, end: float) -> float | None:
         track = piece.tracks.get(name)
@@ -266,7 +266,7 @@ def rate(name: str) -> Value:
 
 
 def mean(name: str) -> Value:
-    """Return a function that computes the time-weighted mean of a metric."""
+    """Return a function that computes the mean of a metric, weighted by time."""
 
     def value(piece: Piece, begin: float, end: float) -> float | None:
         track = piece.tracks.get(name)
@@ -283,8 +283,9 @@ def mean(name: str) -> Value:
 
 
 def utilization(piece: Piece, begin: float, end: float) -> float | None:
-    """Return the utilization of a device from 0 to 1. For GPUs, prefer the multiprocessors' activity if it was
-    recorded.
+    """Return the utilization of a device from 0 to 1.
+
+    For GPUs, prefer the multiprocessors' activity if it was recorded.
     """
     if piece.device.startswith("host:"):
         busy = rate("cpu")(piece, begin, end)
@@ -294,11 +295,11 @@ def utilization(piece: Piece, begin: float, end: float) -> float | None:
 
 
 def power(piece: Piece, begin: float, end: float) -> float | None:
-    """Return the power in watts, as reported or derived from the energy counter."""
+    """Return the power of a device in watts. If it was not recorded, derive it from the energy counter."""
     return mean("w")(piece, begin, end) if "w" in piece.tracks else rate("j")(piece, begin, end)
 
 
-#: Functions that compute each metric over time.
+#: Functions that compute metrics over time, keyed by the name of the metric.
 LINES: Mapping[str, Value] = {
     "utilization": utilization,
     "memory": mean("m"),
@@ -311,14 +312,14 @@ LINES: Mapping[str, Value] = {
 
 
 def lines(recorded: Recorded, axis: Axis, figure: str) -> dict[str, Line]:
-    """Return a metric of LINES over time, by device. Devices without data are omitted."""
+    """Return a metric over time for each device. Devices without data are omitted."""
     value = LINES[figure] if figure not in ("receive", "transmit") else _link(figure)
     found = {name: line(pieces, axis, recorded.end, value) for name, pieces in recorded.pieces.items()}
     return {name: each for name, each in found.items() if any(one is not None for one in each)}
 
 
 def _link(figure: str) -> Value:
-    """Return a function that computes bytes per second: of a host's network counter, or of a GPU's bus."""
+    """Return a function that computes bytes per second, of a host's network or of a GPU's bus."""
     short = {"receive": "rx", "transmit": "tx"}[figure]
     return lambda piece, begin, end: (rate if piece.device.startswith("host:") else mean)(short)(piece, begin, end)
 
@@ -327,7 +328,7 @@ def _link(figure: str) -> Value:
 
 
 def summary(recorded: Recorded) -> Json:
-    """Return `{name, begin, seconds, energy_joules, devices}`. Unknown values are None.
+    """Return a summary of a profile as `{name, begin, seconds, energy_joules, devices}`. Unknown values are None.
 
     A device has: device, host, title, samples, missed, seconds (covered by samples), utilization and memory_bytes
     (mean, p95, max), idle_ratio, power_watts (mean, max), energy_joules, receive, transmit, read and write (total

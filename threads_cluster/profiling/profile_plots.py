@@ -1,4 +1,4 @@
-"""Plots of a profile with matplotlib, from the extra `plots`: one panel per metric, and one line per device."""
+"""Plots of a profile with matplotlib. A plot has one panel per metric, and each panel has one line per device."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from threads_cluster.errors import BadArgument
 from threads_cluster.profiling import profile_analysis
 from threads_cluster.profiling.profile_analysis import Axis, Line, Recorded
 
-#: File formats of plots, by file extension.
+#: File extensions of the supported plot formats.
 FORMATS = ("pdf", "png", "svg")
-#: Maximum number of lines with distinct colors. More lines are drawn as one band with their median.
+#: Maximum number of lines with different colors. More lines become one band with their median.
 _COLOURED = 10
-#: Colors that color-blind readers can distinguish, by Okabe and Ito, and two grays and a brown.
+#: Colors that color-blind readers can distinguish, by Okabe and Ito, with two grays and a brown.
 _COLOURS = (
     "#0072B2",
     "#E69F00",
@@ -29,7 +29,7 @@ _COLOURS = (
     "#8C613C",
     "#B3B3B3",
 )
-#: Panels: metric, title, unit, value of one unit, minimum upper limit of the axis.
+#: Panels of a plot: metric, title, unit, factor of the unit, and minimum upper limit of the axis.
 _PANELS = (
     ("utilization", "Utilization", "%", 0.01, 100.0),
     ("memory", "Memory in use", "GiB", float(1 << 30), None),
@@ -43,7 +43,7 @@ _INCHES, _PANEL_INCHES = 8.27, 1.65
 
 
 def check(file: Path) -> None:
-    """Raise BadArgument if the plot's format is not supported or its folder does not exist."""
+    """Raise BadArgument if the format of a plot is not supported or its folder does not exist."""
     if file.suffix.lower().lstrip(".") not in FORMATS:
         raise BadArgument(f"--plot: {file} must end with .{', .'.join(FORMATS)}")
     if not file.absolute().parent.is_dir():
@@ -59,7 +59,7 @@ def _figure() -> Any:
 
 
 def write(recorded: Recorded, file: Path) -> None:
-    """Draw the profile into a PDF, PNG or SVG file. Raises the same errors as `check`, and OSError."""
+    """Draw a profile into a PDF, PNG or SVG file. Raises the errors of `check`, and OSError."""
     check(file)
     axis = Axis.of(recorded)
     known = [(panel, found) for panel in _PANELS if (found := profile_analysis.lines(recorded, axis, panel[0]))]
@@ -75,7 +75,7 @@ def write(recorded: Recorded, file: Path) -> None:
 
 
 def _metadata(file: Path) -> dict[str, Any]:
-    """Return metadata without the creation time, so that plots are reproducible."""
+    """Return metadata of a plot without the creation time, so that equal plots have equal files."""
     return {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(file.suffix.lower().lstrip("."), {})
 
 
@@ -110,7 +110,7 @@ def _scaled(values: Line, one: float) -> list[float]:
 
 
 def _band(place: Any, axis: Axis, several: Sequence[Sequence[float]]) -> None:
-    """Draw the minimum, median and maximum of many devices over time."""
+    """Draw the minimum, the median and the maximum of many devices over time."""
     low, middle, high = list[float](), list[float](), list[float]()
     for column in zip(*several, strict=True):
         there = sorted(value for value in column if value == value)

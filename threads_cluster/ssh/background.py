@@ -1,4 +1,4 @@
-"""An event loop in a background thread, so that Ctrl-C cancels work and connections stay alive during output."""
+"""Event loop in a background thread. Ctrl-C can cancel its work, and SSH connections stay alive meanwhile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 Answer = TypeVar("Answer")
-#: Timeouts in seconds for cancelling tasks, and for closing the loop.
+#: Timeouts in seconds for cancelling tasks and for closing the event loop.
 _CANCEL_SECONDS, _END_SECONDS = 3.0, 8.0
 
 
@@ -22,18 +22,20 @@ class Background:
         self._thread.start()
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Cancel running tasks, run `last`, and stop the loop. Takes a few seconds at most."""
+        """Cancel all running tasks, run `last`, and stop the event loop. This takes at most a few seconds."""
         self.start(self._end(last))
         self._thread.join(_END_SECONDS)
         if not self._thread.is_alive():
             self._loop.close()
 
     def start(self, work: Coroutine[Any, Any, Answer]) -> Any:
-        """Start a coroutine. The result() of the returned future waits for it."""
+        """Start a coroutine in the event loop, and return a future for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, Answer], seconds: float | None = None) -> Answer:
-        """Run a coroutine and return its result. Ctrl-C cancels it. Raises TimeoutError after `seconds`."""
+        """Run a coroutine in the event loop and return its result. Ctrl-C cancels it. Raises TimeoutError after
+        `seconds`.
+        """
         future = self.start(work)
         try:
             answer: Answer = future.result(seconds)

@@ -53,7 +53,7 @@ def health(
 
 
 def read_configuration(path: Path | None) -> ClusterConfig | None:
-    """Read the configuration. Return None if no file is named and ./cluster.yaml does not exist."""
+    """Read the configuration. Return None if the user names no file and ./cluster.yaml does not exist."""
     from threads_cluster.ssh import hosts
 
     return hosts.configuration(path)

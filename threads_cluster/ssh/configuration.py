@@ -1,4 +1,4 @@
-"""Models of cluster.yaml, which lists hosts and how to connect to them, check them and sync files."""
+"""Models of cluster.yaml, which lists hosts with settings for connections, health checks and file transfers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FILE = "cluster.yaml"
 #: Limits of cluster.yaml: size in bytes, nesting depth, and number of hosts.
 MAX_BYTES, _MAX_DEPTH, MAX_NODES = 256 << 10, 8, 1000
 
-#: No value can start with "-", because ssh would parse it as an option.
+#: Type of host names. No value starts with "-", because ssh would read it as an option.
 _Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}$")]
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:%-]{0,252}$")]
 _User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,63}$")]
 _Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 _Path = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,1024}$")]
-#: Folder on a host: an absolute path, or a path in the user's home.
+#: Type of folders on a host. A folder is an absolute path or a path in the user's home directory.
 _Folder = Annotated[str, StringConstraints(pattern=r"^(/|~/)[^\x00-\x1f\x7f]{1,1023}$")]
 _Seconds = Annotated[float, Field(gt=0, le=3600)]
 _Weight = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
@@ -33,18 +33,18 @@ class _Part(BaseModel):
 
 
 class Node(_Part):
-    """A host. Defaults come from `ssh`, from ~/.ssh/config, and from ssh itself."""
+    """Host of cluster.yaml. Missing settings come from the key `ssh`, from ~/.ssh/config, and from ssh itself."""
 
     host: _Host
-    #: Name in tables and for --host. Defaults to the host.
+    #: Name of the host in tables and for the option --host. The default is `host`.
     name: _Name = ""
     user: _User | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     key_file: _Path | None = None
-    #: Local command for the connection, like ssh's ProxyCommand. %h, %p and %r are host, port and user.
+    #: Local command that opens the connection, like ssh's ProxyCommand. %h, %p and %r are replaced.
     proxy_command: _Path | None = None
     remote_root: _Folder | None = None
-    #: Python on the host that has the packages of requirements/local.txt. By default, `up` creates an environment.
+    #: Path of a Python on the host with the packages of requirements/local.txt. By default, `up` creates one.
     python: _Path | None = None
     labels: tuple[_Label, ...] = ()
     #: Number of CPU workers that `cluster up` starts on the host.
@@ -65,28 +65,28 @@ class Node(_Part):
 
 
 class Ssh(_Part):
-    #: Connect timeout in seconds.
+    #: Timeout in seconds for connecting to a host.
     timeout: _Seconds = 10.0
-    #: Maximum number of connections per host. Each connection runs several commands at once.
+    #: Maximum number of connections per host. A connection can run several commands at the same time.
     pool_size: Annotated[int, Field(ge=1, le=64)] = 10
     key_file: _Path | None = None
-    #: File of known host keys. Defaults to ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts.
+    #: File with the keys of known hosts. The default is ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts.
     known_hosts: _Path | None = None
 
 
 class HealthCheck(_Part):
-    #: Maximum number of hosts that are checked at once.
+    #: Maximum number of hosts that are checked at the same time.
     max_workers: Annotated[int, Field(ge=1, le=1000)] = 20
-    #: Seconds after which a host that has not answered is unhealthy.
+    #: Seconds after which a host without a response counts as unhealthy.
     timeout: _Seconds = 3.0
     cpu_weight: _Weight = 1.0
     gpu_weight: _Weight = 3.0
-    #: Interval in seconds between checks of `health --watch`; 0 means 2 s.
+    #: Interval in seconds between the checks of `health --watch`. 0 means 2 seconds.
     refresh_interval: Annotated[float, Field(ge=0, le=3600)] = 0.0
 
 
 class Sync(_Part):
-    #: Patterns of .gitignore for files that are not sent, in addition to built-in exclusions.
+    #: Patterns in .gitignore syntax of files that are not sent, in addition to the built-in patterns.
     exclude_patterns: tuple[_Path, ...] = (".git", "__pycache__", ".env", "node_modules")
 
 
@@ -94,7 +94,7 @@ class ClusterConfig(_Part):
     """Contents of cluster.yaml."""
 
     nodes: Annotated[tuple[Node, ...], Field(min_length=1, max_length=MAX_NODES)]
-    #: Folder on each host that contains the synced folders.
+    #: Folder on each host that contains the transferred folders.
     remote_root: _Folder = "~/grid_workspace"
     ssh: Ssh = Ssh()
     health_check: HealthCheck = HealthCheck()
@@ -102,11 +102,11 @@ class ClusterConfig(_Part):
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> ClusterConfig:
-        """Parse a file. A BadArgument error contains the file name, the line and the invalid key."""
+        """Parse a configuration file. Raises BadArgument with the file name, the line and the invalid key."""
         return _read(Path(path))
 
     def node(self, name: str) -> Node:
-        """Return a node by name. A BadArgument error lists the valid names."""
+        """Return a host of cluster.yaml by its name. Raises BadArgument with the valid names."""
         for node in self.nodes:
             if node.name == name:
                 return node
@@ -114,12 +114,12 @@ class ClusterConfig(_Part):
         raise errors.BadArgument(f"no node of {FILE} has the name {name}; the nodes are {names}", "host")
 
     def root(self, node: Node) -> str:
-        """Return the folder on a host that contains the synced folders."""
+        """Return the folder on a host that contains the transferred folders."""
         return node.remote_root or self.remote_root
 
 
 def _read(path: Path) -> ClusterConfig:
-    from threads_protocol import yaml_texts  # not installed by clients that do not use SSH
+    from threads_protocol import yaml_texts  # Clients that do not use SSH lack this package
 
     try:
         with path.open("rb") as file:
@@ -135,7 +135,7 @@ def _read(path: Path) -> ClusterConfig:
     if not isinstance(value, dict):
         raise errors.BadArgument(f"{path}:1: must be a mapping with the key nodes, as in: nodes: [gpu1, gpu2]")
     try:
-        # An empty value is the same as a missing one.
+        # An empty value has the same meaning as a missing value.
         read = ClusterConfig.model_validate(_without_empty(value))
     except ValidationError as error:
         raise _to_error(path, value, error) from None
@@ -144,7 +144,7 @@ def _read(path: Path) -> ClusterConfig:
 
 
 def _line(value: Any, place: tuple[str | int, ...]) -> int:
-    """Return the line of a path within the file, or of its longest existing prefix."""
+    """Return the line of a key in the file, or the line of its longest existing prefix."""
     from threads_protocol.yaml_texts import START, find_position
 
     return find_position(value, place, START).line
@@ -157,7 +157,7 @@ def _without_empty(value: Any) -> Any:
 
 
 def _to_error(path: Path, value: Any, error: ValidationError) -> errors.BadArgument:
-    """Return the first error with its line, and the number of further errors."""
+    """Convert a validation error to a BadArgument with the line of the first error and the number of further errors."""
     several = error.errors(include_url=False)
     first = several[0]
     place = tuple(first["loc"])
@@ -173,7 +173,7 @@ def _to_error(path: Path, value: Any, error: ValidationError) -> errors.BadArgum
     return errors.BadArgument(f"{path}:{_line(value, place)}: {format_path(place)}: {text}{more}")
 
 
-#: Descriptions of the valid characters of fields that have a pattern.
+#: Descriptions of valid values for fields that have a pattern.
 _PLAIN = {
     "host": "a host must be a name or an address",
     "name": "a name must contain only letters, digits and . _ - and start with a letter or digit",
@@ -183,14 +183,14 @@ _PLAIN = {
 
 
 def _keys(place: Iterable[str | int]) -> list[str]:
-    """Return the valid keys of the mapping at a path."""
+    """Return the valid keys of the mapping at this path."""
     parts: dict[str | int, type[BaseModel]] = {"nodes": Node, "ssh": Ssh, "health_check": HealthCheck, "sync": Sync}
     names = [parts[part].model_fields for part in place if part in parts]
     return list(names[-1] if names else ClusterConfig.model_fields)
 
 
 def format_path(place: Iterable[str | int]) -> str:
-    """Format a path for messages, such as nodes[2].port."""
+    """Format a path in the file for messages, such as nodes[2].port."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     return text.removeprefix(".")
 
@@ -207,5 +207,5 @@ def _check_names(path: Path, value: Any, nodes: Iterable[Node]) -> None:
 
 
 def bracketed(host: str) -> str:
-    """Enclose an IPv6 address in brackets, for use before a colon."""
+    """Put an IPv6 address in brackets, so that a port can follow."""
     return f"[{host}]" if ":" in host and not re.match(r"\[", host) else host

@@ -1,4 +1,4 @@
-"""Guard that runs a program on a host and ensures that no process of it outlives its connection.
+"""Guard process on a host. It runs a program, and kills all of the program's processes when the connection ends.
 
 This file is sent to the host and runs alone on Python 3.9 or later. The first line of stdin is the request. Each later
 byte is a keep-alive from the client.
@@ -17,17 +17,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-#: Seconds from SIGTERM to SIGKILL, and seconds after which processes that cannot be killed are abandoned.
+#: Seconds from SIGTERM to SIGKILL, and seconds after which the guard ignores processes that cannot be killed.
 GRACE_SECONDS, LEAVE_SECONDS = 2.0, 20.0
-#: Exit codes of env and timeout: not started, not executable, not found, timed out.
+#: Exit codes as in env and timeout: not started, not executable, not found, and timed out.
 NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT = 125, 126, 127, 124
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(request: dict[str, Any]) -> None:
-    """Run the program of a request, and exit with its exit code."""
+    """Run the program in the request, and exit with its exit code."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    # Adopt all orphaned descendants of the program, even if they change their session.
+    # Orphaned descendants of the program become children of this process, even if they change their session.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = start(request)
     over: list[str] = []
@@ -40,7 +40,7 @@ def main(request: dict[str, Any]) -> None:
 
 
 def start(request: dict[str, Any]) -> Any:
-    """Start the program and return its process. Exit if it cannot be started."""
+    """Start the program and return its process. If it cannot be started, exit."""
     try:
         os.chdir(request["folder"])
     except OSError as error:
@@ -54,14 +54,16 @@ def start(request: dict[str, Any]) -> Any:
 
 
 def refuse(code: int, what: str, error: OSError) -> None:
-    """Print an error on stderr and exit."""
+    """Print an error on stderr, and exit with this code."""
     sys.stderr.write(f"cluster: {what!a}: {error.strerror}\n")
     sys.stderr.flush()
     os._exit(code)
 
 
 def watch(silent_seconds: float, timeout_seconds: float, over: list[str]) -> None:
-    """Kill everything once keepalive packets stop, or after the timeout. A timeout of 0 means none."""
+    """Kill all processes of the program when keep-alive bytes stop, or after the timeout. A timeout of 0 means
+    never.
+    """
     deadline = time.monotonic() + (timeout_seconds or float("inf"))
     while True:
         left = deadline - time.monotonic()
@@ -74,7 +76,7 @@ def watch(silent_seconds: float, timeout_seconds: float, over: list[str]) -> Non
 
 
 def receives_keep_alive(seconds: float) -> bool:
-    """Return True if a keep-alive arrived within `seconds`. At the end of stdin, kill everything and exit."""
+    """Return True if a keep-alive byte arrived within `seconds`. At the end of stdin, kill all processes and exit."""
     ready, _, _ = select.select([0], [], [], seconds)
     if not ready:
         return False
@@ -85,7 +87,7 @@ def receives_keep_alive(seconds: float) -> bool:
 
 
 def end_all() -> None:
-    """Kill all descendants of this process. Return when all have exited, or the remaining ones cannot be killed."""
+    """Kill all descendants of this process, and wait until they have exited or cannot be killed."""
     begun, told = time.monotonic(), set[int]()
     while time.monotonic() - begun < LEAVE_SECONDS:
         left = descendants()
@@ -100,10 +102,10 @@ def end_all() -> None:
 
 
 def descendants() -> set[int]:
-    """Return the running descendants of this process."""
+    """Return the PIDs of this process' running descendants."""
     parents = {}
     for place in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # the process has exited
+        with suppress(OSError):  # The process has exited
             state, parent = place.read_bytes().rpartition(b")")[2].split()[:2]
             if state != b"Z":
                 parents[int(place.parent.name)] = int(parent)

@@ -1,4 +1,4 @@
-"""Health of all hosts: the hosts of cluster.yaml, checked over SSH, and the hosts that the cluster reports."""
+"""Health of all hosts: those in cluster.yaml are checked over SSH, and the others are reported by the cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def check_nodes(pool: Pool, nodes: Sequence[Node] | None = None) -> list[Health]:
-    """Check some or all hosts of a configuration in parallel. Return their health in the same order."""
+    """Check hosts of cluster.yaml in parallel, by default all of them. Return their health in the same order."""
     places = asyncio.Semaphore(pool.config.health_check.max_workers)
 
     async def one(node: Node) -> Health:
@@ -28,7 +28,7 @@ async def check_nodes(pool: Pool, nodes: Sequence[Node] | None = None) -> list[H
 
 
 def from_cluster(rows: Iterable[Mapping[str, Any]], check: HealthCheck) -> list[Health]:
-    """Convert hosts in the format of /api/hosts to their health."""
+    """Convert hosts from the format of /api/hosts to their health."""
     return [_joined(row, check) for row in rows]
 
 
@@ -61,19 +61,21 @@ def _joined(row: Mapping[str, Any], check: HealthCheck) -> Health:
 
 
 def merge(nodes: Sequence[Health], joined: Sequence[Health]) -> list[Health]:
-    """Merge both lists. A host in both keeps its health from SSH."""
+    """Merge two lists of hosts. For a host in both lists, keep the health from SSH."""
     names = {each.name for each in nodes}
     return [*nodes, *(each for each in joined if each.name not in names)]
 
 
 def best(several: Iterable[Health]) -> Health | None:
-    """Return the healthy host with the lowest score, else the lowest score of any reachable host, else None."""
+    """Return the best host: the healthy host with the lowest score, or else any reachable host. None if there
+    is none.
+    """
     scored = [each for each in several if each.reachable and each.score is not None]
     return min(scored, key=lambda each: (not each.healthy, each.score, each.name), default=None)
 
 
 def choose(several: Sequence[Health]) -> Health:
-    """Return the best host. Raise ClientError if no host is reachable."""
+    """Return the best host. Raises ClientError if no host is reachable."""
     found = best(several)
     if found is None:
         reasons = "; ".join(f"{each.name} {each.reason}" for each in several[:5])
@@ -85,7 +87,7 @@ def choose(several: Sequence[Health]) -> Health:
 
 
 def row(each: Health, best_one: Health | None) -> dict[str, Any]:
-    """Return a host's health as a JSON object."""
+    """Return the health of a host as a JSON object."""
     return {
         **{name: value for name, value in dataclasses.asdict(each).items() if name != "advice"},
         "healthy": each.healthy,
@@ -95,7 +97,7 @@ def row(each: Health, best_one: Health | None) -> dict[str, Any]:
 
 
 def line(each: Health, best_one: Health | None) -> str:
-    """Format a host's health as one line."""
+    """Format the health of a host as one line of text."""
     verdict = "✓ HEALTHY" if each.healthy else "✗ UNHEALTHY"
     head = f"{each.name:<20} {verdict:<13}  "
     if each.load1 is None or each.score is None or not each.reachable:

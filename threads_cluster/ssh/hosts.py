@@ -1,4 +1,4 @@
-"""Available hosts: the hosts of cluster.yaml, with persistent connections, and the hosts of the cluster."""
+"""Hosts on which programs can run: those in cluster.yaml, over persistent connections, and those of the cluster."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from threads_cluster.ssh.configuration import ClusterConfig
     from threads_cluster.ssh.probe import Health
 
-#: Returns hosts in the format of /api/hosts. Raises ClientError if the cluster is not reachable.
+#: Function that returns hosts in the format of /api/hosts. Raises ClientError if the cluster is not reachable.
 ListHosts: TypeAlias = Callable[[], list[dict[str, Any]]]
-#: Default configuration file. It does not have to exist.
+#: Default configuration file, which is optional.
 _FILE = Path("cluster.yaml")
-#: Default interval in seconds between two health checks.
+#: Default interval in seconds between health checks.
 _REFRESH_SECONDS = 2.0
 
 
@@ -38,7 +38,7 @@ def configuration(path: Path | None) -> ClusterConfig | None:
 
 
 def best(tell: ListHosts, path: Path | None) -> str:
-    """Return the name of the best host. Raise ClientError if no host is reachable."""
+    """Return the name of the best host. Raises ClientError if no host is reachable."""
     from threads_cluster.ssh import health
 
     with Hosts(tell, configuration(path)) as hosts:
@@ -46,7 +46,7 @@ def best(tell: ListHosts, path: Path | None) -> str:
 
 
 class Hosts:
-    """Hosts of cluster.yaml, with connections that stay open within a `with` block, and hosts of the cluster."""
+    """Hosts of cluster.yaml and of the cluster. SSH connections stay open during a `with` block."""
 
     def __init__(self, tell: ListHosts, config: ClusterConfig | None) -> None:
         self._tell, self.config = tell, config
@@ -68,15 +68,15 @@ class Hosts:
 
     @property
     def refresh_seconds(self) -> float:
-        """Interval in seconds between two health checks."""
+        """Return the interval in seconds between health checks."""
         return (self.config.health_check.refresh_interval if self.config else 0) or _REFRESH_SECONDS
 
     def run(self, work: Coroutine[Any, Any, Any], seconds: float | None = None) -> Any:
-        """Run a coroutine that uses the pool. Ctrl-C cancels it. Raises TimeoutError after `seconds`."""
+        """Run a coroutine that uses SSH connections. Ctrl-C cancels it. Raises TimeoutError after `seconds`."""
         return self._background.run(work, seconds)
 
     def health(self) -> list[Health]:
-        """Check all hosts at once. Raise ClientError if there is neither cluster.yaml nor a reachable cluster."""
+        """Check all hosts in parallel. Raises ClientError without cluster.yaml and without a reachable cluster."""
         from threads_cluster.ssh import health
         from threads_cluster.ssh.configuration import HealthCheck
 
@@ -88,9 +88,9 @@ class Hosts:
 
 
 class _HostsRequest:
-    """Request for the cluster's hosts that runs in parallel with the checks over SSH."""
+    """Request for the hosts of the cluster, which runs in parallel with checks over SSH."""
 
-    #: Seconds to wait for the response after all SSH checks have finished.
+    #: Seconds to wait for the response after all checks over SSH have finished.
     _PATIENCE_SECONDS = 1.0
 
     def __init__(self, tell: ListHosts) -> None:
@@ -107,7 +107,7 @@ class _HostsRequest:
             self._why = str(error)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the hosts. If the request failed, print a note on stderr and return an empty list."""
+        """Return the hosts of the cluster. If the request failed, print a note on stderr and return an empty list."""
         self._asking.join(self._PATIENCE_SECONDS)
         if self._why:
             show.say(f"note: showing only the hosts of cluster.yaml: {self._why}")

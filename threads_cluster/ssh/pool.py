@@ -1,4 +1,4 @@
-"""Pool of SSH connections. A command on an open connection takes one round trip; connecting takes many."""
+"""Pool of SSH connections. A command on an open connection takes one round trip, but connecting takes many."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from threads_cluster.ssh import refusals
 from threads_cluster.ssh.configuration import ClusterConfig, Node
 from threads_cluster.ssh.refusals import HostTrouble
 
-#: Maximum number of concurrent commands per connection. sshd allows ten sessions by default (MaxSessions).
+#: Maximum number of concurrent commands per connection. By default, sshd allows ten (MaxSessions).
 CHANNELS = 8
-#: Default files of known host keys.
+#: Default files with the keys of known hosts.
 _KNOWN = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
-#: Number of unanswered keepalive packets that close a connection. They are ssh.timeout / 3 apart.
+#: Number of keep-alive packets without a response after which a connection is closed.
 _ALIVE_COUNT = 2
-#: Seconds to wait for a connection to close cleanly.
+#: Seconds to wait until a connection closes cleanly.
 _CLOSE_SECONDS = 1.0
 
 
 class _Line:
-    """An SSH connection, its ProxyCommand process, and its number of running commands."""
+    """SSH connection, with its ProxyCommand process and its number of running commands."""
 
     def __init__(self, connection: Any, proxy: asyncio.subprocess.Process | None) -> None:
         self.connection, self._proxy = connection, proxy
         self.used = 0
-        #: True once a command was aborted. sshd may still count its session, so no new commands are accepted.
+        #: True after a command was aborted. The connection then accepts no new commands.
         self.left = False
 
     @property
@@ -46,7 +46,7 @@ class _Line:
 
     @contextlib.contextmanager
     def command(self) -> Iterator[Any]:
-        """Yield the connection for one command. The last command closes it if a command was aborted."""
+        """Yield the connection for one command. If a command was aborted, the last command closes the connection."""
         try:
             yield self.connection
         except BaseException:
@@ -68,12 +68,12 @@ class _Line:
 
 
 class _HostLines:
-    """Connections to one host. Opens as many as its commands need, up to the configured maximum."""
+    """Connections to one host. The number depends on the running commands, up to the configured maximum."""
 
     def __init__(self, node: Node, config: ClusterConfig) -> None:
         self._node, self._config = node, config
         self._lines: list[_Line] = []
-        #: All connections that can still be open.
+        #: All connections that may still be open.
         self._all: list[_Line] = []
         self._connecting = asyncio.Lock()
         self._room = asyncio.Semaphore(config.ssh.pool_size * CHANNELS)
@@ -86,10 +86,10 @@ class _HostLines:
                 yield connection
 
     async def _reserve(self, seconds: float) -> _Line:
-        """Reserve a session on a connection. Connect if all connections are full."""
+        """Reserve capacity for one command on a connection. If all connections are full, open another one."""
         if line := self._free():
             return line
-        async with self._connecting:  # Another task may have connected while this one waited for the lock.
+        async with self._connecting:  # Another task may have connected in the meantime
             if line := self._free():
                 return line
             await self._forget_ended()
@@ -116,7 +116,7 @@ class _HostLines:
 
 
 class Pool:
-    """Connections to all hosts of a configuration. Create and use it in one event loop."""
+    """SSH connections to all hosts of a configuration. Create and use the pool in one event loop."""
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
@@ -137,7 +137,7 @@ class Pool:
             raise refusals.trouble(node, error, seconds=patience, user=_user(node)) from None
 
     async def close(self) -> None:
-        """Close all connections, which aborts their commands."""
+        """Close all connections. This aborts their running commands."""
         await asyncio.gather(*(host.close() for host in self._hosts.values()))
         self._hosts.clear()
 
@@ -147,13 +147,13 @@ def _user(node: Node) -> str:
 
 
 async def _connect(node: Node, config: ClusterConfig, seconds: float) -> _Line:
-    """Connect to a host and verify its key. Raises HostTrouble."""
+    """Connect to a host and verify its host key. Raises HostTrouble."""
     keys = _KnownKeys(config)
     offered: list[Any] = []
 
     class Client(asyncssh.SSHClient):  # type: ignore[misc]
         def validate_host_public_key(self, host: str, addr: str, port: int, key: Any) -> bool:
-            """Reject the key. asyncssh calls this only for unknown keys."""
+            """Reject the host key. asyncssh calls this method only for unknown keys."""
             offered.append(key)
             return False
 
@@ -184,7 +184,7 @@ async def _connect(node: Node, config: ClusterConfig, seconds: float) -> _Line:
 
 
 def _options(node: Node, config: ClusterConfig) -> dict[str, Any]:
-    """Return the configured connection options. Others come from ~/.ssh/config and the SSH agent."""
+    """Return the configured connection options. Other options come from ~/.ssh/config and the SSH agent."""
     key_file = node.key_file or config.ssh.key_file
     stated = {
         "username": node.user,
@@ -195,7 +195,7 @@ def _options(node: Node, config: ClusterConfig) -> dict[str, Any]:
 
 
 async def _start_proxy(node: Node) -> tuple[asyncio.subprocess.Process, socket.socket]:
-    """Start a ProxyCommand without a shell. Return its process, and a socket connected to its stdin and stdout."""
+    """Start a ProxyCommand without a shell. Return its process, and a socket that is its stdin and stdout."""
     values = {"%h": node.host, "%p": str(node.port or 22), "%r": _user(node), "%%": "%"}
     try:
         words = shlex.split(node.proxy_command or "")
@@ -222,18 +222,18 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 class _KnownKeys:
-    """Known host keys."""
+    """Keys of known hosts."""
 
     def __init__(self, config: ClusterConfig) -> None:
         stated = config.ssh.known_hosts
         self._files = [Path(name).expanduser() for name in ((stated,) if stated else _KNOWN)]
-        #: File to which a new key should be added.
+        #: File to which users should add a new host key.
         self.file = stated or _KNOWN[0]
         #: True if a key of the host is known.
         self.found = False
 
     def of(self, host: str, address: str, port: int | None) -> Any:
-        """Return the known keys of a host in asyncssh's format. Raise Misconfigured if a file is invalid."""
+        """Return the known keys of a host in asyncssh's format. Raises Misconfigured if a file is invalid."""
         files = [str(path) for path in self._files if path.is_file()]
         try:
             known = asyncssh.match_known_hosts(asyncssh.read_known_hosts(files) if files else b"", host, address, port)

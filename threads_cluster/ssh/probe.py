@@ -1,4 +1,4 @@
-"""Health check of one host: a single command over SSH, and the score computed from its output."""
+"""Health check of a host with one command over SSH, and the load score that is computed from its output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from threads_cluster.terminal import visible
 if TYPE_CHECKING:
     from threads_cluster.ssh.pool import Pool
 
-#: Script for /bin/sh, sent on stdin so that the user's shell does not matter. nvidia-smi is limited to two seconds.
+#: Shell script of the health check. It is sent on stdin, so that the user's login shell does not matter.
 _SCRIPT = b"""\
 LC_ALL=C; export LC_ALL
 read -r load rest </proc/loadavg && echo "load $load"
@@ -32,24 +32,24 @@ if command -v nvidia-smi >/dev/null 2>&1; then
 fi
 echo end
 """
-#: Maximum size of the output in bytes.
+#: Maximum size in bytes of the health check's output.
 _MOST_BYTES = 64 << 10
 _LINE = re.compile(rb"(load|cpus|total|available|gpu) ([0-9]{1,18}(?:\.[0-9]{1,9})?)")
-#: load1 / cpus above which a host is overloaded, and utilization in percent at which a GPU is full.
+#: Value of load1 / cpus above which a host is overloaded, and GPU utilization in percent at which a GPU is full.
 _BUSY_LOAD, _FULL_GPU = 2.0, 95.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """Result of a host's last health check."""
+    """Result of the last health check of a host."""
 
     name: str
-    #: Source of the result: `ssh` for a host of cluster.yaml, or `joined` for a host that the cluster reports.
+    #: Source of the result: `ssh` for a host of cluster.yaml, or `joined` for a host of the cluster.
     source: str
     reachable: bool
-    #: Why the host is unreachable or unhealthy, else empty.
+    #: Reason why the host is unreachable or unhealthy, or empty.
     reason: str = ""
-    #: Suggested remedy.
+    #: Advice to the user on how to fix the host, or empty.
     advice: str = ""
     load1: float | None = None
     cpus: int | None = None
@@ -57,7 +57,7 @@ class Health:
     memory_total_bytes: int | None = None
     #: Utilization of each GPU in percent.
     gpus: tuple[float, ...] = ()
-    #: Load score, where lower is better; None if unknown.
+    #: Load score, of which lower values are better. None if unknown.
     score: float | None = None
     #: Duration of the check in seconds.
     seconds: float = 0.0
@@ -68,17 +68,19 @@ class Health:
 
     @property
     def gpu_percent(self) -> float | None:
-        """Mean utilization of the GPUs, or None without GPUs."""
+        """Return the mean utilization of the GPUs in percent, or None for a host without GPUs."""
         return sum(self.gpus) / len(self.gpus) if self.gpus else None
 
 
 def score(load1: float, cpus: int, gpus: tuple[float, ...], check: HealthCheck) -> float:
-    """Return the load score: cpu_weight * 100 * load1 / cpus + gpu_weight * mean GPU utilization in percent."""
+    """Return the load score of a host: cpu_weight * 100 * load1 / cpus + gpu_weight * mean GPU utilization in
+    percent.
+    """
     return check.cpu_weight * 100 * load1 / cpus + (check.gpu_weight * sum(gpus) / len(gpus) if gpus else 0.0)
 
 
 def find_trouble(load1: float, cpus: int, gpus: tuple[float, ...]) -> str:
-    """Return why a reachable host is unhealthy, or "" if it is healthy."""
+    """Return the reason why a reachable host is unhealthy, or "" for a healthy host."""
     if load1 / cpus > _BUSY_LOAD:
         return f"load {load1:.2f} on {cpus} cpus"
     if gpus and all(used >= _FULL_GPU for used in gpus):
@@ -87,7 +89,7 @@ def find_trouble(load1: float, cpus: int, gpus: tuple[float, ...]) -> str:
 
 
 async def check_host(pool: Pool, node: Node) -> Health:
-    """Check a host within `health_check.timeout`. Never raises for an unhealthy or unreachable host."""
+    """Check the health of a host within `health_check.timeout`. Never raises for an unhealthy or unreachable host."""
     began, check = monotonic(), pool.config.health_check
     try:
         async with asyncio.timeout(check.timeout), pool.channel(node, check.timeout) as connection:
@@ -121,7 +123,7 @@ async def _answer(connection: Any, node: Node) -> bytes:
 
 
 def _parse_output(node: Node, said: bytes, check: HealthCheck, seconds: float) -> Health:
-    """Parse the output of a check. Raise HostTrouble if it is invalid."""
+    """Parse the output of a health check. Raises HostTrouble if the output is invalid."""
     lines = said.splitlines()
     if len(said) > _MOST_BYTES or b"end" not in lines:
         began = visible(said[:100].decode(errors="replace"))

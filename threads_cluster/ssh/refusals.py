@@ -1,4 +1,4 @@
-"""Errors of hosts that cannot be used over SSH, with advice."""
+"""Errors of hosts that cannot be used over SSH, with advice to the user."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from threads_cluster import errors
 from threads_cluster.ssh.configuration import Node
 
-#: Requirements file of the checkout that pins asyncssh by hash.
+#: Requirements file of this checkout that contains the hashes of asyncssh.
 _PINNED = Path(__file__).resolve().parents[2] / "requirements" / "ssh.txt"
 
 
 class HostTrouble(errors.ClientError):
-    """A host cannot be used."""
+    """A host cannot be used over SSH."""
 
     #: True if another attempt can succeed.
     passing = False
@@ -27,13 +27,13 @@ class HostTrouble(errors.ClientError):
 
 
 class TransientTrouble(HostTrouble):
-    """A host is not reachable, or its connection was lost. Another attempt can succeed."""
+    """A host is not reachable or its connection was lost, so another attempt can succeed."""
 
     passing = True
 
 
 class Missing(errors.Misconfigured):
-    """A package required for SSH is not installed."""
+    """A package that SSH requires is not installed."""
 
     def __init__(self, package: str) -> None:
         super().__init__(f"SSH needs the package {package}, which is not installed")
@@ -42,20 +42,20 @@ class Missing(errors.Misconfigured):
 
 
 def check_installed() -> None:
-    """Raise Missing if a required package is not installed."""
+    """Raise Missing if a package that SSH requires is not installed."""
     from importlib.util import find_spec
 
     for package in ("asyncssh", "yaml"):
         try:
             there = find_spec(package) is not None
-        except ValueError:  # the import of this package is blocked
+        except ValueError:  # The import of this package is blocked
             there = False
         if not there:
             raise Missing(package)
 
 
 def trouble(node: Node, error: BaseException, *, seconds: float, user: str) -> HostTrouble:
-    """Convert an error of a connection or of a command into HostTrouble with advice."""
+    """Convert an error of a connection or a command into a HostTrouble with advice."""
     import asyncssh
 
     if isinstance(error, HostTrouble):
@@ -81,7 +81,7 @@ def trouble(node: Node, error: BaseException, *, seconds: float, user: str) -> H
 
 
 def unknown_key(node: Node, key: Any, *, known: bool, files: str) -> HostTrouble:
-    """Return the error for a host key that is not in the file of known hosts, either of a new host or changed."""
+    """Return the error for a host key that is unknown or that has changed."""
     fingerprint = f"{key.get_algorithm()} {key.get_fingerprint()}"
     if not known:
         advice = (
@@ -98,7 +98,7 @@ def unknown_key(node: Node, key: Any, *, known: bool, files: str) -> HostTrouble
 
 
 def _describe(error: OSError) -> str:
-    number = error.errno or 0  # getaddrinfo errors are negative
+    number = error.errno or 0  # Errors of getaddrinfo are negative
     return (os.strerror(number) if number > 0 else str(error) or type(error).__name__).lower()
 
 
@@ -107,7 +107,7 @@ def _reach(node: Node) -> str:
 
 
 def _ssh(node: Node, command: str) -> str:
-    """Return an OpenSSH command line for a host that a user can paste."""
+    """Return an OpenSSH command for a host, which users can paste into a shell."""
     words = [command]
     words += ["-p", str(node.port)] if node.port else []
     words += ["-i", node.key_file] if node.key_file else []

@@ -1,4 +1,4 @@
-"""The command `cluster run --on ssh`: run a program on the best host of cluster.yaml as if it were local."""
+"""Implementation of `cluster run --on ssh`, which runs a program on the best host of cluster.yaml."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from threads_cluster.ssh.remote import Program, Remote
 from threads_cluster.ssh.sync import Sender, Synced
 from threads_protocol.folders import Tree
 
-#: Maximum number of attempts if connections are lost, and seconds before the second attempt, doubled each time.
+#: Maximum number of attempts after lost connections, and seconds before the second attempt. The delay doubles.
 _STARTS, _BACKOFF_SECONDS = 3, 1.0
-#: Seconds to wait for a cancelled program to exit on the host.
+#: Seconds to wait until a cancelled program exits on the host.
 _END_SECONDS = 30.0
-#: Supported options, in addition to those handled below.
+#: Options that are supported with --on ssh.
 _TAKEN = ("env", "exclude", "host", "label", "timeout", "shell")
 
 
 def run(words: Sequence[str] | None, given: dict[str, Any], *, files: Path | None, no_files: bool, quiet: bool) -> int:
-    """Run a program on a host and return its exit code. Raises ClientError and BadParameter."""
+    """Run a program on a host, and return its exit code. Raises ClientError and BadParameter."""
     check_options(given)
     text = given["shell"]
-    program = options.program(words, given)  # validates the arguments and variables
+    program = options.program(words, given)  # Validates the arguments and variables
     command = ["/bin/sh", "-c", text] if text is not None else list(words or ())
     config = hosts.configuration(None)
     if config is None:
@@ -54,7 +54,7 @@ def run(words: Sequence[str] | None, given: dict[str, Any], *, files: Path | Non
 
 
 def check_options(given: Mapping[str, Any]) -> None:
-    """Raise BadParameter for an option that only runners support."""
+    """Raise BadParameter for an option that needs a runner."""
     for name, value in given.items():
         if value and name not in _TAKEN:
             flag = f"--{name.replace('_', '-')}"
@@ -71,12 +71,12 @@ def _eligible(opened: Hosts, host: str | None, labels: Sequence[str]) -> list[No
 
 
 def info(text: str) -> None:
-    """Print progress on stderr, separate from the program's output."""
+    """Print progress on stderr, where it does not mix with the program's output."""
     show.say(f"[INFO] {text}")
 
 
 class _Run:
-    """A program that is restarted until one host has run it to its end."""
+    """Program that is restarted after lost connections, until a host has run it completely."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class _Run:
         self._wrote = False
 
     def run_to_end(self, nodes: Sequence[Node]) -> int:
-        """Run the program and return its exit code. After a lost connection, retry on the best host at that time."""
+        """Run the program and return its exit code. After a lost connection, choose a host again and retry."""
         for attempt in range(1, _STARTS + 1):
             try:
                 return self._attempt(self._choose(nodes))
@@ -138,7 +138,7 @@ class _Run:
                 raise
 
     def _sync(self, node: Node) -> str:
-        """Sync the folder to a host and return its path there."""
+        """Send the folder to a host, and return its path on the host."""
         around = self._hosts.pool.config.root(node)
         if self._tree is None:
             return str(self._hosts.run(create_directory(self._hosts.pool, node, around)))
@@ -176,7 +176,7 @@ class _Run:
         show.say(f"cluster: the program has exited on {node.name}")
 
     def _wait_for_end(self, remote: Remote, node: Node) -> None:
-        """Wait until an unreachable host has killed the program, so that it never runs twice at the same time."""
+        """Wait until an unreachable host has killed the program. Otherwise, the program could run twice."""
         self._hosts.run(remote.leave())
         if (seconds := remote.quiet_seconds()) > 0:
             show.say(f"[WARNING] lost {node.name}; the host kills the program within {seconds:.0f} s")
@@ -186,7 +186,7 @@ class _Run:
 
 
 async def create_directory(pool: Any, node: Node, folder: str) -> str:
-    """Create a directory on a host and return its absolute path."""
+    """Create a folder on a host, and return its absolute path."""
     async with pool.channel(node) as connection, connection.start_sftp_client() as sftp:
         place = f"{await sftp.realpath('.')}/{folder[2:]}" if folder.startswith("~/") else folder
         await sftp.makedirs(place, exist_ok=True)

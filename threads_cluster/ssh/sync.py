@@ -1,4 +1,4 @@
-"""Send a folder to a host over SFTP: only changed files are transferred.
+"""Transfer of a folder to a host over SFTP. Only changed files are sent.
 
 A list on the host records the sent files with their hashes. A file is sent if its local hash differs from the list, or
 if its size or modification time on the host does. Listed files that no longer exist locally are removed. Other files on
@@ -30,21 +30,21 @@ from threads_cluster.terminal import visible
 from threads_protocol import manifest
 from threads_protocol.folders import Tree
 
-#: Folder for the lists of sent files, next to the synced folders.
+#: Name of the folder on a host that contains the lists of sent files.
 _LISTS = ".cluster-sent"
-#: Maximum numbers of concurrent file transfers and of concurrent requests. A file needs five round trips.
+#: Maximum number of concurrent file transfers, and of concurrent requests. A file needs five round trips.
 _FILES, _QUESTIONS = 64, 128
 #: Maximum size in bytes of a list of sent files.
 _MOST_LIST = 64 << 20
 _PIECE = 1 << 16
 
-#: Progress callback. Its arguments are the bytes sent so far, and the total bytes to send.
+#: Callback that reports progress: the number of bytes that were sent, and the total number.
 Progress = Callable[[int, int], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Synced:
-    """Result of syncing a folder."""
+    """Result of transferring a folder to a host."""
 
     #: Absolute path of the folder on the host.
     folder: str
@@ -55,10 +55,10 @@ class Synced:
 
 
 class Sender:
-    """Sends one folder to one host."""
+    """Transfer of one folder to one host."""
 
     def __init__(self, pool: Pool, node: Node, tree: Tree, progress: Progress, *, name: str = "") -> None:
-        """Prepare the transfer. `name` is the folder's name on the host, by default the local name."""
+        """Prepare the transfer. `name` is the name of the folder on the host, by default its local name."""
         self._pool, self._node, self._tree, self._progress = pool, node, tree, progress
         self._name = name or tree.root.resolve().name or "root"
         self._files = {entry.path: entry for entry in tree.entries if entry.is_file}
@@ -68,7 +68,7 @@ class Sender:
         self._root = self._list = ""
 
     async def send(self) -> Synced:
-        """Make the folder on the host equal to the local one. Raises HostTrouble."""
+        """Make the folder on the host equal to the local folder. Raises HostTrouble."""
         async with self._pool.channel(self._node) as connection, connection.start_sftp_client() as self._sftp:
             try:
                 return await self._send()
@@ -106,7 +106,10 @@ class Sender:
     # -- read the host's state -------------------------------------------------------------------------------------
 
     async def _before(self) -> dict[str, list[Any]]:
-        """Return the sent files by path: hash, mode, size and time of a file, or the target of a link."""
+        """Return the files that were sent before, with their hash, mode, size and time, keyed by path.
+
+        For a link, the value contains its target.
+        """
         try:
             async with self._sftp.open(self._list, "rb") as file:
                 kept = json.loads(await file.read(_MOST_LIST))
@@ -115,7 +118,7 @@ class Sender:
         except asyncssh.SFTPNoSuchFile:
             return {}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return {}  # the list is corrupt, so compare all files
+            return {}  # The list is damaged, so all files are compared
         if origin != self._origin():
             advice = f"rename one of the folders, or set a different remote_root for {self._node.name}"
             raise HostTrouble(
@@ -127,7 +130,7 @@ class Sender:
         return f"{socket.gethostname()}:{self._tree.root.resolve()}"
 
     async def _changed(self, before: Mapping[str, list[Any]], times: Mapping[str, int]) -> list[str]:
-        """Return the paths of the files to send."""
+        """Return the paths of all files that must be sent."""
         changed: list[str] = []
 
         async def look(path: str) -> None:
@@ -154,7 +157,7 @@ class Sender:
     # -- change the host's files -----------------------------------------------------------------------------------
 
     async def _remove(self, paths: Iterable[str]) -> int:
-        """Remove files that no longer exist locally, and folders that become empty."""
+        """Remove files on the host that do not exist locally any more. Also remove folders that become empty."""
         folders: set[str] = set()
         count = 0
         for path in paths:
@@ -184,7 +187,7 @@ class Sender:
                 raise
 
     async def _put(self, path: str, moment: int) -> None:
-        """Send a file under a temporary name and rename it, so that no program reads an incomplete file."""
+        """Send a file under a temporary name and rename it. No program can then read an incomplete file."""
         entry, place = self._files[path], self._at(path)
         part = posixpath.join(posixpath.dirname(place), f".cluster-{secrets.token_hex(8)}.part")
         try:
@@ -221,7 +224,7 @@ class Sender:
         await self._sftp.posix_rename(part, self._list)
 
     async def _to_trouble(self, error: Any) -> HostTrouble:
-        """Convert an error of the host's disk into HostTrouble. SFTP reports few details."""
+        """Convert an error of the host's disk into a HostTrouble. SFTP reports few details."""
         why = error.reason
         with contextlib.suppress(asyncssh.Error, OSError):
             room = await self._sftp.statvfs(posixpath.dirname(self._root) or "/")
@@ -232,7 +235,7 @@ class Sender:
 
 
 async def _for_each(most: int, work: Callable[[str], Awaitable[None]], paths: Iterable[str]) -> None:
-    """Process all paths with limited concurrency. The first error cancels the others."""
+    """Call `work` for all paths, at most `most` at the same time. The first error cancels the others."""
     places = asyncio.Semaphore(most)
 
     async def one(path: str) -> None:

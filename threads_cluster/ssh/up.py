@@ -1,4 +1,4 @@
-"""The commands `cluster up` and `down`: join the hosts of cluster.yaml to the cluster of this checkout."""
+"""Implementation of `cluster up` and `cluster down`, which add hosts of cluster.yaml to the cluster and remove them."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from threads_cluster.ssh.sync import Sender, Synced
 from threads_cluster.terminal import visible
 from threads_protocol.folders import Tree
 
-#: Checkout that contains this client.
+#: Folder of the checkout that contains this client.
 CHECKOUT = Path(__file__).resolve().parents[2]
-#: Name of the checkout's folder on a host, in remote_root.
+#: Name of the checkout's folder on a host, below remote_root.
 FOLDER = "threads-cluster"
 _INVITATION = re.compile(r"deploy-cluster\.sh join (\S+)")
-#: Maximum number of characters of a failed step's output in messages, and maximum number of stored output bytes.
+#: Maximum number of characters from the output of a failed step, and maximum number of bytes that are stored.
 _SHOWN, _KEPT = 600, 64 << 10
-#: Timeout in seconds of one step of deploy.local on a host.
+#: Timeout in seconds of one step on a host.
 _SECONDS = 150.0
-#: Maximum number of hosts processed at once.
+#: Maximum number of hosts that are processed at the same time.
 _HOSTS = 16
 
-#: Callback that reports progress on a host.
+#: Callback that reports the progress on a host.
 Say = Callable[[Node, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """State of a host after `up` or `down`."""
+    """State of a host after `cluster up` or `cluster down`."""
 
     name: str
-    #: Outcome: up, already up, down, not joined, or failed.
+    #: Result: up, already up, down, not joined or failed.
     state: str
     detail: str = ""
     advice: str = ""
 
 
 def checkout() -> Tree:
-    """Return the files of this checkout that git tracks. Raise ClientError outside a checkout."""
+    """Return the files of this checkout that git tracks. Raises ClientError outside of a checkout."""
     if not (CHECKOUT / "deploy-cluster.sh").is_file():
         error = errors.Misconfigured("up needs a checkout of the cluster, because it copies the checkout to the hosts")
         error.next = "run .venv/bin/cluster in the checkout from which ./deploy-cluster.sh local was started"
@@ -67,7 +67,7 @@ def checkout() -> Tree:
 
 
 def invitation(address: str | None, labels: Sequence[str] = ()) -> str:
-    """Create a single-use invitation to the cluster of this checkout. Raises ClientError.
+    """Create an invitation to the cluster of this checkout, which a host can use once. Raises ClientError.
 
     `labels` are the labels of the host that joins with it.
     """
@@ -84,7 +84,7 @@ def invitation(address: str | None, labels: Sequence[str] = ()) -> str:
 
 
 async def process_all(nodes: Sequence[Node], work: Callable[[Node], Awaitable[Outcome]]) -> list[Outcome]:
-    """Process several hosts at once and return their outcomes. An error on one host does not affect others."""
+    """Process several hosts in parallel and return their outcomes. An error on one host does not affect the others."""
     places = asyncio.Semaphore(_HOSTS)
 
     async def one(node: Node) -> Outcome:
@@ -99,14 +99,14 @@ async def process_all(nodes: Sequence[Node], work: Callable[[Node], Awaitable[Ou
 
 
 class Installer:
-    """Installs hosts and joins them to the cluster. Used in the pool's event loop."""
+    """Installer that joins hosts to the cluster. Use it in the event loop of the connection pool."""
 
     def __init__(self, pool: Pool, tree: Tree, say: Say, invite: Callable[[Sequence[str]], str]) -> None:
         self._pool, self._tree, self._say, self._invite = pool, tree, say, invite
         self._inviting = asyncio.Lock()
 
     async def up(self, node: Node) -> Outcome:
-        """Join a host to the cluster, unless it already works for it. Raises HostTrouble."""
+        """Join a host to the cluster, unless it has already joined. Raises HostTrouble."""
         host = _Checkout(self._pool, node)
         if (state := await host.running_state()) is not None:
             return Outcome(name=node.name, state="already up", detail=_detail(state))
@@ -132,12 +132,12 @@ class Installer:
         return await Sender(self._pool, node, self._tree, lambda _sent, _all: None, name=FOLDER).send()
 
     async def _create_invitation(self, node: Node) -> str:
-        async with self._inviting:  # The lock is needed because each invitation writes the TLS proxy's files.
+        async with self._inviting:  # Each invitation writes files of the TLS proxy
             return await asyncio.to_thread(self._invite, node.labels)
 
 
 async def down(pool: Pool, node: Node, say: Say, *, anyway: bool) -> Outcome:
-    """Remove a host from the cluster: stop its workers and revoke their tokens. Raises HostTrouble."""
+    """Remove a host from the cluster: stop its workers, and revoke their tokens. Raises HostTrouble."""
     host = _Checkout(pool, node)
     if not await host.find():
         return Outcome(name=node.name, state="not joined", detail="nothing is installed there")
@@ -149,7 +149,7 @@ async def down(pool: Pool, node: Node, say: Say, *, anyway: bool) -> Outcome:
 
 
 def _options(node: Node) -> list[str]:
-    """Return the options for joining a host."""
+    """Return the command-line options with which a host joins the cluster."""
     flags = [f"--{name}" for name in ("gpu", "runner") if getattr(node, name)]
     labels = ["--labels", ",".join(node.labels)] if node.labels and node.runner else []
     return ["--name", node.name, "--workers", str(node.workers), *flags, *labels]
@@ -161,7 +161,7 @@ def _detail(state: dict[str, Any]) -> str:
 
 
 class _Checkout:
-    """The checkout on a host."""
+    """Checkout of this project on a host."""
 
     def __init__(self, pool: Pool, node: Node) -> None:
         self._pool, self._node = pool, node
@@ -169,11 +169,11 @@ class _Checkout:
 
     @property
     def python(self) -> str:
-        """Path of the Python in its environment."""
+        """Return the path of the Python in the checkout's environment."""
         return self._node.python or posixpath.join(self.folder, ".venv/bin/python")
 
     async def find(self) -> bool:
-        """Set `folder` and return True if the checkout exists there."""
+        """Find the checkout on the host, and set `folder`. Return False if there is none."""
         async with self._pool.channel(self._node) as connection, connection.start_sftp_client() as sftp:
             around = self._pool.config.root(self._node)
             home = await sftp.realpath(".") if around.startswith("~/") else ""
@@ -181,14 +181,17 @@ class _Checkout:
             return bool(await sftp.exists(posixpath.join(self.folder, "deploy/local/joining/background_join.py")))
 
     async def running_state(self) -> dict[str, Any] | None:
-        """Return the host's state if it has joined and is running, else None."""
+        """Return the state of the host if it has joined and is running. Otherwise, return None."""
         with suppress(HostTrouble):
             if await self.find() and (state := await self.read_state("state"))["joined"] and state["running"]:
                 return state
         return None
 
     async def install(self, group: str) -> None:
-        """Create the environment. Raise HostTrouble with its output on failure. Ctrl-C stops it on the host, too."""
+        """Create the Python environment on the host. Raises HostTrouble with its output on failure.
+
+        Ctrl-C stops the installation on the host, too.
+        """
         program = Program(words=["deploy/environment.sh", group], folder=self.folder)
         remote = Remote(self._pool, self._node, program)
         said = b""
@@ -203,7 +206,7 @@ class _Checkout:
             raise self._failed(f"deploy/environment.sh {group}", code, said)
 
     async def run(self, *words: str, line: str = "") -> bytes:
-        """Run deploy.local on the host and return its stdout. `line` is its stdin.
+        """Run deploy.local on the host, and return its stdout. `line` is its stdin.
 
         The command can start background processes. Raises HostTrouble with its output on failure.
         """
@@ -226,7 +229,7 @@ class _Checkout:
         return f"check {self.folder} on {self._node.name}"
 
     async def read_state(self, *words: str, line: str = "") -> dict[str, Any]:
-        """Return the state that a command of deploy.local prints."""
+        """Return the state that a command of deploy.local prints as JSON."""
         said = await self.run(*words, line=line)
         with suppress(ValueError, IndexError):
             answer = json.loads(said.splitlines()[-1])

@@ -1,1 +1,1 @@
-"""Commands of `cluster`, with one module for each group."""
+"""Commands of `cluster`, with one module for each group of commands."""

@@ -1,4 +1,4 @@
-"""Commands for authentication: login, logout and token."""
+"""The commands `cluster login`, `cluster logout` and `cluster token`."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def _prompt() -> str:
     try:
         return getpass.getpass("token: ")
     except EOFError:
-        show.say("")  # ends the line of the prompt
+        show.say("")  # Ends the line of the prompt
         return ""
 
 
 def _check_token(cluster: Any) -> dict[str, Any]:
-    """Return the token's session information. Raise Misconfigured if the cluster rejects the token."""
+    """Return the session information for a token. Raise Misconfigured if the cluster rejects the token."""
     try:
         who: dict[str, Any] = cluster.session()
     except errors.ApiError as error:

@@ -1,4 +1,4 @@
-"""The command `cluster artifact`, for folders and files stored in the cluster."""
+"""The command `cluster artifact`, for folders and files that are stored in the cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ app = command_group("Artifacts: folders and files stored in the cluster. Identic
 Artifact: TypeAlias = Annotated[
     str, typer.Argument(metavar="ID", help="The artifact's ID, its first 8 or more digits, or its name.")
 ]
-#: Number of digits of an artifact ID that are printed.
+#: Number of digits of an artifact ID that are displayed.
 DIGITS = 12
 
 
@@ -98,7 +98,7 @@ def delete(ctx: typer.Context, artifact: Artifact, as_json: AsJson = False) -> N
 
 @contextmanager
 def progress(done: str, *, quiet: bool) -> Iterator[Progress]:
-    """Yield a function that displays progress in bytes on a terminal, and does nothing elsewhere."""
+    """Yield a function that displays the progress in bytes if stderr is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

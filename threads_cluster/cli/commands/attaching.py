@@ -1,4 +1,4 @@
-"""The command `cluster attach`: open a shell next to a running unit, with a terminal or with pipes."""
+"""The command `cluster attach`, which opens a shell in a running unit, with a terminal or with pipes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from threads_cluster.cli.running import CLUSTER_FAILURE, check_reader, ending_si
 from threads_cluster.cli.session import Session
 from threads_cluster.client.attachments import Attachment, Shown, Terminal
 
-#: Timeout in seconds of a request for output, and delay in seconds of the message that the shell has not started.
+#: Timeout in seconds for a request for output.
 _WAIT_SECONDS, _LATE_SECONDS = 10.0, 8.0
-#: Minimum interval in seconds between requests during heavy output, and the number of bytes considered heavy.
+#: Minimum interval in seconds between requests while a shell prints much output, and number of bytes that is much.
 _PACE_SECONDS, _MUCH = 0.02, 4096
 _READ_BYTES = 16 << 10
-#: Interval in seconds between keep-alive requests if nothing is typed.
+#: Interval in seconds between keep-alive requests while the user types nothing.
 _ALIVE_SECONDS = 10.0
-#: Valid values of TERM.
+#: Pattern of valid values for the environment variable TERM.
 _NAME = re.compile(r"[A-Za-z0-9._+-]{1,64}")
-#: Keys that leave the shell at the start of a line, as in ssh.
+#: Keys that close the shell if they are typed at the start of a line, as in ssh.
 _LEAVE = b"~."
-#: Messages for the reasons why a shell ended.
+#: Messages to users for the reasons why a shell ended.
 _WHY = {
     "program": "the program exited, which ended its shell",
     "silent": "this client was silent for 30 s, so the cluster ended the shell",
@@ -45,9 +45,9 @@ _WHY = {
 
 
 def attach(session: Session, job_id: str, unit: int, command: Sequence[str] | None, *, terminal: bool | None) -> int:
-    """Run a shell until it exits, and return its exit code. SIGTERM, SIGHUP and an early Ctrl-C leave the shell.
+    """Run a shell in a unit until it exits, and return its exit code. SIGTERM and SIGHUP close the shell.
 
-    If `terminal` is None, the shell gets a terminal if stdin and stdout are terminals.
+    An early Ctrl-C also closes it. If `terminal` is None, the shell gets a terminal if stdin and stdout are terminals.
     """
     with_terminal = sys.stdin.isatty() and sys.stdout.isatty() if terminal is None else terminal
     typing = session.another()
@@ -79,7 +79,7 @@ def _size() -> Terminal:
 
 
 class _Attached:
-    """Client side of a remote shell."""
+    """Local side of a shell that runs on a runner."""
 
     def __init__(self, attachment: Attachment, unit: int, unit_state: str, *, with_terminal: bool) -> None:
         self._attachment, self._unit, self._with_terminal = attachment, unit, with_terminal
@@ -89,7 +89,7 @@ class _Attached:
         self._say_waits(unit_state)
 
     def serve(self) -> int:
-        """Print the shell's output until it ends, and return its exit code."""
+        """Print the output of the shell until it ends, and return its exit code."""
         with _raw(self._with_terminal, self._keys.wake) as make_raw:
             try:
                 shown = self._show(make_raw)
@@ -140,7 +140,7 @@ class _Attached:
 
 
 class _InputThread(threading.Thread):
-    """Thread that sends stdin and terminal size changes to the shell."""
+    """Thread that sends stdin and changes of the terminal's size to the shell."""
 
     def __init__(self, attachment: Attachment, *, with_terminal: bool) -> None:
         super().__init__(name="keys", daemon=True)
@@ -149,11 +149,11 @@ class _InputThread(threading.Thread):
         self._ended = False
         self._error: BaseException | None = None
         self._line_begins, self._kept = True, b""
-        #: True if the user left the shell.
+        #: True if the user closed the shell.
         self.left = False
 
     def run(self) -> None:
-        """Forward stdin until stdin or the shell ends."""
+        """Send stdin to the shell until stdin or the shell ends."""
         try:
             self._type()
         except errors.ApiError as error:
@@ -163,7 +163,10 @@ class _InputThread(threading.Thread):
             self._error = error
 
     def _type(self) -> None:
-        """Forward stdin. If the user is idle, send keepalive packets: the thread that reads output can be blocked."""
+        """Send stdin to the shell. While the user types nothing, send keep-alive requests.
+
+        The thread that reads output cannot send them, because it can be blocked.
+        """
         stdin = sys.stdin.fileno()
         heard, goes_on = [self._woken, stdin], self._attachment.write(b"", size=self._size())
         while goes_on and not self._ended:
@@ -180,7 +183,7 @@ class _InputThread(threading.Thread):
                 goes_on = self._attachment.write(b"")
 
     def _pass_on(self, data: bytes) -> bool:
-        """Forward keys or the end of stdin. Return False if the shell has ended."""
+        """Send keys or the end of stdin to the shell. Return False if the shell has ended."""
         typed = self._without_leave(data) if self._with_terminal else data
         if self.left:
             self._attachment.leave(typing=True)
@@ -188,7 +191,7 @@ class _InputThread(threading.Thread):
         return (not typed and bool(data)) or self._attachment.write(typed, closed=not data)
 
     def _without_leave(self, data: bytes) -> bytes:
-        """Remove escape sequences at the start of a line: ~. leaves the shell, and ~~ types a single ~."""
+        """Remove escape sequences at the start of a line. The sequence ~. closes the shell, and ~~ types a single ~."""
         typed = bytearray()
         for byte in data:
             key = bytes([byte])
@@ -212,16 +215,16 @@ class _InputThread(threading.Thread):
         return found.rows, found.columns
 
     def wake(self) -> None:
-        """Make the thread check the size of the terminal."""
+        """Make the thread check whether the size of the terminal has changed."""
         os.write(self._wakes, b"w")
 
     def check(self) -> None:
-        """Raise the error that stopped the thread, if any."""
+        """Raise the error that stopped the thread. If there was no error, do nothing."""
         if self._error is not None:
             raise self._error
 
     def stop(self) -> None:
-        """Stop forwarding input."""
+        """Stop sending input to the shell."""
         self._ended = True
         with suppress(OSError):
             self.wake()
@@ -229,7 +232,7 @@ class _InputThread(threading.Thread):
 
 @contextmanager
 def _raw(with_terminal: bool, resized: Callable[[], None]) -> Iterator[Callable[[], None]]:
-    """Yield a function that puts the terminal into raw mode. The previous mode is restored on exit.
+    """Yield a function that puts the terminal into raw mode. Afterwards, restore the previous mode.
 
     `resized` is called when the size of the terminal changes.
     """

@@ -1,4 +1,4 @@
-"""The command `audit`, which lists and verifies entries of the audit log."""
+"""The command `cluster audit`, which lists and verifies the entries of the audit log."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from threads_cluster import errors
 from threads_cluster.cli import audit, show
 from threads_cluster.cli.session import Session
 
-#: Number of hexadecimal digits of a head hash of AUDIT_FILE. Hashes of entries in Redis have 40.
+#: Number of hexadecimal digits in the hash of a line in AUDIT_FILE. Hashes of entries in Redis have 40 digits.
 _SHA256 = 64
-#: Number of entries per request.
+#: Number of audit log entries per request.
 _PAGE = 1000
 
 
 class Altered(errors.ClientError):
-    """The log was altered after it was written."""
+    """The audit log was altered after it was written."""
 
     exit_code = errors.ALTERED
 
 
 class Unreadable(errors.ClientError):
-    """The file could not be read."""
+    """The file with the audit log could not be read."""
 
     exit_code = errors.REFUSED
 
 
 def listing(session: Session, after: int | None, limit: int, *, as_json: bool) -> None:
-    """Print the last entries, or the entries after a number."""
+    """Print the last entries of the audit log, or the entries after a number."""
     entries = [entry for entry in map(json.loads, _lines(session, after, limit)) if "seq" in entry]
     show.listing(entries, _COLUMNS, as_json=as_json, none="No matching entries. List the newest with: cluster audit")
 
@@ -57,7 +57,7 @@ _COLUMNS: show.Columns = {
 
 
 def verify(session: Session, file: str | None, head: str, *, as_json: bool) -> None:
-    """Verify a file or the cluster's log, and print its head hash. An Altered error contains the line number."""
+    """Verify an audit log in a file or in the cluster, and print its last hash. Raises Altered with the line number."""
     if file is None and len(head) == _SHA256:
         raise errors.BadArgument(
             "this is the head hash of a file; verify the file with: cluster audit FILE --head HASH", "head"
@@ -84,7 +84,7 @@ def verify(session: Session, file: str | None, head: str, *, as_json: bool) -> N
 
 
 def _all(session: Session) -> Iterator[bytes]:
-    """Yield every line that the cluster stores, oldest first."""
+    """Yield every line of the audit log that the cluster stores, oldest first."""
     after, count = 0, _PAGE
     while count >= _PAGE:
         lines = _lines(session, after, _PAGE)
@@ -94,7 +94,7 @@ def _all(session: Session) -> Iterator[bytes]:
 
 
 def _complete_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file without newlines. A last line without a newline is incomplete and skipped."""
+    """Yield the lines of a file without newlines. A last line without a newline is incomplete, so it is skipped."""
     for line in stream:
         if line.endswith(b"\n"):
             yield line[:-1]

@@ -1,4 +1,4 @@
-"""The command `cluster data`, for chunks of data and their locations."""
+"""The command `cluster data`, for chunks of data and the hosts that store copies of them."""
 
 from __future__ import annotations
 

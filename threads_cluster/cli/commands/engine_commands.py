@@ -1,4 +1,4 @@
-"""The command `cluster engine`, which lists engines and preinstalls their packages on runners."""
+"""The command `cluster engine`, which lists engines and installs their packages on runners."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Examples:
   cluster engine list
   cluster engine install transformers --host gpu1
 """
-#: File name of the requirements in the program's folder.
+#: Name of the requirements file in the program's folder.
 _LIST = "requirements.txt"
 _SAY = "import sys; print('installed for', sys.version.split()[0], 'at', sys.prefix)"
 
@@ -58,7 +58,7 @@ def install(
         show.say(f"the engine {name} needs no packages")
         return
     with tempfile.TemporaryDirectory() as folder:
-        # Write exactly the requirements of a replica, because runners identify an environment by their hash.
+        # The requirements must equal those of a replica, because runners identify an environment by their hash.
         Path(folder, _LIST).write_text(row["packages"])
         program = Program(command=["python3", "-c", _SAY], python=_LIST, retries=0, host=host, labels=label or ())
         job = ctx.obj.cluster.programs.submit(program, files=folder)["job_id"]
@@ -68,7 +68,7 @@ def install(
 
 
 def find_engine(ctx: typer.Context, name: str) -> Mapping[str, Any]:
-    """Return an engine. A BadArgument error lists the valid engines."""
+    """Return an engine by its name. Raises BadArgument with a list of the valid engines."""
     rows = {row["engine"]: row for row in ctx.obj.cluster.services.engines()}
     if name not in rows:
         raise errors.BadArgument(f"engine {name} does not exist; the engines are {', '.join(rows)}")
@@ -77,14 +77,14 @@ def find_engine(ctx: typer.Context, name: str) -> Mapping[str, Any]:
 
 
 def confirm_download(ctx: typer.Context, name: str) -> None:
-    """Ask for confirmation before runners download gigabytes of packages.
+    """Ask the user to confirm a download of gigabytes of packages.
 
     Raises BadArgument if stdin is not a terminal, and Exit if the user declines.
     """
     try:
         large = {row["engine"] for row in ctx.obj.cluster.services.engines() if row["large"]}
     except errors.ApiError as error:
-        if error.status == HTTPStatus.FORBIDDEN:  # tokens with only the scope run cannot list engines
+        if error.status == HTTPStatus.FORBIDDEN:  # Tokens that have only the scope run cannot list engines
             return
         raise
     if name not in large:

@@ -26,7 +26,7 @@ def metrics(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 
 def exposition(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of one metric in Prometheus's text format."""
+    """Yield the lines of one metric in the text format of Prometheus."""
     yield f"# HELP {row['name']} {_escaped(row['help'])}"
     yield f"# TYPE {row['name']} {row['type']}"
     for sample in row["samples"]:
@@ -39,5 +39,5 @@ def _escaped(text: str) -> str:
 
 
 def _label(text: str) -> str:
-    """Escape a label value, including control characters that a terminal would interpret."""
+    """Escape the value of a label, including control characters that a terminal would interpret."""
     return visible(_escaped(text).replace('"', '\\"'))

@@ -1,4 +1,4 @@
-"""The command `cluster model`, for models stored in the cluster and their locations."""
+"""The command `cluster model`, for models in the cluster and the hosts that store copies of them."""
 
 from __future__ import annotations
 

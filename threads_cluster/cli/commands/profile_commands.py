@@ -1,4 +1,4 @@
-"""The command `cluster profile`, which records metrics of hosts and GPUs, and writes traces of jobs by lane."""
+"""The command `cluster profile`, which records measurements of hosts and GPUs, and writes traces of jobs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from threads_cluster.cli.session import AsJson, Session, Tenant, command_group, 
 
 app = command_group("Record the activity of hosts and GPUs, and trace jobs by worker and lane.")
 
-#: Seconds for which the cluster keeps spans.
+#: Seconds for which the cluster keeps spans, which are the times of work on leases.
 _KEPT_SECONDS = 3600
-#: Seconds of waiting before progress is printed. Most recordings arrive sooner.
+#: Seconds of waiting after which the command prints its progress. Most recordings arrive sooner.
 QUIET_SECONDS = 3.0
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.")]
@@ -97,7 +97,9 @@ def _may_lack(row: Mapping[str, Any]) -> bool:
 
 
 def _wait_until_done(session: Session, row: dict[str, Any], tenant: str | None = None) -> dict[str, Any]:
-    """Wait until a profile is done, and return it. After QUIET_SECONDS, print the progress on stderr."""
+    """Wait until workers have sent all recordings of a profile, and return the profile. Prints the progress on
+    stderr.
+    """
     said, now, began = "", row, time.monotonic()
     try:
         for now in session.cluster.profiles.follow(row["name"], tenant=tenant):
@@ -246,7 +248,9 @@ def analyze(
 
 
 def _place(session: Session, what: str, folder: Path) -> Path:
-    """Return the path of recordings: an existing path, or a folder with the downloaded recordings of a profile."""
+    """Return the path of recordings. If `what` is not an existing path, download the recordings of the profile
+    `what`.
+    """
     if Path(what).exists():
         return Path(what)
     if "/" in what or what.endswith((".jsonl", ".gz")):
@@ -335,7 +339,7 @@ def kernels(
 
 
 def _none(job: dict[str, Any]) -> str:
-    """Explain why a job has no spans, and name the command that shows more."""
+    """Explain why a job has no spans, and suggest a command that shows more."""
     if not job.get("started"):
         what = f"job {job['job_id']} is {job['state']}, and no lane has computed it"
         return f"{what}; watch it with: cluster watch {job['job_id']}"

@@ -1,4 +1,4 @@
-"""The commands `run`, `map`, `logs`, `units`, `attach` and `submit command`, which run programs on runners."""
+"""The commands that run programs on runners: `run`, `map`, `logs`, `units`, `attach` and `submit command`."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ Exit codes: the exit code of the shell or CMD, 128+n if signal n killed it, and
   0    you left the shell with ~.
   125  the shell could not start, or the cluster ended it, for example because the program exited
 """
-#: Maximum number of failed units that `map` reports individually.
+#: Maximum number of failed calls that `cluster map` reports one by one.
 _NAMED = 5
 
 
 def add(app: typer.Typer) -> None:
-    """Add the commands to the application."""
+    """Add the commands that run programs to the `cluster` command."""
     app.command("run", cls=options.ExitCodeCommand, context_settings=options.BEFORE_PROGRAM, epilog=_RUN_EPILOG)(run)
     app.command("map", epilog=_MAP_EPILOG)(map_items)
     app.command()(logs)
@@ -169,7 +169,7 @@ def _run_over_ssh(
     sys.exit(code)
 
 
-#: Exit code of a shell if a program does not exist.
+#: Exit code that shells use for a program that does not exist.
 _NOT_FOUND = 127
 
 
@@ -191,9 +191,7 @@ def _print_job(session: Session, job_id: str, *, quiet: bool) -> None:
 def _submit(
     session: Session, program: Program, given: dict[str, Any], folder: Path | None, *, quiet: bool = False, **units: Any
 ) -> Json:
-    """Submit a program with its folder, and report the upload on stderr. After Ctrl-C during the upload, no job
-    remains.
-    """
+    """Submit a program with its folder, and report the upload on stderr. After Ctrl-C, cancel the submission."""
     import uuid
 
     def sent(answer: Json) -> None:
@@ -225,7 +223,7 @@ def _fetch(session: Session, row: Mapping[str, Any], folder: Path, *, quiet: boo
 
 
 def _warn_of_stdin() -> None:
-    """Warn if data on stdin would be ignored, because the program's stdin is empty."""
+    """Warn the user if data on stdin would be ignored. The program gets an empty stdin."""
     if sys.stdin is None or sys.stdin.closed:
         return
     try:
@@ -240,7 +238,7 @@ def _warn_of_stdin() -> None:
 
 
 def _has_bytes(number: int) -> bool:
-    """Return True if a pipe contains data. A pipe whose writer has exited is readable without data."""
+    """Return True if a pipe contains data. A pipe without writers is readable, but contains none."""
     import array
     import fcntl
     import termios
@@ -289,7 +287,7 @@ def submit(
     elif as_json:
         submitting.print_submission(answer, as_json=True)
     else:
-        # Omit the wait estimate, which ignores whether a runner meets the job's requirements.
+        # Omit the estimate of the wait, which ignores whether a runner meets the job's requirements.
         submitting.print_submission(answer | {"estimated_wait_seconds": None}, as_json=False)
         _say_why_it_waits(session, answer["job_id"])
 
@@ -367,7 +365,7 @@ def _print_values(session: Session, job_id: str, *, quiet: bool) -> NoReturn:
 
 
 def _say_failed(session: Session, job_id: str, row: Mapping[str, Any], said: set[str]) -> None:
-    """Report why a call failed, unless `said` contains the reason. Add the reason to `said`."""
+    """Report why a call failed, unless the same reason was already reported. `said` contains the reported reasons."""
     from threads_cluster.cli import running
     from threads_cluster.client import programs
 
@@ -460,7 +458,7 @@ def _print_all(session: Session, job_id: str, stream: str | None, *, raw: bool) 
 
 
 def _require_log(session: Session, job_id: str, unit: int) -> None:
-    """Report why a unit has no output. Raise BadArgument if it has not finished."""
+    """Report why a unit has no output. Raise BadArgument if the unit has not finished."""
     row = session.cluster.programs.unit(job_id, unit)
     if row.get("artifact"):
         return
@@ -533,7 +531,7 @@ def attach(
 
 
 def _only_unit(session: Session, job_id: str) -> int:
-    """Return the default unit for a shell: the only unit, or the only running unit."""
+    """Return the unit in which a shell starts by default: the only unit, or the only running unit."""
     from itertools import islice
 
     programs = session.cluster.programs
@@ -553,7 +551,7 @@ def _only_unit(session: Session, job_id: str) -> int:
 
 
 def fetch(session: Session, job_id: str, folder: Path, *, flat: bool, as_json: bool) -> None:
-    """Download the output files of a job's finished units, into one folder per unit or all into one.
+    """Download the output files of a job's finished units, into one folder per unit or into a single folder.
 
     A new folder excludes itself from later uploads of a surrounding folder.
     """

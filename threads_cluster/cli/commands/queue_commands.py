@@ -1,4 +1,4 @@
-"""The command `cluster queue`, which presents jobs as a task queue."""
+"""The command `cluster queue`, an alternative name for commands that list and cancel jobs."""
 
 from __future__ import annotations
 

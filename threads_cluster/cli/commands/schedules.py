@@ -76,16 +76,16 @@ def add(
 
 
 class _ParsedSubmission(Exception):
-    """Raised instead of submitting a job. Contains the parsed submission."""
+    """Exception that contains a parsed submission. It is raised instead of submitting the job."""
 
     def __init__(self, **what: Any) -> None:
         super().__init__()
-        #: Keyword arguments of add_schedule: job or workflow.
+        #: Keyword arguments for `add_schedule`: the job or the workflow.
         self.what = what
 
 
 def _submission(session: Session, words: list[str]) -> dict[str, Any]:
-    """Parse a `cluster` command line and return its submission. Its files are uploaded."""
+    """Parse a `cluster` command line and return the submission that it describes. Uploads the files."""
     from threads_cluster.cli import main as cli
     from threads_cluster.client import api
 

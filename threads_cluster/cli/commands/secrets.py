@@ -1,4 +1,4 @@
-"""The command `cluster secret`. Values are read from a prompt, stdin or a file, and are never printed."""
+"""The command `cluster secret`. It reads values from a prompt, stdin or a file, and never prints them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from threads_cluster.cli.session import AsJson, Tenant, command_group
 
 app = command_group("Secrets: values for the environment of programs. Needs a token with the scope run.")
 
-#: Maximum size of a value in bytes, as in the API.
+#: Maximum size in bytes of a secret's value. The API has the same limit.
 MAX_BYTES = 64 << 10
-#: Valid names of secrets, as in the API.
+#: Pattern of valid names of secrets. The API has the same pattern.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 Name: TypeAlias = Annotated[
@@ -39,12 +39,12 @@ def set_value(
 ) -> None:
     """Set a secret. Its value is read without echo, or from stdin without a trailing newline."""
     if value:
-        # An argument would be visible in the shell's history and to every process on the machine.
+        # An argument would be visible in the shell's history and to other processes on this machine.
         raise errors.BadArgument(
             f"a value cannot be an argument; type it at the prompt, or run: cluster secret set {name} < FILE"
         )
     if not _NAME.fullmatch(name):
-        # Do not send or repeat the name: it may be NAME=VALUE, and the value would appear in server logs.
+        # The name must not be sent or printed: it could be NAME=VALUE, and server logs would contain the value.
         raise errors.BadArgument("a name must have 1 to 64 letters, digits or _, and must not start with a digit")
     row = ctx.obj.cluster.put_secret(name, _text(from_file), tenant=tenant)
     show.json_line(row) if as_json else show.line(f"{row['name']} set for tenant {row['tenant']}")
@@ -81,7 +81,7 @@ def rotate(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 
 def _text(file: Path | None) -> str:
-    """Read a value from a prompt, a file or stdin. Raise BadArgument if it is empty or invalid."""
+    """Read a secret's value from a prompt, a file or stdin. Raise BadArgument if it is empty or invalid."""
     if file is not None:
         return _decoded(_from_file(file))
     text = _prompt() if sys.stdin.isatty() else _decoded(_read(sys.stdin.buffer))
@@ -92,7 +92,7 @@ def _text(file: Path | None) -> str:
 
 
 def _prompt() -> str:
-    """Read a value at a prompt without echo. Return "" if the user presses Ctrl-D."""
+    """Read a secret's value at a prompt without echo. Return "" if the user presses Ctrl-D."""
     try:
         return getpass.getpass("value: ")
     except EOFError:
@@ -108,8 +108,8 @@ def _from_file(file: Path) -> bytes:
 
 
 def _read(source: BinaryIO) -> bytes:
-    """Read a value. Raise BadArgument if it is too long."""
-    # Two more bytes for a trailing line end, and one to detect a longer value.
+    """Read a secret's value from a stream. Raise BadArgument if it is too long."""
+    # Two more bytes allow a trailing line end, and a third one reveals a value that is too long.
     content = source.read(MAX_BYTES + 3)
     if len(content) > MAX_BYTES + 2:
         raise errors.BadArgument(f"the value has over {MAX_BYTES} bytes, which is the maximum for a secret")

@@ -1,4 +1,4 @@
-"""The commands `serve`, `services` and `service`, for models and programs that keep running."""
+"""The commands `cluster serve`, `cluster services` and `cluster service`, for models and programs that keep running."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Examples:
   cluster serve dask --replicas 4
   cluster serve --engine http --name web -- python3 -m http.server {port} --bind {address}
 """
-#: Characters that a service name cannot contain.
+#: Pattern of characters that a service name cannot contain.
 _OTHERS = re.compile(r"[^a-z0-9]+")
 _MOST_NAME = 63
 _WHOLE_ID = re.compile(r"[0-9a-f]{64}")
@@ -34,7 +34,7 @@ _FETCHED = (
     "download a model with: cluster model download NAME --source hf://ORG/REPO/FILE; list models "
     "with: cluster model list"
 )
-#: Engine that needs no model. `cluster serve` accepts its name in place of a model.
+#: Name of an engine that needs no model. Users can pass it to `cluster serve` in place of a model.
 DASK = "dask"
 
 
@@ -154,7 +154,7 @@ def _usage_hint(name: str, engine: str, url: str) -> str:
 
 
 def _autoscale(text: str | None, target: float | None) -> dict[str, Any] | None:
-    """Parse MIN:MAX into the bounds of autoscaling."""
+    """Parse MIN:MAX, the minimum and maximum number of replicas for autoscaling."""
     if text is None:
         if target is not None:
             raise typer.BadParameter("needs --autoscale MIN:MAX", param_hint="'--target'")
@@ -166,7 +166,7 @@ def _autoscale(text: str | None, target: float | None) -> dict[str, Any] | None:
 
 
 def _parse_arguments(words: Sequence[str], engine: str, files: str | None) -> tuple[str | None, dict[str, Any]]:
-    """Return the model or the files, and the parameters, that the arguments contain."""
+    """Return the model or the files, and the engine's parameters, from the command-line arguments."""
     if engine == "http":
         if not words:
             raise typer.BadParameter("needs a program after --, as in: -- ./server --port {port}", param_hint="CMD")
@@ -183,7 +183,7 @@ def _parse_arguments(words: Sequence[str], engine: str, files: str | None) -> tu
 
 
 def _parameters(texts: Sequence[str]) -> dict[str, Any]:
-    """Parse NAME=VALUE texts. A value that is valid JSON is parsed, too."""
+    """Parse texts of the form NAME=VALUE. A value is parsed as JSON if possible."""
     found: dict[str, Any] = {}
     for text in texts:
         name, sign, value = text.partition("=")
@@ -197,7 +197,7 @@ def _parameters(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _large_engine(ctx: typer.Context, model: str | None, gpus: int | None) -> str:
-    """Return the engine that the cluster will choose for a model if its packages are large, else ""."""
+    """Return the engine for a model if its packages are large. Otherwise, return ""."""
     if model is None:
         return ""
     paths = _paths(ctx, model)
@@ -207,13 +207,13 @@ def _large_engine(ctx: typer.Context, model: str | None, gpus: int | None) -> st
 
 
 def _paths(ctx: typer.Context, model: str) -> list[str]:
-    """Return the file names of a local or stored model, or an empty list if the token cannot list them."""
+    """Return the file names of a local or stored model. If the token cannot list them, return an empty list."""
     place = Path(model)
     if place.exists():
         return [path.name for path in place.rglob("*")] if place.is_dir() else [place.name]
     try:
         return [entry.path for entry in ctx.obj.cluster.artifacts.files(model)]
-    except errors.ApiError:  # the request to serve the model reports the error
+    except errors.ApiError:  # The request to serve the model reports the error
         return []
 
 
@@ -222,7 +222,7 @@ def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(model: str) -> str:
-    """Derive a service name from a model's file name."""
+    """Derive the name of a service from the file name of a model."""
     found = _OTHERS.sub("-", Path(model).name.lower().removesuffix(".gguf")).strip("-")[:_MOST_NAME].strip("-")
     if not found:
         raise typer.BadParameter(f"is required, because no name can be derived from {model!r}", param_hint="'--name'")
@@ -230,7 +230,7 @@ def _name(model: str) -> str:
 
 
 def _check_file(model: str | None) -> None:
-    """Raise BadArgument if a model is clearly a local file but does not exist or is not GGUF."""
+    """Raise BadArgument if a model is clearly a local file, but the file does not exist or is not in GGUF format."""
     if model is None or not (model.endswith(".gguf") or "/" in model):
         return
     path = Path(model)
@@ -242,7 +242,7 @@ def _check_file(model: str | None) -> None:
 
 
 def _check_magic(path: Path) -> None:
-    """Raise BadArgument if a file does not start with the magic bytes of GGUF."""
+    """Raise BadArgument if a file does not start with the first bytes of the GGUF format."""
     try:
         with path.open("rb") as file:
             begins = file.read(len(_GGUF))
@@ -256,7 +256,7 @@ def _check_magic(path: Path) -> None:
 
 
 def _upload_model(ctx: typer.Context, model: str | None, service: str, *, as_json: bool) -> str | None:
-    """Return the artifact of a model. A local file or folder is uploaded first.
+    """Return the artifact of a model. If the model is a local file or folder, upload it first.
 
     The artifact is named after the service, if `service` is not empty.
     """
@@ -270,7 +270,7 @@ def _upload_model(ctx: typer.Context, model: str | None, service: str, *, as_jso
 
 
 def _follow(ctx: typer.Context, name: str) -> dict[str, Any]:
-    """Report the startup of a service's replicas on stderr, and return the service."""
+    """Report on stderr how the replicas of a service start. Return the service when they are ready."""
     said, row = "", dict[str, Any]()
     try:
         for row in ctx.obj.cluster.services.follow(name):
@@ -311,7 +311,7 @@ def _table(several: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _why(row: Mapping[str, Any]) -> str | None:
-    """Explain why a service has no replica."""
+    """Explain to the user why a service has no replica."""
     if row["state"] == "asleep":
         return "the next request starts a replica"
     if not row["last_failure"]:
@@ -321,7 +321,7 @@ def _why(row: Mapping[str, Any]) -> str | None:
 
 
 def _log_of(row: Mapping[str, Any]) -> str:
-    """Return a hint to the command that prints the replica's log."""
+    """Return a hint that names the command for reading the replica's log."""
     return f"; see: cluster service logs {row['name']}"
 
 
@@ -350,7 +350,7 @@ def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJ
 
 
 def _model(model: str | None) -> str | None:
-    """Return the name of a model. A full artifact ID is shortened; commands accept the short form."""
+    """Return the name of a model, or a short form of its artifact ID. Commands accept the short form."""
     return model[: artifact_commands.DIGITS] if model and _WHOLE_ID.fullmatch(model) else model
 
 

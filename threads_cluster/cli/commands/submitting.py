@@ -1,4 +1,4 @@
-"""The command `cluster submit KIND`, with a subcommand for each kind whose flags follow the kind's schema."""
+"""The command `cluster submit KIND`. Each kind has a subcommand whose options follow from the kind's schema."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from threads_cluster.cli import formatting, program_options, show
 from threads_cluster.cli.commands import program_commands
 from threads_cluster.cli.session import Session, as_json_option
 
-# Slow imports are deferred to their use, so that help and completion are fast.
+# Slow modules are imported only when they are used, so that help and completion are fast.
 if TYPE_CHECKING:
     from threads_cluster.cli import options
     from threads_cluster.client.api import Json
 
 PARAMETERS = "parameters_file"
-#: Maximum number of characters of a parameter file. The API's limit is lower.
+#: Maximum number of characters in a parameter file. The API accepts less.
 _LONGEST_FILE = 16 << 20
 _COMMON: dict[str, Any] = {
     PARAMETERS: Annotated[
@@ -62,7 +62,7 @@ _COMMON: dict[str, Any] = {
 
 
 class Kinds(TyperGroup):
-    """Subcommands for the cluster's kinds, or for this checkout's kinds if the cluster is not reachable."""
+    """Subcommands for the kinds of the cluster. If the cluster is not reachable, the kinds come from this checkout."""
 
     _of: Session | None = None
 
@@ -103,13 +103,13 @@ def _programs() -> Any:
     return typer.main.get_command(app)
 
 
-#: Kinds with a hand-written command.
+#: Kinds whose subcommand is not generated from a schema.
 _OWN = {"command": _programs}
 
 
 @contextmanager
 def usable(session: Session, kind: Json) -> Iterator[None]:
-    """Convert errors caused by an invalid schema into UnexpectedAnswer."""
+    """Convert errors that an invalid schema causes into UnexpectedAnswer."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -122,7 +122,7 @@ def _help(kind: Json) -> str:
 
 
 def command(kind: Json) -> Any:
-    """Return a typer command function with one argument for each parameter of the kind."""
+    """Return a command function for Typer, with one argument for each parameter of a kind."""
     from threads_cluster.cli import options
 
     flags = [flag for flag in options.flags(kind["schema"]) if not _is_reserved(flag)]
@@ -139,7 +139,9 @@ def command(kind: Json) -> Any:
 
 
 def _is_reserved(flag: options.Flag) -> bool:
-    """Return True if a parameter's name conflicts with a general flag. --parameters can still set it."""
+    """Return True if the name of a parameter conflicts with a general option. The option --parameters can still
+    set it.
+    """
     return flag.name in _COMMON or flag.name in ("ctx", "help", "json", "parameters") or not flag.name.isidentifier()
 
 
@@ -151,7 +153,7 @@ def _annotation(flag: options.Flag) -> Any:
 
 
 def parameters(flags: Sequence[options.Flag], given: Mapping[str, Any], file: str | None) -> Json:
-    """Merge the values of the file and of the flags, which take precedence. A BadParameter error names the flag."""
+    """Merge the parameters from a file and from options. Options take precedence, and errors name the option."""
     from threads_cluster.cli import options
 
     values = _from_file(file) if file else {}
@@ -185,7 +187,7 @@ def _from_file(file: str) -> Json:
 
 
 def _text(file: str) -> str:
-    """Read a file, or stdin for "-". Raise OSError if stdin is closed or the text is too long for any cluster."""
+    """Read a parameter file, or stdin for "-". Raises OSError if stdin is closed or the text is too long."""
     if file == "-" and sys.stdin is None:
         raise OSError("stdin is closed")
     with nullcontext(sys.stdin) if file == "-" else Path(file).open(encoding="utf-8") as source:
@@ -196,7 +198,7 @@ def _text(file: str) -> str:
 
 
 def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json: bool, **options: Any) -> None:
-    """Submit a job and optionally wait for it. The next command is suggested on stderr."""
+    """Submit a job, and optionally wait until it ends. Messages on stderr suggest the next command."""
     options["gpu_preferred"] = options["gpu_preferred"] or None
     options["hold"] = options["hold"] or None
     options["timeout_seconds"] = options.pop("timeout", None)
@@ -211,7 +213,7 @@ def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json
 
 
 def print_submission(answer: Json, *, as_json: bool) -> None:
-    """Print the response to a submission, and suggest the next command."""
+    """Print the response to a submission, and suggest the next command to the user."""
     if as_json:
         show.json_line(answer)
         return
@@ -233,7 +235,7 @@ def _starts(answer: Json) -> str:
 
 
 def finish(session: Session, job_id: str, *, as_json: bool) -> None:
-    """Wait for a job and print its result. Raise Exit if the job failed."""
+    """Wait until a job ends and print its result. Raises Exit if the job failed."""
     from threads_cluster.cli import watching
 
     if not as_json:

@@ -1,4 +1,4 @@
-"""The command `cluster tenant`, for tenants with their weights and caps."""
+"""The command `cluster tenant`, for tenants with their weights and limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from threads_cluster.cli.session import AsJson, command_group
 
 app = command_group("Show and change tenants: their weights and caps. Changes need the scope admin.")
 
-#: Bytes per size unit.
+#: Number of bytes for each unit of size.
 _SIZES = {
     "": 1,
     "B": 1,
@@ -31,7 +31,7 @@ _SIZES = {
 
 
 def _units(text: str) -> dict[str, int]:
-    """Parse caps such as `collatz=1e9,thread=1e6`. The text `none` means no caps."""
+    """Parse limits such as `collatz=1e9,thread=1e6`. The text `none` means no limits."""
     from threads_cluster.cli import options
 
     if text == "none":
@@ -44,7 +44,7 @@ def _units(text: str) -> dict[str, int]:
 
 
 def _bytes(text: str) -> int:
-    """Parse a size such as 1GB, 512MiB or 1000000 into bytes."""
+    """Parse a size such as 1GB, 512MiB or 1000000, and return it in bytes."""
     match = re.fullmatch(r"([0-9_]+(?:\.[0-9]{1,3})?)\s*([A-Za-z]*)", text)
     if not match or match[2] not in _SIZES:
         raise typer.BadParameter(f"must be a size such as 1GB, 512MiB or 1000000, or 0 for no limit; got {text!r}")
@@ -53,7 +53,7 @@ def _bytes(text: str) -> int:
 
 
 def _labels(text: str) -> frozenset[str]:
-    """Parse labels such as `trusted,eu`. The text `none` means no labels."""
+    """Parse host labels such as `trusted,eu`. The text `none` means no labels."""
     labels = [] if text == "none" else [label.strip() for label in text.split(",")]
     if not all(labels):
         raise typer.BadParameter(f"must be comma-separated labels such as trusted,eu, or none; got {text!r}")
@@ -122,7 +122,7 @@ def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 
 def _write_command(known_of: Callable[[Any, str], dict[str, Any]]) -> Callable[..., None]:
-    """Build a command that writes a tenant. `known_of` returns the values of settings without an option."""
+    """Create a command that changes a tenant. `known_of` returns the values of settings that the user omits."""
 
     def write(
         ctx: typer.Context,
@@ -166,7 +166,7 @@ app.command("set", help="Change a tenant's weight, caps and required labels. Omi
 
 
 def _put(ctx: typer.Context, known: dict[str, Any], named: dict[str, Any], as_json: bool) -> None:
-    """Write a tenant. A new value takes precedence over the known one, and 0 or an empty value removes a cap."""
+    """Write the settings of a tenant. New values replace known ones, and 0 or an empty value removes a limit."""
     names = ("max_lanes", "max_jobs", "max_units", "max_gpu_seconds", "max_stored_bytes")
     wanted = {name: named.get(name, known.get(name)) or None for name in names}
     weight = named.get("weight") or known.get("weight", 1)

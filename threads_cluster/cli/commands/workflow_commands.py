@@ -21,11 +21,11 @@ File: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FILE", help="YAML or JSON file of the workflow, or - for stdin.")
 ]
 
-#: Maximum size of a workflow file in bytes, as in the API.
+#: Maximum size in bytes of a workflow file. The API has the same limit.
 MAX_BYTES = 4 << 20
-#: Maximum number of actions that `status` lists by default, and maximum number of printed problems.
+#: Maximum number of actions that `status` lists by default, and maximum number of problems that are printed.
 _LISTED, _PROBLEMS = 40, 20
-#: Order of states in printed counts. _NOTABLE contains the states whose actions are listed even in large workflows.
+#: Order in which states are printed. _NOTABLE contains states whose actions are listed even for large workflows.
 _ORDER = (
     "done",
     "running",
@@ -177,7 +177,7 @@ def _text(file: Path) -> bytes:
 
 
 def refuse(file: Path, error: errors.ApiError) -> NoReturn:
-    """Print all problems of a workflow and exit. Errors that are not about the file are raised."""
+    """Print all problems of a workflow file and exit. Other errors are raised again."""
     problems = error.problem.get("problems")
     if not isinstance(problems, list) or not problems:
         raise error
@@ -187,7 +187,7 @@ def refuse(file: Path, error: errors.ApiError) -> NoReturn:
 
 
 def _print_problems(file: Path, problems: Sequence[Any], total: int, *, to_stderr: bool = False) -> None:
-    """Print problems in the format of compilers, so that editors can jump to the position."""
+    """Print problems in the format of compilers. Editors can then jump to the line of each problem."""
     write = show.say if to_stderr else show.line
     for one in problems[:_PROBLEMS]:
         row = one if isinstance(one, Mapping) else {}
@@ -198,13 +198,13 @@ def _print_problems(file: Path, problems: Sequence[Any], total: int, *, to_stder
 
 
 def print_started(ctx: typer.Context, row: Mapping[str, Any], *, wait: bool, as_json: bool) -> None:
-    """Print the ID of a started workflow, and optionally follow it."""
+    """Print the ID of a workflow that was started. With `wait`, report its progress until it ends."""
     show.json_line(row) if as_json else show.line(row["task_id"])
     follow_or_suggest(ctx, row["task_id"], wait=wait, as_json=as_json)
 
 
 def follow_or_suggest(ctx: typer.Context, workflow: str, *, wait: bool, as_json: bool) -> None:
-    """Follow a workflow until it ends if `wait` is true. Otherwise suggest the command that follows it."""
+    """Report the progress of a workflow if `wait` is true. Otherwise, suggest a command that does this."""
     if wait:
         follow(ctx, workflow, as_json=as_json)
     elif not as_json:
@@ -212,7 +212,7 @@ def follow_or_suggest(ctx: typer.Context, workflow: str, *, wait: bool, as_json:
 
 
 def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
-    """Report the progress of a workflow until it ends, and exit with its exit code."""
+    """Report the progress of a workflow until it ends. Then exit with the exit code for its final state."""
     said, course = "", {}
     try:
         for course in ctx.obj.cluster.workflows.follow(workflow):
@@ -237,7 +237,7 @@ def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
 
 
 def _report_services(course: Mapping[str, Any]) -> None:
-    """Report services of a failed or cancelled workflow that still use memory and GPUs."""
+    """Report the services of a failed or cancelled workflow that still use memory and GPUs."""
     if course["state"] in ("failed", "cancelled"):
         for name in course["services"]:
             show.say(f"service {name} is still running; delete it with: cluster service delete {name}")
@@ -261,7 +261,9 @@ def _actions(count: int) -> str:
 
 
 def layers(actions: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Group actions into layers by the length of the longest path to them. `actions` must be in topological order."""
+    """Group actions into layers by the number of actions that must finish before. `actions` are in topological
+    order.
+    """
     depth: dict[str, int] = {}
     by_depth: list[list[Mapping[str, Any]]] = []
     for action in actions:
