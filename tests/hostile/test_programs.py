@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,10 +67,19 @@ out.write(b'the end')
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def folder() -> Iterator[Path]:
+    """Create a folder that other users can enter.
+
+    pytest's own folders do not suit: each further pytest process of this user closes their parent to other users.
+    """
+    with tempfile.TemporaryDirectory(prefix="hostile-programs-") as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path) -> Iterator[Live]:
     """Start a coordinator and a runner with a separate user per slot."""
-    folder = tmp_path_factory.mktemp("cluster")
-    reachable(folder)
     artifacts = f"file://{folder / 'artifacts'}"
     live = Live(folder, workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=artifacts)
     try:
@@ -80,13 +90,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         yield live
     finally:
         live.stop()
-
-
-def reachable(folder: Path) -> None:
-    """Let other users enter the parent folders, which pytest creates for its own user."""
-    for each in (folder, *folder.parents):
-        if each.stat().st_uid == os.getuid() and each != Path("/"):
-            each.chmod(each.stat().st_mode | 0o011)
 
 
 def program(code: str, *arguments: str) -> list[str]:
@@ -201,10 +204,9 @@ def test_one_slot_reads_nothing_of_what_another_runs(cluster: Live) -> None:
     assert ended(cluster, first)["state"] == "done"
 
 
-def test_units_of_a_runner_that_was_killed_are_counted_once_and_soon_run_again(cluster: Live, tmp_path: Path) -> None:
-    marks = tmp_path / "marks"
+def test_units_of_a_runner_that_was_killed_are_counted_once_and_soon_run_again(cluster: Live, folder: Path) -> None:
+    marks = folder / "marks"
     marks.mkdir()
-    reachable(marks)
     marks.chmod(0o777)
     command = f"date +%s.%N > {marks}/$CLUSTER_UNIT-$$; sleep 3; echo $CLUSTER_UNIT > $CLUSTER_RESULT"
     job = cluster.submit("command", {"command": command, "count": 4})
