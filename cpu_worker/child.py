@@ -31,13 +31,13 @@ _ORPHAN_SECONDS = 1.0
 class WarmUpResult:
     """Result of a warm-up, keyed by kind."""
 
-    #: Seconds until the kind was ready, including the known-answer check.
+    #: Seconds until each kind was ready, including the check of its known answers.
     seconds: dict[str, float] = field(default_factory=dict)
-    #: Reason why the kind's kernel must not be used.
+    #: Reasons why kernels must not be used, keyed by kind.
     wrong: dict[str, str] = field(default_factory=dict)
     #: Names of the folders of unused compiled code that the warm-up removed.
     removed: list[str] = field(default_factory=list)
-    #: Reason why compiled code is not stored for the next start.
+    #: Reasons why compiled code is not stored for the next start, keyed by kind.
     unkept: dict[str, str] = field(default_factory=dict)
 
 

@@ -30,7 +30,7 @@ class Claim:
 
     def __init__(self, store: LeaseStore, worker: str, gpus: Sequence[HostGpu]) -> None:
         self._store, self._worker, self._gpus = store, worker, gpus
-        #: The claimed GPU; None without a claim.
+        #: The claimed GPU, or None if no GPU is claimed.
         self.gpu: HostGpu | None = None
         #: Highest priority of programs that wait for the GPU at the last renewal; empty if none wait.
         self.wanted = ""

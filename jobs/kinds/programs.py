@@ -68,7 +68,7 @@ def max_retries(spec: Spec) -> int:
 
 
 def retry_delay_ms(spec: Spec, attempt: int, dice: float) -> int:
-    """Return the delay in milliseconds before a unit is retried after its failed attempt 1, 2, ...
+    """Return the delay in milliseconds before a unit is retried after `attempt` failed attempts.
 
     `dice` in [0, 1) determines the jitter.
     """

@@ -44,7 +44,7 @@ def folder(kind: str) -> Path:
 
 @lru_cache
 def versions() -> Mapping[str, int]:
-    """Return the model version of each kind. Partials of different versions are never merged."""
+    """Return the model version of each kind. Partial results of different versions are never merged."""
     return {kind: definition(kind).model_version for kind in names()}
 
 

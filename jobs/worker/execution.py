@@ -160,7 +160,7 @@ def _finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive) 
     derived: Derived | None = None
     while True:
         gathered = store.results.gather(job, GATHER_LIMIT)
-        if len(gathered.parts) == GATHER_LIMIT:  # A full read means that more partials can be waiting.
+        if len(gathered.parts) == GATHER_LIMIT:  # a full read means that more partial results can be waiting
             fold(store, job, kind)
             continue
         if derived and not gathered.parts and gathered.accumulator == derived.folded:

@@ -30,7 +30,7 @@ from threads_protocol.numbers import exact, short
 
 #: Exclusive upper bound of the numbers in a range: start_number + number_count is at most END.
 END = 2**96
-#: Alignment of leases as a number of integers, by mode; only the two ends of a job are not aligned.
+#: Leases start at multiples of this number, by mode; only the two ends of a job are not aligned.
 GRAINS = {"statistics": 2**24, "verify": 2**32, "records": 2**28}
 #: Maximum number of units of a job, chosen so that the number of any aligned unit stays below 2^53.
 MAX_COUNT = MAX_UNITS - 2 * max(GRAINS.values())

@@ -1,4 +1,4 @@
-"""Published records: every n whose delay, or maximum value, exceeds that of all smaller numbers.
+"""Published records of the 3n+1 map: numbers with a greater delay or maximum value than all smaller numbers.
 
 The sources are OEIS A006877/A006878 and A006884/A006885. The lists are complete up to their last n, and all values were
 recomputed. golden.json contains them too, for the tests.
@@ -6,7 +6,7 @@ recomputed. golden.json contains them too, for the tests.
 
 from __future__ import annotations
 
-#: Delay records as (n, delay).
+#: Numbers with a greater delay than all smaller numbers, as (n, delay).
 DELAYS = (
     (1, 0),
     (2, 1),
@@ -87,7 +87,7 @@ DELAYS = (
     (17828259369, 1213),
 )
 
-#: Path records as (n, maximum value).
+#: Numbers with a greater maximum value than all smaller numbers, as (n, maximum value).
 PATHS = (
     (1, 1),
     (2, 2),

@@ -23,9 +23,9 @@ from jobs.models import Partial, Spec
 LEVELS = (24, 22, 16, 10)
 #: Block sizes as powers of two, for numbers that are stored in two 64-bit words.
 WIDE_LEVELS = LEVELS[1:]
-#: Minimum number of a block; the error bounds of logarithms in README.md require it.
+#: Minimum block number; the error bounds of logarithms in README.md do not hold for smaller block numbers.
 LEAST_BLOCK = 8
-#: Maximum number of single numbers between two checks of the clock.
+#: Maximum count of numbers that are computed one by one between two checks of the clock.
 SINGLES = 2**14
 #: Upper bound of numbers that are stored in one 64-bit word; the trajectories of larger numbers exceed it too often.
 NARROW_END = 2**44

@@ -58,7 +58,7 @@ class Notes(NamedTuple):
     Numbers must be processed in ascending order.
     """
 
-    #: Count of numbers by delay.
+    #: Number of integers with each delay.
     histogram: Any
     #: Rows (place, delay) of delay records, and rows (place, high word, low word) of peak records.
     by_delay: Any
@@ -239,7 +239,7 @@ def end_lanes(
 
 @njit(nogil=True, cache=True)
 def mark(alive: int, over: int, tile: Tile) -> None:
-    """Mark all remaining and all finished classes, whose tags are indexes, for computation step by step."""
+    """Mark all remaining and all finished classes of a tile for computation step by step."""
     delays, live, ended = tile.delays, tile.live, tile.ended
     for j in range(alive):
         delays[live[j]] = ODD_ONE

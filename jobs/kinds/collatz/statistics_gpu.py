@@ -145,7 +145,7 @@ class GpuTally(Tally):
         self._note(places[ascending], weights[ascending].tolist())
 
     def _note(self, places: np.ndarray, weights: list[int]) -> None:
-        """Compute numbers at ascending places, append new records, and count the numbers that are not counted yet."""
+        """Compute numbers at ascending places, append new records, and count numbers that are not yet counted."""
         if not len(places):
             return
         delays, high, low = self.walk_places(places)

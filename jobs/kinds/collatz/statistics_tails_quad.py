@@ -142,7 +142,7 @@ def _range(limit: np.uint64):
 
 @njit(nogil=True, cache=True)
 def _narrow_enter(packed, limit: np.uint64, tile: Tile) -> tuple[np.int64, np.int64]:
-    """Compute 3^c h + d of every class of a tile, and separate the finished classes from the others.
+    """Compute the first value of every class of a tile, and separate the finished classes from the others.
 
     Return (number of continuing classes, start of the finished classes in `Tile.end`). The list of finished lanes grows
     down from TILE. It starts with the unused lanes, which the caller skips.
@@ -214,7 +214,7 @@ def wide(
 def _wide_tails(
     steps: int, packed, tables: Lookup, limit, log: float, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """Process a tile like `_narrow_tails`, but with two words per number."""
+    """Compute the classes of a tile like `_narrow_tails`, but with two words per number."""
     eight, ends, taken, pad = tables.eight, tables.ends, steps, -len(packed) & 3
     alive, over = _wide_enter(packed, limit, tile)
     most, odd = end_lanes(over + pad, _END, taken, odd_steps_offset(taken, log), ends, histogram, placed, tile)

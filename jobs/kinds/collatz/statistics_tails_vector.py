@@ -174,7 +174,7 @@ def _times(power, d, h):
 def _wide_tails(
     h, bits: int, packed, lookup: Lookup, limit, log: float, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """Process a tile like `_narrow_tails`, but with two words per number."""
+    """Compute the classes of a tile like `_narrow_tails`, but with two words per number."""
     four, powers, ends = tables(lookup.four), tables(lookup.powers), lookup.ends
     lows, highs, live, end, ended = tile.low, tile.high, tile.live, tile.end, tile.ended
     lowest, nothing, everything = splat(_LOW), splat(_ZERO), splat(_ALL)

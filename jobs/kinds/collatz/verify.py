@@ -185,7 +185,7 @@ def room_tables() -> tuple[sweep.Room, sweep.Room]:
 
 
 def all_sweeps() -> list[Any]:
-    """Return the modules that can verify pieces on this CPU, the fastest last."""
+    """Return the modules that can verify numbers on this CPU, the fastest last."""
     from jobs.kinds.collatz import verify_sweep_quad as sweep_quad
     from jobs.kinds.collatz import verify_sweep_vector as sweep_vector
 
@@ -194,7 +194,7 @@ def all_sweeps() -> list[Any]:
 
 @lru_cache
 def sweeps() -> Any:
-    """Return the fastest module that can verify pieces on this CPU."""
+    """Return the fastest module that can verify numbers on this CPU."""
     return all_sweeps()[-1]
 
 

@@ -86,7 +86,7 @@ def _single_piece(task: Piece, entry: int) -> Piece:
 
 
 def _launch(task: Piece, count: int) -> tuple[gpu.Array, gpu.Array]:
-    """Start a launch. Return its sums, and the number and list of candidates that it left to the CPU."""
+    """Start a GPU launch. Return its sums, and the number and list of candidates that it left to the CPU."""
     device, tables = gpu.current_device(), sieve_on(gpu.current_device())
     tally, left = device.zeros(WORDS, np.uint64), device.zeros(1 + ROOM, np.uint64)
     cells = device.put(task.task().cells)

@@ -21,12 +21,12 @@ from jobs.kinds.collatz.bits import lowest, ones
 from jobs.kinds.collatz.verify_sieve import C_SHIFT, RHO_SHIFT, Sieve
 from jobs.kinds.collatz.wide import LIMB, sixteen_steps
 
-#: Maximum number of waiting numbers in a pool, and space for the candidates of one more residue.
+#: Maximum number of numbers in a pool, and space for the candidates of one more residue.
 #: A pool contains fewer than 2^10 numbers, so that the sum of their words plus a carry fits in 64 bits.
 POOL, ROOM = 704, 264
 #: Maximum number of passes of 16 steps per number; the known numbers need at most about 150 passes.
 PASSES = 4000
-#: Indexes of the words of a tally, to which a sweep adds its results.
+#: Indexes of the words of a tally, in which a sweep adds up its results.
 #: The first four groups are vectors of eight words: two sums of final values, and a bitwise OR of all values.
 #: The other words are a sum in two 64-bit words, a bitwise OR in three words, and two counts.
 SUM_LOW, SUM_HIGH, BITS_LOW, BITS_HIGH, SUM, BITS, CANDIDATES, BLOCKS, WORDS = 0, 8, 16, 24, 32, 34, 37, 38, 40
@@ -119,7 +119,10 @@ def finish_cells(
     room: Room,
     tally: np.ndarray,
 ) -> bool:
-    """Verify a residue one by one in the cells whose bits are set in one word. x is its value in cell 0."""
+    """Verify the candidates of a residue one by one. `x` is the value of the residue in cell 0.
+
+    The candidates are in the cells whose bits are set in `bits`, a word of the bit mask of cells.
+    """
     while bits:
         more = power * (np.uint64(word) * _WORD + lowest(bits))
         low = x[1] + more
@@ -143,7 +146,7 @@ def finish_residue(row: int, task: Task, sieve: Sieve, room: Room, tally: np.nda
 
 @njit(nogil=True, cache=True)
 def evict(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Verify the numbers of a pool that are too large for the pool. Return how many numbers wait, or -1 on failure.
+    """Verify the numbers of a pool that are too large for it. Return the new size of the pool, or -1 on failure.
 
     A number is too large if its high word exceeds `limit` bits or its low word exceeds 54 bits.
     """
@@ -160,7 +163,7 @@ def evict(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndar
 
 @njit(nogil=True, cache=True)
 def settle(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Remove the numbers that became too large from the pool. Return how many numbers wait, or -1 on failure."""
+    """Remove the numbers that became too large from a pool. Return the new size of the pool, or -1 on failure."""
     low, high = _ZERO, _ZERO
     for lane in range(8):
         low |= tally[BITS_LOW + lane]

@@ -39,7 +39,7 @@ _ZERO, _ONE, _WORD = np.uint64(0), np.uint64(1), np.uint64(64)
 _STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)
 _C_SHIFT, _D_MASK = np.uint64(C_SHIFT), np.uint64(2**C_SHIFT - 1)
 _LIMB, _LIMB_MASK, _PART = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(LIMB - STEP_BITS)
-#: Maximum number of bits of a high word: 16 steps lead to at most 2^38 3^16 < 2^64.
+#: Maximum number of bits of a number's high word: 16 steps lead to at most 2^38 3^16 < 2^64.
 HIGH_BITS = np.uint64(38)
 #: Upper bounds of values that can be added to a pool, so that they fit in every cell: 256 * 3^24 < 2^47.
 _NARROW, _WIDE = np.uint64(2**53), np.uint64(2**37)
@@ -47,7 +47,7 @@ _NARROW, _WIDE = np.uint64(2**53), np.uint64(2**37)
 
 @njit(nogil=True, cache=True)
 def _note(sum_low: np.uint64, sum_high: np.uint64, all_low: np.uint64, all_high: np.uint64, tally: np.ndarray) -> None:
-    """Add the sums of a pass over the pool to the tally.
+    """Add the sums of 16 steps on the pool to the totals.
 
     A sum of fewer than 2^10 words plus the previous sum fits in 64 bits.
     """
@@ -60,7 +60,7 @@ def _note(sum_low: np.uint64, sum_high: np.uint64, all_low: np.uint64, all_high:
 
 @njit(nogil=True, cache=True)
 def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """Verify a piece of numbers below 2^48, with one word per number. Return False on failure.
+    """Verify a part of a block of numbers below 2^48, with one word per number. Return False on failure.
 
     The tally is invalid after a failure.
     """
@@ -79,7 +79,7 @@ def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Add candidates until the pool is full or a value is too large. Return (next residue, waiting numbers)."""
+    """Add candidates until the pool is full or a value is too large. Return (next residue, size of the pool)."""
     packed, masks, threes, cells, odds = sieve.packed, sieve.masks, sieve.threes, task.cells, sieve.powers
     pool, steps, powers, floor, h, end = room.low, room.steps, room.powers, task.floor_low, task.h, task.end
     every, around, entered = _ZERO, task.rho, _ZERO
@@ -112,7 +112,7 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
 
 @njit(nogil=True, cache=True)
 def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps at a time until at most `most` numbers wait. Return how many numbers wait, or -1 on failure."""
+    """Reduce the pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     pool, steps, powers, floor = room.low, room.steps, room.powers, task.floor_low
     for _ in range(PASSES):
         waiting = settle(waiting, _ZERO, task, room, tally)
@@ -136,7 +136,10 @@ def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndar
 
 @njit(nogil=True, cache=True)
 def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """Verify any piece, with two words per number. Return False on failure; the tally is then invalid."""
+    """Verify a part of any block, with two words per number. Return False on failure.
+
+    The tally is invalid after a failure.
+    """
     waiting, i = np.int64(0), task.first
     while i < task.end:
         i, waiting = _enter_wide(i, waiting, task, sieve, room, tally)
@@ -152,7 +155,7 @@ def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Add candidates until the pool is full or a value is too large. Return (next residue, number of waiting numbers).
+    """Add candidates until the pool is full or a value is too large. Return (next residue, size of the pool).
 
     The candidates make their first steps with the pool, so no candidate can leave the pool earlier.
     """
@@ -179,7 +182,7 @@ def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tall
 
 @njit(nogil=True, cache=True)
 def _pass_wide(start: int, waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps on the numbers of the pool from index `start` on. Return how many numbers still wait."""
+    """Perform 16 steps on the numbers of the pool from index `start` on, and return the new size of the pool."""
     pool_low, pool_high, steps, powers = room.low, room.high, room.steps, room.powers
     floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
     sum_low, sum_high, all_low, all_high = _ZERO, _ZERO, _ZERO, _ZERO
@@ -205,7 +208,7 @@ def _pass_wide(start: int, waiting: int, task: Task, room: Room, tally: np.ndarr
 
 @njit(nogil=True, cache=True)
 def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps at a time until at most `most` numbers wait. Return how many numbers wait, or -1 on failure."""
+    """Reduce the pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     for _ in range(PASSES):
         waiting = settle(waiting, HIGH_BITS, task, room, tally)
         if waiting <= most:

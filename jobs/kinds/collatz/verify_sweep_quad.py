@@ -90,7 +90,7 @@ def _times(cell, power):
 
 @njit(nogil=True, cache=True)
 def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """Verify a piece of numbers below 2^48, with one word per number. Return False on failure.
+    """Verify a part of a block of numbers below 2^48, with one word per number. Return False on failure.
 
     The tally is invalid after a failure.
     """
@@ -109,7 +109,7 @@ def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Add candidates until the pool is full or a value is too large. Return (next residue, waiting numbers)."""
+    """Add candidates until the pool is full or a value is too large. Return (next residue, size of the pool)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool, eight, h, end, around = room.places, room.low, room.eight, task.h, task.end, task.rho
     partitions, firsts, bytewise = room.orders.partitions, room.orders.firsts, room.orders.places
@@ -146,7 +146,7 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
 
 @njit(nogil=True, cache=True)
 def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps at a time until at most `most` numbers wait. Return how many numbers wait, or -1 on failure."""
+    """Reduce the pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     for _ in range(PASSES):
         waiting = settle(waiting, _ZERO, task, room, tally)
         if waiting <= most:
@@ -158,7 +158,7 @@ def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndar
 
 @njit(nogil=True, cache=True)
 def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps on the numbers of the pool, and return how many still wait. Zero padding counts as stopped."""
+    """Perform 16 steps on the numbers of the pool, and return its new size. Zero padding counts as finished."""
     pool, eight, partitions, left, floor = room.low, room.eight, room.orders.partitions, _ZERO, splat(task.floor_low)
     stopped, every = load(tally, SUM_LOW), load(tally, BITS_LOW)
     store(pool, waiting, splat(_ZERO))
@@ -176,7 +176,7 @@ def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int
 
 @njit(nogil=True, cache=True)
 def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """Verify a piece of numbers below END, with two words per number. Return False on failure.
+    """Verify a part of a block of numbers below END, with two words per number. Return False on failure.
 
     The tally is invalid after a failure.
     """
@@ -195,7 +195,7 @@ def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Add candidates until the pool is full or a value is too large. Return (next residue, waiting numbers)."""
+    """Add candidates until the pool is full or a value is too large. Return (next residue, size of the pool)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool_low, pool_high, bytewise = room.places, room.low, room.high, room.orders.places
     h, end, around, into = task.h, task.end, task.rho, waiting
@@ -218,7 +218,7 @@ def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tall
 
 @njit(nogil=True, cache=True)
 def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps at a time until at most `most` numbers wait. Return how many numbers wait, or -1 on failure."""
+    """Reduce the pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     for _ in range(PASSES):
         waiting = settle(waiting, _HIGH_BITS, task, room, tally)
         if waiting <= most:
@@ -230,7 +230,7 @@ def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarra
 
 @njit(nogil=True, cache=True)
 def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps on the numbers of the pool, and return how many still wait. Zero padding counts as stopped."""
+    """Perform 16 steps on the numbers of the pool, and return its new size. Zero padding counts as finished."""
     pool_low, pool_high, table, partitions, left = room.low, room.high, room.eight, room.orders.partitions, _ZERO
     floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
     floor = splat(floor_low), splat(floor_high)

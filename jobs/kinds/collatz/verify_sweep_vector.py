@@ -54,7 +54,7 @@ LISTED = 256
 
 _ZERO, _EIGHT = np.uint64(0), np.uint64(8)
 _LIMB, _LIMB_MASK = np.uint64(LIMB), np.uint64(2**LIMB - 1)
-#: Maximum number of bits of a high word: 8 steps lead to at most 2^51, and 2^51 3^8 < 2^64.
+#: Maximum number of bits of a number's high word: 8 steps lead to at most 2^51, and 2^51 3^8 < 2^64.
 HIGH_BITS = np.uint64(46)
 #: Upper bounds of values that can be added to a pool, so that they fit in every cell: 256 * 3^24 < 2^47.
 _NARROW, _WIDE = np.uint64(2**53), np.uint64(2**45)
@@ -80,7 +80,7 @@ def _carry(low, high, tally: np.ndarray) -> None:
 
 @njit(nogil=True, cache=True)
 def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """Verify a piece of numbers below 2^48, with one word per number. Return False on failure.
+    """Verify a part of a block of numbers below 2^48, with one word per number. Return False on failure.
 
     The tally is invalid after a failure.
     """
@@ -99,7 +99,7 @@ def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Add candidates until the pool is full or a value is too large. Return (next residue, waiting numbers)."""
+    """Add candidates until the pool is full or a value is too large. Return (next residue, size of the pool)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool, four, floor, h, end = (
         room.places,
@@ -139,7 +139,7 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
 
 @njit(nogil=True, cache=True)
 def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps at a time until at most `most` numbers wait. Return how many numbers wait, or -1 on failure."""
+    """Reduce the pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     for _ in range(PASSES):
         waiting = settle(waiting, _ZERO, task, room, tally)
         if waiting <= most:
@@ -151,7 +151,7 @@ def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndar
 
 @njit(nogil=True, cache=True)
 def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps on the numbers of the pool, and return how many still wait."""
+    """Perform 16 steps on the numbers of the pool, and return its new size."""
     pool, four, floor, left = room.low, tables(room.four), splat(task.floor_low), 0
     stopped, every = load(tally, SUM_LOW), load(tally, BITS_LOW)
     at, end, step = widen(room.places, 0), splat(np.uint64(waiting)), splat(_EIGHT)
@@ -170,7 +170,10 @@ def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int
 
 @njit(nogil=True, cache=True)
 def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
-    """Verify any piece, with two words per number. Return False on failure; the tally is then invalid."""
+    """Verify a part of any block, with two words per number. Return False on failure.
+
+    The tally is invalid after a failure.
+    """
     waiting, i = np.int64(0), task.first
     while i < task.end:
         i, waiting = _enter_wide(i, waiting, task, sieve, room, tally)
@@ -186,7 +189,7 @@ def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
-    """Add candidates until the pool is full or a value is too large. Return (next residue, waiting numbers)."""
+    """Add candidates until the pool is full or a value is too large. Return (next residue, size of the pool)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool_low, pool_high, four, h, end = room.places, room.low, room.high, tables(room.four), task.h, task.end
     floor_limbs = in_limbs(task.floor_high, task.floor_low)
@@ -228,7 +231,7 @@ def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tall
 
 @njit(nogil=True, cache=True)
 def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps at a time until at most `most` numbers wait. Return how many numbers wait, or -1 on failure."""
+    """Reduce the pool to at most `most` numbers, 16 steps at a time. Return its new size, or -1 on failure."""
     for _ in range(PASSES):
         waiting = settle(waiting, HIGH_BITS, task, room, tally)
         if waiting <= most:
@@ -240,7 +243,7 @@ def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarra
 
 @njit(nogil=True, cache=True)
 def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Perform 16 steps on the numbers of the pool, and return how many still wait."""
+    """Perform 16 steps on the numbers of the pool, and return its new size."""
     pool_low, pool_high, four, left = room.low, room.high, tables(room.four), 0
     floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
     floor = splat(floor_low), splat(floor_high)

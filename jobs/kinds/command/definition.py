@@ -18,7 +18,7 @@ from jobs.models import Device, Plan, Spec
 _MAX_SPEC = 63 << 10
 #: Maximum size in bytes of one unit's value, and of all values of a job; longer values are stored in an artifact.
 _MAX_VALUE, _MAX_VALUES = 1024, 16 << 20
-#: Assumed duration of a unit in seconds, until one has been measured.
+#: Assumed duration of a unit in seconds, until a duration has been measured.
 _UNIT_SECONDS = 1.0
 #: Lease time in seconds that is added to a unit's timeout for uploading outputs, and lease time without a timeout.
 _UPLOAD_SECONDS, _FOREVER_SECONDS = 3600.0, 366 * 86400.0

@@ -11,7 +11,7 @@ from typing import Any
 
 from jobs.kinds.random import mix, sub
 
-#: Measurements of a replica, in the order of the digest.
+#: Names of the measurements of a replica, in the order in which the digest hashes them.
 ROW = (
     "makespan_ns",
     "work_ns",
@@ -63,7 +63,7 @@ SPREAD = (
     "switches",
     *RATIOS,
 )
-#: Pairs (a, b) for which the sum of a*b is kept; confidence intervals of ratios need it.
+#: Pairs (a, b) for which the sum of a*b is kept; confidence intervals of ratios need this sum.
 PRODUCTS = (("sum_wait_ns", "n_measured"), ("n_waited", "n_measured"), ("sum_sojourn_ns", "n_sojourns"))
 OUTCOMES = ("completed", "deadlocked", "capped")
 INVARIANTS = ("work_conservation_violations", "lower_bound_violations", "greedy_bound_violations")

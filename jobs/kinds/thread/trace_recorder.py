@@ -153,7 +153,7 @@ class Recorder(Replica):
 
     def _spawn(self, core: Core, thread: Thread) -> None:
         super()._spawn(core, thread)
-        # A flow starts in the slice around it, and the slice of the parent ends now.
+        # A flow must start inside a slice, and the slice of the parent ends now.
         for child in thread.children:
             self._write({"ph": "s", "tid": core.number, **self._flow(child)}, self.now - 1)
 

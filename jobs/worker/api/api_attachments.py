@@ -22,7 +22,7 @@ class ShellInput:
     size: str
     #: True if no input follows these bytes.
     closed: bool
-    #: Stream offset after these bytes.
+    #: Offset in the input stream after these bytes.
     upto: int
     data: bytes
 
