@@ -1,1 +1,1 @@
-"""Engines: server programs that runners keep running as replicas of services. Each engine has one folder."""
+"""Engines: server programs that runners keep running as the replicas of services. Each engine has a folder."""

@@ -1,4 +1,4 @@
-"""API calls below /v1 that engines can support and the gateway forwards: OpenAI's, Anthropic's, and Jina's /rerank."""
+"""API calls below /v1 that engines can support. They are OpenAI's, Anthropic's, and Jina's /rerank."""
 
 CHAT, COMPLETIONS, EMBEDDINGS, RERANK = "/chat/completions", "/completions", "/embeddings", "/rerank"
 RESPONSES, RESPONSES_TOKENS = "/responses", "/responses/input_tokens"

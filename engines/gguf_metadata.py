@@ -1,4 +1,4 @@
-"""Metadata of a GGUF file, parsed from its first bytes. Entries before a truncation or an error are returned."""
+"""Parser of the metadata at the start of a GGUF file. If the data is truncated, earlier entries are returned."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-#: Number of bytes to read from a file. The description of a model's shape precedes its vocabulary.
+#: Number of bytes that are read from a file. They include the description of a model's shape.
 MOST_BYTES = 1 << 20
-#: Maximum number of list items that are stored; longer lists are skipped.
+#: Maximum number of items of a list that is stored. Longer lists are skipped.
 MOST_ITEMS = 4096
 _MOST_ENTRIES, _MOST_TEXT = 4096, 1 << 16
 _HEAD = struct.Struct("<4sIQQ")
@@ -30,7 +30,7 @@ _NUMBERS = {
 
 
 class _Incomplete(Exception):
-    """The data is truncated or not GGUF."""
+    """The data is truncated or is not in GGUF format."""
 
 
 class _Reader:
@@ -38,7 +38,7 @@ class _Reader:
         self._data, self._at = data, 0
 
     def number(self, sort: int) -> Any:
-        """Return the next number of a type."""
+        """Return the next number in the data. `sort` is the number's type."""
         shape = _NUMBERS.get(sort)
         if shape is None:
             raise _Incomplete
@@ -46,13 +46,13 @@ class _Reader:
         return struct.unpack(shape, self._take(size))[0]
 
     def text(self) -> str:
-        """Return the next string, or an empty string if it is too long for a name."""
+        """Return the next string in the data, or an empty string if it is too long for a name."""
         size = self.number(10)
         taken = self._take(size)
         return taken.decode(errors="replace") if size <= _MOST_TEXT else ""
 
     def value(self, sort: int) -> Any:
-        """Return the next value of a type, or None for a list that is too long. Raises _Incomplete for nested lists."""
+        """Return the next value in the data, or None for a long list. Raises _Incomplete for nested lists."""
         if sort == _TEXT:
             return self.text()
         if sort != _LIST:
@@ -82,7 +82,7 @@ class _Reader:
         return self._data[self._at - size : self._at]
 
     def read_header(self) -> int:
-        """Return the number of entries."""
+        """Return the number of metadata entries."""
         magic, version, _, entries = _HEAD.unpack(self._take(_HEAD.size))
         if magic != b"GGUF" or version not in _VERSIONS:
             raise _Incomplete
@@ -90,7 +90,7 @@ class _Reader:
 
 
 def parse_metadata(data: bytes) -> dict[str, Any]:
-    """Return the metadata entries by name, as far as the first bytes of the file contain them."""
+    """Return the metadata of a GGUF file from its first bytes, keyed by name. Entries that are cut off are omitted."""
     reader, found = _Reader(data), dict[str, Any]()
     try:
         for _ in range(reader.read_header()):

@@ -6,63 +6,63 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-#: Margin for buffers, code and the device's runtime: share of the weights, and constant in bytes.
+#: Memory margin for buffers, code and the device's runtime: share of the weights, and a constant in bytes.
 MARGIN_RATIO, MARGIN_BYTES = 0.05, 200 << 20
-#: Size in bytes of a number in the key-value cache: 16 bits by default.
+#: Size in bytes of a number in the key-value cache. The default format has 16 bits.
 KEPT_BYTES = 2
 _MOST, _MOST_TOKENS = 1 << 20, 1 << 30
-#: Location of the model: the host's memory, the GPUs, or both.
+#: Location of a model in memory: the host's memory, the GPUs, or both.
 Where: TypeAlias = Literal["host", "gpus", "both"]
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cache:
-    """Size of the key-value cache, as described by the model."""
+    """Shape of the key-value cache, as the model's files describe it."""
 
     layers: int
-    #: Number of key-value heads in all layers together.
+    #: Total number of key-value heads in all layers.
     heads: int
-    #: Numbers per key and value of one head.
+    #: Number of values that a head stores per token, in its key and its value together.
     width: int
 
     @property
     def token_bytes(self) -> int:
-        """Return the size of the cache per token in bytes."""
+        """Return the number of bytes that the key-value cache needs per token."""
         return self.heads * self.width * KEPT_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """Memory of one replica in bytes."""
+    """Memory that a replica needs, in bytes."""
 
     weights: int
-    #: Size of the key-value cache, or None if the model's description does not contain it.
+    #: Shape of the key-value cache, or None if the model's files do not describe it.
     cache: Cache | None
-    #: Number of tokens in the cache.
+    #: Number of tokens for which the key-value cache has space.
     tokens: int
     where: Where
-    #: Share of the GPUs' memory that the engine uses.
+    #: Share of the memory of GPUs that the engine uses.
     share: float = 1.0
 
     @property
     def cache_bytes(self) -> int:
-        """Return the size of the key-value cache in bytes."""
+        """Return the size of the complete key-value cache in bytes."""
         return self.cache.token_bytes * self.tokens if self.cache else 0
 
     @property
     def margin_bytes(self) -> int:
-        """Return the margin in bytes."""
+        """Return the memory margin in bytes."""
         return MARGIN_BYTES + int(self.weights * MARGIN_RATIO)
 
     @property
     def bytes(self) -> int:
-        """Return the total in bytes."""
+        """Return the total memory in bytes."""
         return self.weights + self.cache_bytes + self.margin_bytes
 
     @property
     def words(self) -> str:
-        """Return a description of the total and its parts."""
+        """Describe the total memory and its parts for users."""
         margin = f"{short(self.margin_bytes)} margin ({MARGIN_RATIO:.0%} and {short(MARGIN_BYTES)})"
         return f"{short(self.weights)} weights + {self._kept()} + {margin} = {short(self.bytes)}"
 
@@ -83,7 +83,7 @@ def short(count: int) -> str:
 
 
 def cache_from_gguf(known: Mapping[str, Any]) -> Cache | None:
-    """Return the cache size from the metadata of a GGUF file, or None if it is unknown."""
+    """Return the shape of the key-value cache from a GGUF file's metadata, or None if it is unknown."""
     kind = known.get("general.architecture")
     layers, width = _count(known.get(f"{kind}.block_count")), _count(known.get(f"{kind}.embedding_length"))
     all_heads = _count(known.get(f"{kind}.attention.head_count"))
@@ -96,18 +96,18 @@ def cache_from_gguf(known: Mapping[str, Any]) -> Cache | None:
 
 
 def context_from_gguf(known: Mapping[str, Any]) -> int:
-    """Return the maximum context in tokens from the metadata of a GGUF file, or 0 if it is unknown."""
+    """Return the maximum context length in tokens from a GGUF file's metadata, or 0 if it is unknown."""
     return _tokens(known.get(f"{known.get('general.architecture')}.context_length"))
 
 
 def context_from_config(known: Mapping[str, Any]) -> int:
-    """Return the maximum context in tokens from a folder's config.json, or 0 if it is unknown."""
+    """Return the maximum context length in tokens from a model's config.json, or 0 if it is unknown."""
     inner = known.get("text_config")
     return _tokens((inner if isinstance(inner, Mapping) else known).get("max_position_embeddings"))
 
 
 def cache_from_config(known: Mapping[str, Any]) -> Cache | None:
-    """Return the cache size from a folder's config.json, or None if it is unknown."""
+    """Return the shape of the key-value cache from a model's config.json, or None if it is unknown."""
     inner = known.get("text_config")
     known = inner if isinstance(inner, Mapping) else known
     layers, all_heads = _count(known.get("num_hidden_layers")), _count(known.get("num_attention_heads"))

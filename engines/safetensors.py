@@ -1,4 +1,4 @@
-"""Folders with safetensors weights in an artifact: their paths, sizes and configurations."""
+"""Functions for model folders that contain weights in safetensors format: their paths, sizes and configurations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engines.contract import Model
 from jobs import errors
 
 SUFFIX = ".safetensors"
-#: Suffixes of pickled weights, which run code when they are loaded.
+#: Suffixes of files with pickled weights. Loading such a file can run code.
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 CONFIG = "config.json"
 _MOST_CONFIG = 1 << 20
@@ -19,8 +19,9 @@ _WIDE = ("float", "float32")
 
 
 def folder(engine: str, asked: str | None, model: Model | None) -> str:
-    """Return the path of the folder with the weights, starting with a dot. Raises InvalidRequest if there is not
-    exactly one.
+    """Return the path of the artifact's folder with the weights. The path starts with a dot.
+
+    Raises InvalidRequest if there is not exactly one.
     """
     if model is None:
         raise errors.InvalidRequest(
@@ -62,7 +63,7 @@ def _refuse_pickled(model: Model) -> None:
 
 
 def weights(place: str, model: Model) -> int:
-    """Return the size of the weights in a folder, in bytes. `place` is a path that `folder` returned."""
+    """Return the total size in bytes of the weights in a folder. `place` is a path that `folder` returned."""
     inside = str(PurePosixPath(place))
     return sum(
         size
@@ -72,7 +73,10 @@ def weights(place: str, model: Model) -> int:
 
 
 def computed_bytes(stored: int, known: Mapping[str, Any], dtype: str) -> int:
-    """Return the size of the weights in memory. Engines convert 32-bit numbers to 16 bits unless `dtype` is 32-bit."""
+    """Return the size in bytes of the weights in memory. Engines convert 32-bit numbers to 16 bits by default.
+
+    They do not if `dtype` is 32-bit.
+    """
     wide = known.get("dtype", known.get("torch_dtype")) in _WIDE
     if dtype in _WIDE:
         return stored if wide else 2 * stored
@@ -80,7 +84,7 @@ def computed_bytes(stored: int, known: Mapping[str, Any], dtype: str) -> int:
 
 
 def config(place: str, model: Model) -> Mapping[str, Any]:
-    """Return the configuration of the weights in a folder, or an empty mapping if it is not readable."""
+    """Return the configuration of the weights in a folder. If it is not readable, return an empty mapping."""
     try:
         known = json.loads(model.head(_join_path(str(PurePosixPath(place)), CONFIG), _MOST_CONFIG))
     except (ValueError, RecursionError):
@@ -93,5 +97,5 @@ def _join_path(place: str, name: str) -> str:
 
 
 def _protect_path(place: str) -> str:
-    """Return a path that programs cannot mistake for an option."""
+    """Return a path in a form that programs cannot mistake for an option."""
     return "." if place == "." else f"./{place}"

@@ -1,1 +1,1 @@
-"""Dask: a scheduler and workers that run functions."""
+"""Engine for Dask, which consists of a scheduler and workers that run Python functions."""

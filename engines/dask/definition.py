@@ -1,4 +1,4 @@
-"""Dask: each replica is a worker, and the leading replica also runs the scheduler."""
+"""Definition of the engine for Dask. Each replica is a Dask worker, and the leading replica also runs the scheduler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUTES: Literal["openai", "http"] = "http"
 PAGE = "/status"
 
 _NAME = "dask"
-#: HTTP routes of Dask's processes: only health checks.
+#: HTTP routes that Dask's processes serve. There are only health checks.
 _HEALTH_ALONE = '["distributed.http.health"]'
 _ENVIRONMENT = {
     "DASK_DISTRIBUTED__SCHEDULER__HTTP_ROUTES": _HEALTH_ALONE,
@@ -37,7 +37,7 @@ class Parameters(BaseModel):
 
 
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
-    """Return the command of a replica, which starts a worker and, in the leading replica, the scheduler."""
+    """Return the command that starts a Dask worker and, in the leading replica, also the scheduler."""
     if model is not None:
         raise errors.InvalidRequest("model: the engine dask does not use a model; omit it", field="model")
     options = {"--threads": parameters.threads, "--memory": parameters.memory_mib}
@@ -46,5 +46,5 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
 
 
 def credentials(key: str) -> tuple[str, str]:
-    """Return the certificate and its key in PEM for clients of the scheduler whose replica has this key."""
+    """Return a certificate and its private key in PEM for clients of the Dask scheduler. `key` is the replica's key."""
     return certificate(key)

@@ -1,4 +1,4 @@
-"""Server of a Dask replica: runs a worker until SIGTERM, and in the leading replica also the scheduler.
+"""Server of a Dask replica. It runs a Dask worker until SIGTERM, and in the leading replica also the scheduler.
 
 Environment variables contain the address, the key, and the address of the leader. All connections use TLS with one
 certificate, which is derived from the leader's key, so clients without the key are rejected. The dashboard is served on
@@ -17,14 +17,14 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
-#: Interval in seconds between checks of the leader, and number of consecutive failures after which a worker exits.
+#: Interval in seconds between checks of the leader, and number of failed checks after which a worker exits.
 POLL_SECONDS, LOOKS = 2.0, 4
-#: Dask's modules for read-only dashboard pages without plots.
+#: Modules of Dask that serve dashboard pages without plots.
 _SHOWN = ["distributed.http.scheduler.info", "distributed.http.scheduler.json", "distributed.http.statics"]
 
 
 def certificate(key: str) -> tuple[str, str]:
-    """Derive the certificate and its private key in PEM from a key. The result is deterministic."""
+    """Derive a certificate and its private key in PEM from a replica's key. The same key gives the same certificate."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -70,7 +70,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 class Replica:
-    """Worker of this replica, and its scheduler if it is the leader."""
+    """Dask worker of this replica, and the Dask scheduler if this is the leading replica."""
 
     def __init__(self, asked: argparse.Namespace) -> None:
         from distributed.security import Security as Untyped
@@ -90,11 +90,11 @@ class Replica:
         self._security = security(tls_ca_file=signed, require_encryption=True, **sides)
         self._worker: Any = None
         self.address = ""
-        #: Web application of the dashboard if this replica leads and bokeh is installed, or None.
+        #: Web application of the dashboard, or None if this replica does not lead or bokeh is not installed.
         self.pages: Any = None
 
     async def start(self) -> None:
-        """Start the scheduler in the leader, and the worker."""
+        """Start the Dask worker, and in the leading replica also the scheduler."""
         from distributed import Nanny, Scheduler
 
         here: dict[str, Any] = {"host": self._host, "protocol": "tls://", "security": self._security}
@@ -116,11 +116,11 @@ class Replica:
 
     @property
     def works(self) -> bool:
-        """Return True if the worker is running."""
+        """Return True if the Dask worker is running."""
         return self._worker is not None and self._worker.status.name == "running" and self._worker.is_alive()
 
     async def wait_for_loss(self) -> None:
-        """Wait until the leader is unreachable. In the leader itself, wait forever."""
+        """Wait until the leading replica is unreachable. In the leading replica itself, wait forever."""
         failed = 0
         while self.leads or failed < LOOKS:
             await asyncio.sleep(POLL_SECONDS)
@@ -141,7 +141,7 @@ class Replica:
 
 
 def _pages(scheduler: Any) -> Any:
-    """Return the web application of a scheduler's dashboard, or None without bokeh."""
+    """Return the web application of a scheduler's dashboard, or None if bokeh is not installed."""
     from distributed.http import routing, utils
 
     try:
@@ -149,7 +149,7 @@ def _pages(scheduler: Any) -> Any:
     except ImportError as error:
         print(f"the dashboard is not available: {error}", file=sys.stderr, flush=True)
         return None
-    pages: Any = routing.RoutingApplication  # distributed does not annotate this class
+    pages: Any = routing.RoutingApplication  # The package distributed does not annotate this class
     made = pages(utils.get_handlers(scheduler, _SHOWN), log_function=lambda _: None)
     connect: Any = dashboard.connect
     connect(made, scheduler.http_server, scheduler)
@@ -157,7 +157,10 @@ def _pages(scheduler: Any) -> Any:
 
 
 def listen(replica: Replica) -> None:
-    """Serve health checks, the scheduler's address (which alone does not allow a connection), and the dashboard."""
+    """Serve health checks, the address of the scheduler, and the dashboard.
+
+    The address alone does not allow a connection.
+    """
     from tornado.httpserver import HTTPServer
     from tornado.routing import Router
     from tornado.web import Application, RequestHandler
@@ -182,7 +185,7 @@ def listen(replica: Replica) -> None:
     key = f"Bearer {os.environ['CLUSTER_KEY']}".encode()
 
     class Front(Router):
-        """Routes health and address requests to all clients, and the dashboard to clients with the key."""
+        """HTTP router that lets all clients request health and address, and clients with the key also the dashboard."""
 
         def find_handler(self, request: Any, **more: Any) -> Any:
             given = request.headers.get("Authorization", "").encode()

@@ -1,1 +1,1 @@
-"""Any program that serves HTTP on a port."""
+"""Engine for any program that serves HTTP on a port."""

@@ -1,4 +1,4 @@
-"""Any program that serves HTTP on the assigned port and has a path for health checks."""
+"""Definition of the engine for any program that serves HTTP on the assigned port and supports health checks."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ class Parameters(BaseModel):
 
 
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
-    """Return the command that the parameters contain."""
+    """Return the command that the user has passed in the parameters."""
     command = [*programs.SHELL, parameters.command] if isinstance(parameters.command, str) else parameters.command
     return Launch(command=command, env=parameters.env, health=parameters.health)

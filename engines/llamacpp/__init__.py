@@ -1,1 +1,1 @@
-"""llama.cpp: models in GGUF, on CPUs and GPUs."""
+"""Engine for llama.cpp, which runs models in GGUF format on CPUs and GPUs."""

@@ -1,4 +1,4 @@
-"""Answer the prompts in the folder `input` with one GGUF file: `batch.py MODEL MAX_TOKENS TEMPERATURE`."""
+"""Program that answers the prompts in the folder `input` with a GGUF model: `batch.py MODEL MAX_TOKENS TEMPERATURE`."""
 
 import json
 import pathlib
@@ -9,14 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 from xllamacpp import CommonParams, Server
 
-#: Number of concurrent prompts, and maximum number of tokens of prompt and answer together.
+#: Number of prompts that are answered at the same time, and maximum number of tokens of prompt and answer.
 PARALLEL, CONTEXT = 4, 4096
 SAY_SECONDS = 5.0
 
 
 def prompts(folder: pathlib.Path) -> Iterator[str]:
-    """Yield the prompts in the lines of all files. A line is a JSON text, a JSON object with text or prompt, or plain
-    text.
+    """Yield the prompts in all files of a folder, one per line.
+
+    A line is a JSON text, a JSON object with text or prompt, or plain text.
     """
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):

@@ -1,4 +1,4 @@
-"""llama.cpp through the package xllamacpp: models in GGUF, on CPUs and GPUs."""
+"""Definition of the engine for llama.cpp, which it uses through the package xllamacpp."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Parameters(BaseModel):
 
 
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
-    """Return the command that starts a server of one GGUF file."""
+    """Return the command that starts a llama.cpp server for a GGUF file."""
     path = _file(parameters.file, model)
     options = {
         "--model": path,
@@ -56,7 +56,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
 
 
 def abilities(parameters: Any, model: Model) -> Abilities:
-    """Return the abilities of a server of one GGUF file. The model limits the server's context."""
+    """Return the abilities of a llama.cpp server. The model limits the context length."""
     known = gguf_metadata.parse_metadata(model.head(_file(parameters.file, model), gguf_metadata.MOST_BYTES))
     longest = memory.context_from_gguf(known) or parameters.context
     context = min(parameters.context, longest)
@@ -68,7 +68,7 @@ def abilities(parameters: Any, model: Model) -> Abilities:
 
 
 def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
-    """Return the memory for the weights and for the maximum number of concurrent requests."""
+    """Return the memory that a replica needs for the weights and for its concurrent requests."""
     path = _file(parameters.file, model)
     cache = memory.cache_from_gguf(gguf_metadata.parse_metadata(model.head(path, gguf_metadata.MOST_BYTES)))
     where: memory.Where = "both" if gpus and parameters.gpu_layers else "host"
@@ -77,8 +77,9 @@ def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
 
 
 def batch(model: Model, *, max_tokens: int, temperature: float) -> Batch:
-    """Return the program that answers prompts with the model's GGUF file. Raises InvalidRequest if there is not exactly
-    one.
+    """Return the program that answers prompts with the GGUF file of a model.
+
+    Raises InvalidRequest if there is not exactly one.
     """
     words = [f"model/{_file(None, model)}", str(max_tokens), str(temperature)]
     program = text(_NAME, BATCH)
@@ -86,7 +87,7 @@ def batch(model: Model, *, max_tokens: int, temperature: float) -> Batch:
 
 
 def _file(asked: str | None, model: Model | None) -> str:
-    """Return the path of the model's GGUF file in its artifact. Raises InvalidRequest if there is not exactly one."""
+    """Return the path of the model's GGUF file. Raises InvalidRequest if the artifact does not contain exactly one."""
     if model is None:
         raise errors.InvalidRequest(
             "model: the engine llamacpp requires an artifact with a GGUF file; upload it with"

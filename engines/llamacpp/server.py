@@ -1,4 +1,4 @@
-"""Server of one GGUF file until SIGTERM. Environment variables contain the address and the key."""
+"""Server of one GGUF file with llama.cpp, which runs until SIGTERM. Its address and key are in the environment."""
 
 import argparse
 import os
@@ -38,7 +38,7 @@ def chosen(asked: argparse.Namespace) -> CommonParams:
 
 
 def limit() -> int:
-    """Return the CPU limit of the container, which llama.cpp does not detect, or 0 without a limit."""
+    """Return the container's CPU limit, which llama.cpp does not detect. Return 0 if there is no limit."""
     cores = int(os.environ.get("CLUSTER_CPUS", "0"))
     return cores if cores < (os.cpu_count() or 1) else 0
 

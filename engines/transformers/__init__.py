@@ -1,1 +1,1 @@
-"""Transformers: weights in safetensors, on CPUs and GPUs."""
+"""Engine for Hugging Face Transformers, which runs models in safetensors format on CPUs and GPUs."""

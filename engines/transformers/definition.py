@@ -1,4 +1,4 @@
-"""Hugging Face Transformers: weights in safetensors, on CPUs and GPUs."""
+"""Definition of the engine for Hugging Face Transformers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROUTES: Literal["openai", "http"] = "openai"
 LARGE = True
 
 _NAME = "transformers"
-#: Disables downloads and telemetry.
+#: Environment variables that disable downloads and telemetry.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 
@@ -39,7 +39,7 @@ class Parameters(BaseModel):
 
 
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
-    """Return the command that starts a server of one folder of weights."""
+    """Return the command that starts a Transformers server for a folder of weights."""
     place = safetensors.folder("transformers", parameters.folder, model)
     options = {
         "--model": place,
@@ -61,14 +61,14 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
 
 
 def abilities(parameters: Any, model: Model) -> Abilities:
-    """Return the abilities of a server of one folder of weights. It supports only calls of OpenAI's API."""
+    """Return the abilities of a Transformers server. It supports only calls of OpenAI's API."""
     known = safetensors.config(safetensors.folder("transformers", parameters.folder, model), model)
     context = min(parameters.context, memory.context_from_config(known) or parameters.context)
     return Abilities(context_length=context, capabilities=("completion",), calls=(calls.CHAT, calls.COMPLETIONS))
 
 
 def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
-    """Return the memory for the weights and for the maximum number of concurrent requests."""
+    """Return the memory that a replica needs for the weights and for its concurrent requests."""
     place = safetensors.folder("transformers", parameters.folder, model)
     known = safetensors.config(place, model)
     stored = safetensors.weights(place, model)

@@ -1,4 +1,7 @@
-"""Server of one folder of safetensors weights with OpenAI's API, until SIGTERM. Its address is in the environment."""
+"""Server of one folder of safetensors weights with OpenAI's API. It runs until SIGTERM.
+
+Its address is in the environment.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from transformers import (
 
 MOST_BODY, MOST_STOPS, DEFAULT_TOKENS = 8 << 20, 16, 256
 CALLS = {"/v1/chat/completions": "messages", "/v1/completions": "prompt"}
-#: Unsupported parameters with their default values. Other values are rejected because they would change the answer.
+#: Default values of unsupported parameters. Other values are rejected, because they would change the answer.
 UNSUPPORTED_DEFAULTS = {
     "n": 1,
     "best_of": 1,
@@ -44,7 +47,7 @@ UNSUPPORTED_DEFAULTS = {
 
 
 class BadRequest(Exception):
-    """The request is invalid; the message contains the reason."""
+    """The request is invalid. The message contains the reason."""
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -58,7 +61,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def number(body: dict[str, Any], name: str, default: float, least: float, most: float, *, whole: bool = False) -> Any:
-    """Return a number of a request. Raises BadRequest with its name and bounds."""
+    """Return a number from a request. Raises BadRequest with its name and its bounds."""
     value = default if body.get(name) is None else body[name]
     fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool) and least <= value <= most
     if not fits:
@@ -67,7 +70,7 @@ def number(body: dict[str, Any], name: str, default: float, least: float, most: 
 
 
 class Ends(StoppingCriteria):
-    """Stops an answer after its client has disconnected, or after a stop text was generated."""
+    """Criterion that stops an answer after a stop text, and after the client has disconnected."""
 
     def __init__(self) -> None:
         self.now = threading.Event()
@@ -77,7 +80,7 @@ class Ends(StoppingCriteria):
 
 
 class CountedText(TextIteratorStreamer):
-    """Stream of the texts of an answer, which counts the tokens."""
+    """Stream of the texts of an answer, which also counts the answer's tokens."""
 
     def __init__(self, tokenizer: Any) -> None:
         super().__init__(tokenizer, skip_prompt=True, skip_special_tokens=True)
@@ -92,11 +95,11 @@ class CountedText(TextIteratorStreamer):
 
 
 class ServedModel:
-    """A loaded model, which computes at most `parallel` answers at the same time."""
+    """Model in memory. It computes up to `parallel` answers at the same time."""
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self.name, self.context = asked.name, asked.context
-        # torch detects the cores of the machine, not the CPU limit of the container.
+        # By default, torch uses the cores of the machine, even if the container has a lower CPU limit.
         cores = torch.get_num_threads()
         torch.set_num_threads(asked.threads or min(cores, int(os.environ.get("CLUSTER_CPUS", cores))))
         local = {"local_files_only": True, "trust_remote_code": asked.trust_remote_code}
@@ -133,7 +136,7 @@ class ServedModel:
         return torch.tensor([found], device=self.model.device)
 
     def answer(self, prompt: Any, how: dict[str, Any], ends: Ends, streamer: CountedText) -> threading.Thread:
-        """Start to compute an answer. Its texts arrive through the streamer, which always ends."""
+        """Start to compute an answer in a thread. The streamer receives its texts, and always ends."""
 
         def compute() -> None:
             try:
@@ -157,7 +160,7 @@ class ServedModel:
 
 
 def choices(body: dict[str, Any], left: int) -> tuple[dict[str, Any], list[str]]:
-    """Return the generation options and the stop texts. Raises BadRequest with the invalid parameter."""
+    """Return the options for generating an answer, and the stop texts. Raises BadRequest with the invalid parameter."""
     for name, usual in UNSUPPORTED_DEFAULTS.items():
         if body.get(name) not in (None, usual, False if usual == 0 else usual):
             raise BadRequest(f"{name}: is not supported by this engine; omit it")
@@ -179,14 +182,14 @@ def choices(body: dict[str, Any], left: int) -> tuple[dict[str, Any], list[str]]
 
 
 class StopFilter:
-    """Filter that passes text up to the first stop text, and holds back text that can be the start of one."""
+    """Filter that ends a text at the first stop text. It holds back characters that can be the start of one."""
 
     def __init__(self, stops: list[str]) -> None:
         self._stops, self._held = stops, ""
         self.done = False
 
     def feed(self, text: str, *, last: bool = False) -> str:
-        """Return the text that can be sent now."""
+        """Add generated text, and return the text that can be sent to the client now."""
         self._held += text
         found = [at for at in (self._held.find(stop) for stop in self._stops) if at >= 0]
         if found:

@@ -1,1 +1,1 @@
-"""vLLM: weights in safetensors, on GPUs."""
+"""Engine for vLLM, which runs models in safetensors format on GPUs."""

@@ -1,4 +1,4 @@
-"""vLLM's server: weights in safetensors, distributed over the GPUs of a replica."""
+"""Definition of the engine for vLLM. A replica can use several GPUs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ROUTES: Literal["openai", "http"] = "openai"
 LARGE = True
 
 _NAME = "vllm"
-#: Suffixes of the names of architectures that generate text.
+#: Ends of the names of model architectures that generate text.
 _GENERATING = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
-#: Disables downloads and telemetry.
+#: Environment variables that disable downloads and telemetry.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 
 
@@ -50,7 +50,7 @@ class Parameters(BaseModel):
 
 
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
-    """Return the command that starts a server of one folder of weights."""
+    """Return the command that starts a vLLM server for a folder of weights."""
     place = safetensors.folder("vllm", parameters.folder, model)
     options = {
         "--model": place,
@@ -75,7 +75,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
 
 
 def abilities(parameters: Any, model: Model) -> Abilities:
-    """Return the abilities of a server of one folder of weights. The supported calls depend on the model."""
+    """Return the abilities of a vLLM server. The supported calls depend on the model."""
     known = safetensors.config(safetensors.folder("vllm", parameters.folder, model), model)
     return Abilities(
         context_length=parameters.context or memory.context_from_config(known) or None,
@@ -84,15 +84,16 @@ def abilities(parameters: Any, model: Model) -> Abilities:
 
 
 def _generates(known: Mapping[str, Any]) -> bool:
-    """Return True if a model's architecture generates text, according to its name."""
+    """Return True if the name of a model's architecture means that the model generates text."""
     named = known.get("architectures")
     names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     return any(name.endswith(_GENERATING) for name in names)
 
 
 def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
-    """Return the memory for the weights and one request of maximum length. The remaining memory serves further
-    requests.
+    """Return the memory that a replica needs for the weights and for one request of maximum length.
+
+    The remaining memory serves further requests.
     """
     place = safetensors.folder("vllm", parameters.folder, model)
     known = safetensors.config(place, model)
@@ -103,7 +104,7 @@ def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
 
 
 def _tensor_parallel(parameters: Any, gpus: int) -> int:
-    """Return the number of GPUs per layer. Raises InvalidRequest if the groups do not use all GPUs."""
+    """Return the number of GPUs that share each layer. Raises InvalidRequest if some GPUs would remain unused."""
     pipeline = parameters.pipeline_parallel
     if not gpus:
         raise errors.InvalidRequest(

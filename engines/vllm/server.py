@@ -1,4 +1,6 @@
-"""Start vLLM's server with the given flags. The key is passed in the environment, which other users cannot read."""
+"""Program that starts vLLM's server with the given flags. The key is in the environment, which other users
+cannot read.
+"""
 
 import os
 import sys
