@@ -1,1 +1,1 @@
-"""Start clusters in containers, on Kubernetes, or as processes of one machine."""
+"""Programs that start clusters in containers, on Kubernetes, or as processes on one machine."""

@@ -1,7 +1,8 @@
-"""Create the API token of a runner. ./deploy-cluster.sh pipes this file into a coordinator: `python3 - NAME ID LABELS`.
+"""Create the API token of a runner. ./deploy-cluster.sh pipes this program into a coordinator.
 
-Prints nothing if token ID exists with this name, these labels and the scope `worker`. Otherwise revokes the worker
-tokens of this name and prints a new token. LABELS are separated by commas or spaces, as in WORKER_LABELS.
+Its command is `python3 - NAME ID LABELS`. Prints nothing if token ID exists with this name, these labels and the scope
+`worker`. Otherwise revokes the worker tokens of this name and prints a new token. LABELS are separated by commas or
+spaces, as in WORKER_LABELS.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ API = "http://127.0.0.1:3000/api"
 
 
 def request(method: str, path: str, body: Any = None) -> Any:
-    """Return the coordinator's JSON response. Raises httpx.HTTPError, OSError, or ValueError if it is not JSON."""
+    """Send a request to the coordinator and return the JSON response. Raises httpx.HTTPError, OSError or ValueError."""
     tokens = TOKEN.read_text().replace(",", " ").split()
     headers = {"Authorization": f"Bearer {tokens[0]}"} if tokens else {}
     answer = httpx.request(method, f"{API}{path}", json=body, headers=headers, timeout=20, trust_env=False)
@@ -26,7 +27,9 @@ def request(method: str, path: str, body: Any = None) -> Any:
 
 
 def renew_token(name: str, kept: str, labels: str = "") -> str:
-    """Return a new token with this name and these labels, or "" if the existing token `kept` already has them."""
+    """Return a new token for a runner. Return "" if the existing token `kept` already has this name and these
+    labels.
+    """
     wanted = sorted(set(labels.replace(",", " ").split()))
     same = [row for row in request("GET", "/tokens")["tokens"] if row["name"] == name and row["scopes"] == ["worker"]]
     if any(row["id"] == kept and row["labels"] == wanted for row in same):

@@ -1,1 +1,1 @@
-"""The autoscaler in containers (Compose profile `autoscale`), described in docs/docker.md."""
+"""Autoscaler for workers in containers (Compose profile `autoscale`). docs/docker.md describes it."""

@@ -1,4 +1,4 @@
-"""Autoscaler: starts and stops workers of the pool that Compose created. Run it with `python -m deploy.autoscaler`.
+"""Autoscaler that starts and stops worker containers. Run it with `python -m deploy.autoscaler`.
 
 The leading coordinator chooses the number of workers between AUTOSCALE_MIN and AUTOSCALE_MAX.
 deploy/docker/autoscale.py plans each round, as it does for ./deploy-cluster.sh autoscale. Workers outside the pool are
@@ -21,38 +21,38 @@ from deploy.docker.autoscale import Cluster, Worker
 
 API = "http://coordinator:3000/api"
 ROUND_SECONDS = 3
-#: File that each round touches, for the container's health check.
+#: File that each round of the autoscaler touches, for the container's health check.
 _HEARTBEAT = Path("/tmp/heartbeat")
 
 
 class WorkerPool(Protocol):
-    """Starts and stops workers. Its methods raise EngineError if they fail."""
+    """Pool of worker containers. Its methods raise EngineError if they fail."""
 
     def containers(self) -> Containers:
-        """Return the containers of the pool."""
+        """Return the containers in the pool."""
         ...
 
     def start(self, container: str) -> None:
-        """Start the worker's container."""
+        """Start the container of a worker."""
         ...
 
     def stop(self, container: str) -> None:
-        """Stop the worker's container and wait until it has exited."""
+        """Stop the container of a worker, and wait until it has exited."""
         ...
 
 
 class Autoscaler:
-    """Adjusts the number of running workers to the number needed, one round at a time."""
+    """Adjusts the number of running workers to the required number, in rounds."""
 
     def __init__(self, cluster: Cluster, pool: WorkerPool) -> None:
         self._cluster = cluster
         self._pool = pool
-        #: IDs of the containers that were running in the last round.
+        #: IDs of the containers that were running during the last round.
         self._running: list[str] = []
         self._trouble = ""
 
     def run_round(self) -> None:
-        """Run one round. A failure is logged once, and the next round tries again."""
+        """Run one round. An error is logged only once, and the next round tries again."""
         try:
             trouble = self._round()
         except EngineError as error:
@@ -66,7 +66,7 @@ class Autoscaler:
         self._trouble = trouble
 
     def _round(self) -> str:
-        """Run one round and return a description of the remaining problem, or ""."""
+        """Run one round, and return a description of the remaining problem or ""."""
         seen = self._pool.containers()
         self._running = seen.running
         total, workers = autoscale.desired_cpu_workers(self._cluster.status()), self._cluster.workers()
@@ -84,7 +84,7 @@ class Autoscaler:
 
     def _stop(self, container: str, workers: Iterable[Worker]) -> None:
         self._pool.stop(container)
-        # A worker keeps its name when its container starts again, and would still be draining.
+        # A worker keeps its name when its container starts again, and would otherwise still be draining.
         for row in workers:
             if row["draining"] and row["id"].startswith(f"{container[:12]}-"):
                 self._cluster.drain(row["id"], False)
@@ -98,7 +98,7 @@ class Autoscaler:
         return why * (lacking > 0)
 
     def resume_workers(self) -> None:
-        """Resume draining workers, because this process will no longer stop them."""
+        """Resume draining workers when this process exits, because nothing would stop their containers."""
         with contextlib.suppress(OSError, ValueError, LookupError):
             for line in autoscale.resume_workers(self._cluster, self._running):
                 _log(line)
@@ -109,7 +109,7 @@ def _log(line: str) -> None:
 
 
 def main() -> int:
-    """Adjust the pool until SIGTERM or Ctrl-C."""
+    """Adjust the number of workers until SIGTERM or Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     follower = Autoscaler(autoscale.Api(API), Pool())
     _log("Adjusting the number of workers to the number needed.")

@@ -1,4 +1,4 @@
-"""The pool of workers that Compose created, controlled with the Docker SDK through the proxy."""
+"""Pool of worker containers that Compose created. It is controlled with the Docker SDK through a proxy."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ import docker
 import docker.errors
 
 ENGINE = "tcp://engine-proxy:2375"
-#: API version in the request path. The proxy ignores the version, and a fixed one saves the SDK a request.
+#: API version in the path of requests. The proxy ignores it, and a fixed version saves one request.
 _API_VERSION = "1.41"
-#: Timeout of a request in seconds, longer than the proxy's timeout for the Docker engine.
+#: Timeout of a request in seconds. The proxy's timeout for the Docker engine is shorter.
 SECONDS = 60
 _STOPPED = {"created", "exited"}
 _GOING = {"removing", "dead"}
 
 
 class EngineError(Exception):
-    """The Docker engine or its proxy did not execute a request; the message gives the reason."""
+    """The Docker engine or its proxy rejected or failed a request. The message contains the reason."""
 
 
 @dataclass(frozen=True)
 class Containers:
-    """Container IDs of the pool."""
+    """IDs of the running and the stopped containers in the pool."""
 
     running: list[str]
     stopped: list[str]
 
 
 class Pool:
-    """Lists, starts and stops the pool's containers."""
+    """Lists, starts and stops the worker containers of the pool."""
 
     def __init__(self, engine: str = ENGINE) -> None:
         self._client = docker.APIClient(base_url=engine, version=_API_VERSION, timeout=SECONDS)
-        # Ignore proxy settings that Docker passes to containers; they are meant for the internet.
+        # Docker can pass proxy settings for the internet to containers. They must be ignored here.
         self._client.trust_env = False
 
     def containers(self) -> Containers:
-        """Return the running and the stopped containers, sorted by ID."""
+        """Return the IDs of the running and the stopped containers, sorted."""
         try:
             rows = sorted((each["Id"], each["State"]) for each in self._client.containers(all=True))
         except (docker.errors.DockerException, OSError, LookupError, TypeError, ValueError) as error:
@@ -48,14 +48,14 @@ class Pool:
         )
 
     def start(self, container: str) -> None:
-        """Start a stopped container."""
+        """Start a stopped container of the pool."""
         try:
             self._client.start(container)
         except (docker.errors.DockerException, OSError) as error:
             raise _engine_error(error) from None
 
     def stop(self, container: str) -> None:
-        """Stop a container and wait until it has exited."""
+        """Stop a container of the pool, and wait until it has exited."""
         try:
             self._client.stop(container)
         except (docker.errors.DockerException, OSError) as error:
@@ -63,7 +63,7 @@ class Pool:
 
 
 def _engine_error(error: Exception) -> EngineError:
-    """Return an EngineError whose message does not change between attempts."""
+    """Convert an error into an EngineError whose message is the same for each attempt."""
     if isinstance(error, docker.errors.APIError):
         return EngineError(str(error.explanation or error))
     return EngineError(f"the Docker engine's proxy does not answer ({type(error).__name__})")

@@ -1,4 +1,4 @@
-"""Proxy in front of the Docker engine that can only list, start and stop workers of this project's pool.
+"""Proxy in front of the Docker engine. It can only list, start and stop the worker containers of one project.
 
 Access to the engine's socket is equivalent to root on its machine, so only this proxy has it. The proxy forwards no
 part of a request. The request line must match one of three patterns, and the request must have no body. The proxy then
@@ -25,31 +25,31 @@ SOCKET = Path("/var/run/docker.sock")
 PORT = 2375
 #: Compose service whose containers the proxy can start and stop.
 POOL = "cpu-worker-pool"
-#: Timeout of a request to the engine in seconds, longer than the 30 s of Compose's stop_grace_period.
+#: Timeout in seconds of a request to the Docker engine. It is longer than Compose's stop_grace_period of 30 s.
 ENGINE_SECONDS = 45
-#: Timeout in seconds for receiving the header of a request from the autoscaler.
+#: Timeout in seconds for receiving the header of a request.
 CLIENT_SECONDS = 5
 _MAX_BYTES = 8 << 20
 _COMPOSE = "com.docker.compose."
 
-# Request lines of the pinned Docker SDK. The API version in the path is ignored.
+# Allowed request lines, which the pinned Docker SDK sends. The API version in the path is ignored.
 _LIST = re.compile(r"GET /v1\.[0-9]{2}/containers/json\?limit=-1&all=1&size=0&trunc_cmd=0 HTTP/1\.1")
 _ACTION = re.compile(r"POST /v1\.[0-9]{2}/containers/([0-9a-f]{64})/(start|stop) HTTP/1\.1")
-#: Headers that announce a body or a change of protocol.
+#: Headers that announce a request body or a change of protocol.
 _FORBIDDEN_HEADERS = ("Transfer-Encoding", "Upgrade", "Expect", "Trailer", "HTTP2-Settings")
 
 Answer = tuple[int, Any]
 
 
 class ForbiddenRequest(Exception):
-    """The request matches none of the allowed patterns; the message gives the reason."""
+    """The request is not one of the allowed requests. The message contains the reason."""
 
 
 class Engine(Protocol):
-    """Sends the proxy's requests to a Docker engine. Raises OSError or HTTPException if the engine does not answer."""
+    """Connection to a Docker engine. Raises OSError or HTTPException if the engine does not answer."""
 
     def ask(self, method: str, path: str) -> tuple[int, bytes]:
-        """Return the status and the body of the response."""
+        """Send a request, and return the status and the body of the response."""
         ...
 
 
@@ -65,7 +65,7 @@ class EngineConnection(HTTPConnection):
 
 
 class UnixEngine:
-    """The Docker engine behind a Unix socket of this machine."""
+    """Docker engine that listens on a Unix socket of this machine."""
 
     def __init__(self, path: Path = SOCKET) -> None:
         self._path = path
@@ -84,14 +84,14 @@ class UnixEngine:
 
 
 class PoolContainers:
-    """Containers of one project's pool, identified by their labels."""
+    """Containers in the pool of one project, which are identified by their labels."""
 
     def __init__(self, engine: Engine, project: str) -> None:
         self._engine = engine
         self._labels = {f"{_COMPOSE}project": project, f"{_COMPOSE}service": POOL, f"{_COMPOSE}oneoff": "False"}
 
     def containers(self) -> list[dict[str, str]]:
-        """Return the ID and the state of each container."""
+        """Return the ID and the state of each container in the pool."""
         filters = {"label": [f"{name}={value}" for name, value in self._labels.items()]}
         status, body = self._engine.ask(
             "GET", f"/containers/json?{urlencode({'all': 1, 'filters': json.dumps(filters)})}"
@@ -105,7 +105,7 @@ class PoolContainers:
         return all(labels.get(name) == value for name, value in self._labels.items())
 
     def act(self, container: str, verb: str) -> Answer:
-        """Start or stop a container of the pool. Raises ForbiddenRequest for other containers."""
+        """Start or stop a container of the pool. Raises ForbiddenRequest for any other container."""
         if container not in [each["Id"] for each in self.containers()]:
             raise ForbiddenRequest(f"the container does not belong to {POOL}")
         status, body = self._engine.ask("POST", f"/containers/{container}/{verb}")
@@ -113,7 +113,7 @@ class PoolContainers:
 
 
 def _message(body: bytes) -> str:
-    """Return the error message of the engine's response, or ""."""
+    """Return the error message in the response of the Docker engine, or ""."""
     try:
         return str(json.loads(body)["message"])[:500]
     except (ValueError, LookupError, TypeError):
@@ -121,7 +121,7 @@ def _message(body: bytes) -> str:
 
 
 def answer_request(pool: PoolContainers, line: str, headers: Message) -> Answer:
-    """Answer a request according to its request line. Raises ForbiddenRequest unless it matches an allowed pattern."""
+    """Answer a request. Raises ForbiddenRequest if the request line does not match an allowed pattern."""
     if any(name in headers for name in _FORBIDDEN_HEADERS) or any(
         length != "0" for length in headers.get_all("Content-Length", [])
     ):
@@ -134,18 +134,18 @@ def answer_request(pool: PoolContainers, line: str, headers: Message) -> Answer:
 
 
 class Proxy(socketserver.TCPServer):
-    """Server that answers one request at a time, each on its own connection."""
+    """HTTP server that answers one request at a time, each on a new connection."""
 
     allow_reuse_address = True
 
     def __init__(self, address: tuple[str, int], pool: PoolContainers) -> None:
         super().__init__(address, Handler)
         self.pool = pool
-        #: True if the engine that opened the socket has exited. A new container of the proxy mounts the new socket.
+        #: True if the Docker engine that opened the socket has exited. Only a new container gets the new socket.
         self.is_stale = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log the error and continue if a client disconnects before it has its response."""
+        """Log the error if a client disconnects before it has received its response."""
         _log(f"A request failed: {sys.exc_info()[1]}")
 
 
@@ -171,11 +171,11 @@ class Handler(BaseHTTPRequestHandler):
     do_POST = do_GET  # noqa: N815
 
     def handle_expect_100(self) -> bool:
-        """Send no `100 Continue`, which would invite the client to send a body."""
+        """Do not send `100 Continue`, because requests must have no body."""
         return True
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse requests that http.server cannot parse, such as an unknown method or a header that is too long."""
+        """Reject requests that http.server cannot parse, for example because of an unknown method."""
         self._refuse(message or str(code))
 
     def _refuse(self, why: str) -> None:
@@ -193,7 +193,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Disable the request log of http.server."""
+        """Disable the access log of http.server."""
 
 
 def _log(line: str) -> None:
@@ -201,7 +201,7 @@ def _log(line: str) -> None:
 
 
 def project_of(engine: Engine, container: str) -> str:
-    """Return the name of a container's Compose project."""
+    """Return the name of the Compose project to which a container belongs."""
     status, body = engine.ask("GET", f"/containers/{container}/json")
     if status != 200:
         raise HTTPException(_message(body) or f"status {status}")
@@ -209,7 +209,7 @@ def project_of(engine: Engine, container: str) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Serve the pool of the Compose project to which this container belongs, until the engine exits."""
+    """Run the proxy for the Compose project of this container, until the Docker engine exits."""
     engine = UnixEngine()
     try:
         project = project_of(engine, socket.gethostname())

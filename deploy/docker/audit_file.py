@@ -1,4 +1,4 @@
-"""Dump or restore AUDIT_FILE. Backup and restore pipe this file into a coordinator: `python3 - dump|load FILE`.
+"""Save or restore AUDIT_FILE. Backup and restore pipe this program into a coordinator: `python3 - dump|load FILE`.
 
 `dump` writes the complete lines of the file to stdout. `load` reads such lines from stdin and prints the outcome:
 
@@ -19,7 +19,7 @@ _PIECE = 1 << 20
 
 
 def complete_size(path: Path) -> int:
-    """Return the size of a file in bytes up to its last complete line, or 0 if the file does not exist."""
+    """Return the number of bytes up to the end of a file's last complete line, or 0 if there is no file."""
     if not path.exists():
         return 0
     with path.open("rb") as file:
@@ -34,7 +34,7 @@ def complete_size(path: Path) -> int:
 
 
 def dump(path: Path) -> str:
-    """Write the complete lines to stdout, while a coordinator may append more."""
+    """Write the complete lines of AUDIT_FILE to stdout. A coordinator can append lines meanwhile."""
     left = complete_size(path)
     if left:
         with path.open("rb") as file:
@@ -47,7 +47,7 @@ def dump(path: Path) -> str:
 
 
 def load(path: Path) -> str:
-    """Store the lines of stdin without overwriting other lines, and return the outcome."""
+    """Write the lines from stdin to AUDIT_FILE without overwriting other lines, and return the outcome."""
     new = path.with_name(f".{path.name}.restore")
     with new.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
@@ -71,7 +71,7 @@ def load(path: Path) -> str:
 
 
 def _have_same_start(one: Path, other: Path, length: int) -> bool:
-    """Return True if both files start with the same `length` bytes."""
+    """Return True if the first `length` bytes of both files are equal."""
     with one.open("rb") as left, other.open("rb") as right:
         for start in range(0, length, _PIECE):
             size = min(_PIECE, length - start)

@@ -1,7 +1,6 @@
-"""Run one round of ./deploy-cluster.sh autoscale, which pipes this file into a coordinator: `python3 - step
-CONTAINER...`.
+"""Run one round of ./deploy-cluster.sh autoscale: `python3 - step CONTAINER...`.
 
-deploy/autoscaler uses the same `plan` in its own container.
+The script pipes this program into a coordinator. deploy/autoscaler uses the same `plan` in its own container.
 
 `step` drains surplus workers, resumes draining workers that are needed, and prints the changes of containers. `look`
 prints the same but changes nothing. `release` resumes all workers of these containers. Output lines:
@@ -25,47 +24,47 @@ import httpx
 
 TOKEN = Path("/run/secrets/cluster_token")
 API = "http://127.0.0.1:3000/api"
-#: Length of the container ID's prefix with which the name of its worker starts.
+#: Number of characters of a container's ID that its worker's name starts with.
 _ID_LENGTH = 12
-#: Upper bound of AUTOSCALE_MAX. A response with a larger number is invalid.
+#: Largest valid value of AUTOSCALE_MAX. A response with a larger number is invalid.
 MAX_WORKERS = 10_000
-#: Required fields of a worker's record, with their types.
+#: Fields that a worker's record must have, with their types.
 _WORKER_FIELDS = {"id": str, "device": str | None, "live": bool, "draining": bool, "state": str, "busy_lanes": int}
 
 Worker = Mapping[str, Any]
 
 
 class Cluster(Protocol):
-    """Requests that a round sends to the cluster."""
+    """Requests that a round of the autoscaler sends to the cluster."""
 
     def status(self) -> Mapping[str, Any]:
-        """Return the response of GET /api/status."""
+        """Return the response to GET /api/status."""
         ...
 
     def workers(self) -> Sequence[Worker]:
-        """Return the workers in the response of GET /api/workers."""
+        """Return the workers in the response to GET /api/workers."""
         ...
 
     def drain(self, worker: str, on: bool) -> None:
-        """Start or cancel the draining of a worker, which then finishes its leases and accepts no new ones."""
+        """Drain a worker, so that it finishes its leases and gets no new ones. `on=False` undoes this."""
         ...
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Changes that lead to the needed number of workers."""
+    """Changes that lead to the required number of workers."""
 
-    #: Worker names.
+    #: Names of workers to drain.
     drain: Sequence[str]
     resume: Sequence[str]
-    #: Container IDs.
+    #: IDs of containers to stop.
     stop: Sequence[str]
-    #: Number of containers that should exist.
+    #: Number of containers that should exist afterwards.
     containers: int
 
 
 def plan(need: int, containers: Sequence[str], workers: Sequence[Worker]) -> Plan:
-    """Plan the changes that lead to the needed number of workers, without side effects.
+    """Plan the changes that lead to the required number of workers. This function has no side effects.
 
     A draining worker is about to leave. It is resumed before a new worker starts, and its container stops when its
     leases have finished. A worker that has not reported yet is never drained or replaced, because it may hang.
@@ -87,14 +86,16 @@ def plan(need: int, containers: Sequence[str], workers: Sequence[Worker]) -> Pla
 
 
 def count_needed(containers: Sequence[str], need: int, workers: Sequence[Worker]) -> int:
-    """Return how many of the `need` workers these containers must provide, after counting workers elsewhere."""
+    """Return the number of workers that these containers must provide. Workers elsewhere count toward `need`."""
     ours = [row["id"] for container in containers if (row := _worker_of(container, workers))]
     takers = [row for row in workers if row["live"] and row["device"] == "cpu" and not row["draining"]]
     return max(0, need - len([row for row in takers if row["id"] not in ours]))
 
 
 def desired_cpu_workers(status: Mapping[str, Any]) -> int:
-    """Return the number of CPU workers that the cluster needs. Raises LookupError if unknown, ValueError if invalid."""
+    """Return the required number of CPU workers. Raises LookupError if it is unknown, and ValueError if it is
+    invalid.
+    """
     desired = status["desired_workers"]
     total = desired["cpu"] if isinstance(desired, Mapping) else None
     if total is None:
@@ -105,13 +106,13 @@ def desired_cpu_workers(status: Mapping[str, Any]) -> int:
 
 
 def _worker_of(container: str, workers: Sequence[Worker]) -> Worker | None:
-    """Return the live worker of a container. Its name consists of the container's name and a process ID."""
+    """Return the live worker in a container. A worker's name contains the container's name and a process ID."""
     name = f"{container[:_ID_LENGTH]}-"
     return next((worker for worker in workers if worker["live"] and worker["id"].startswith(name)), None)
 
 
 def run_round(cluster: Cluster, containers: Sequence[str], *, act: bool) -> list[str]:
-    """Run one round and return its output lines. Raises LookupError if the number of needed workers is unknown."""
+    """Run one round and return its output. Raises LookupError if the required number of workers is unknown."""
     need = desired_cpu_workers(cluster.status())
     chosen = plan(need, containers, cluster.workers())
     if act:
@@ -124,7 +125,7 @@ def run_round(cluster: Cluster, containers: Sequence[str], *, act: bool) -> list
 
 
 def resume_workers(cluster: Cluster, containers: Sequence[str]) -> list[str]:
-    """Resume the draining workers of these containers and return an output line for each."""
+    """Resume the draining workers in these containers. Return one line of output for each."""
     workers = cluster.workers()
     rows = [row for container in containers if (row := _worker_of(container, workers))]
     draining = [row["id"] for row in rows if row["draining"]]
@@ -134,16 +135,16 @@ def resume_workers(cluster: Cluster, containers: Sequence[str]) -> list[str]:
 
 
 class Api:
-    """Client for the HTTP API, by default of the coordinator in this container.
+    """Client of the HTTP API. By default, it uses the coordinator in this container.
 
     Methods raise OSError or ValueError if the API does not answer or its response is invalid.
     """
 
     def __init__(self, url: str = API) -> None:
-        # The file can contain two tokens during a token rotation; use the first.
+        # While an operator replaces the token, the file contains two tokens. The first one is used.
         token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        # Ignore proxy settings for the internet: the proxy must not see the token.
+        # A proxy for the internet must not see the token, so proxy settings are ignored.
         self._http = httpx.Client(base_url=url, headers=headers, timeout=5, trust_env=False)
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Print measurements for ./deploy-cluster.sh report, which pipes this file into a coordinator's container.
+"""Print measurements of a cluster. ./deploy-cluster.sh report pipes this program into a coordinator's container.
 
 The container can reach Prometheus and the API. Metric names come from jobs/metrics.py of its image; recording rules are
 in prometheus/rules/recording.yml.
@@ -22,13 +22,13 @@ PROMETHEUS = "http://prometheus:9090"
 API = "http://127.0.0.1:3000"
 TOKEN = Path("/run/secrets/cluster_token")
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
-#: Routes that wait until a job finishes, excluded from latency because their long responses are intended.
+#: Filter that excludes requests that wait until a job finishes, because their responses are slow on purpose.
 WAITING = 'route!~"/api/results|/api/jobs/[{]job_id[}](/result|/events)?|/api/events"'
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measurement: one output line per series of a PromQL expression, with the labels that distinguish the series."""
+    """Measurement with a PromQL expression. Each series of the expression is one line of output."""
 
     title: str
     expression: str
@@ -147,7 +147,7 @@ def cluster(token: str) -> Iterator[str]:
 
 
 def main() -> None:
-    # The file can contain two tokens during a token rotation; use the first.
+    # While an operator replaces the token, the file contains two tokens. The first one is used.
     token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
     for what, lines in (("The API", cluster(token)), ("Prometheus", format_measurements()), ("Prometheus", alerts())):
         try:

@@ -1,4 +1,7 @@
-"""Print the cluster's status. ./deploy-cluster.sh status pipes this file into a coordinator: `python3 - json|text`."""
+"""Print the status of a cluster. ./deploy-cluster.sh status pipes this program into a coordinator.
+
+Its command is `python3 - json|text`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def get_json(url: str, token: str) -> Any:
 
 
 def format_counts(counts: Mapping[str, int]) -> str:
-    """Format nonzero counts, for example as `2 idle, 1 busy`."""
+    """Format numbers by name, for example as `2 idle, 1 busy`. Zeros are omitted."""
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
 
 
@@ -53,7 +56,7 @@ def format_lines(status: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    # The file can contain two tokens during a token rotation; use the first.
+    # While an operator replaces the token, the file contains two tokens. The first one is used.
     token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
     try:
         status = get_json("http://127.0.0.1:3000/api/status", token)

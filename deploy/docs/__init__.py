@@ -1,1 +1,1 @@
-"""The documentation site: MkDocs hooks that add the generated reference and make pages work without other hosts."""
+"""Documentation site: MkDocs hooks that generate the reference and make pages work without other hosts."""

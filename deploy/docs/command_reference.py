@@ -1,4 +1,4 @@
-"""Generate the reference of the `cluster` command from its Typer application."""
+"""Generator of the reference of the `cluster` command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS = "The subcommands are the kinds that the cluster offers, and their optio
 
 
 def render() -> str:
-    """Return the reference page as Markdown."""
+    """Return the reference page of the command as Markdown."""
     root: Any = typer.main.get_command(app)
     context: Any = typer.Context(root, info_name="cluster")
     names = sorted(root.commands)
@@ -38,7 +38,7 @@ def render() -> str:
 
 
 def _sections(command: Any, parent: Any, name: str, level: int) -> Iterator[str]:
-    """Yield the section of a command, then the sections of its subcommands."""
+    """Yield the section of a command, and then the sections of its subcommands."""
     context: Any = typer.Context(command, info_name=name, parent=parent)
     yield f"{'#' * level} {name}\n"
     yield f"{prose(_paragraphs(command.help))}\n"
@@ -58,7 +58,7 @@ def _options(command: Any, context: Any) -> str:
 
 
 def _epilog(command: Any) -> str:
-    r"""Return the text after the options of a command's help, without the \b marks before preformatted paragraphs."""
+    r"""Return the text at the end of a command's help, without the markers `\b` before preformatted paragraphs."""
     if not command.epilog:
         return ""
     return "```text\n" + re.sub(r"^\x08\n", "", command.epilog.strip("\n"), flags=re.MULTILINE) + "\n```\n"
@@ -69,6 +69,6 @@ def _summary(command: Any) -> str:
 
 
 def _paragraphs(help_text: str | None) -> str:
-    """Return a help text with each paragraph on one line."""
+    """Return a help text as Markdown, with each paragraph on one line."""
     plain = (help_text or "").replace("\b", "").strip()
     return "\n\n".join(re.sub(r"\s+", " ", part) for part in re.split(r"\n\s*\n", plain))

@@ -1,4 +1,4 @@
-"""MkDocs hooks, which mkdocs.yml loads. See https://www.mkdocs.org/user-guide/configuration/#hooks."""
+"""MkDocs hooks of the documentation site. See https://www.mkdocs.org/user-guide/configuration/#hooks."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from mkdocs.structure.pages import Page
 from deploy.docs import command_reference, http_reference, inline_scripts, links, metric_reference, setting_reference
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Patterns of pages outside docs/ that are part of the site.
+#: Patterns of pages outside of docs/ that belong to the site.
 _READMES = ("engines/*/README.md", "jobs/kinds/*/README.md", "nginx/README.md", "web/README.md", "tests/*/README.md")
 _HTTP = "reference/http"
-#: Placeholder in docs/settings.md for the tables of settings.
+#: Placeholder in docs/settings.md that is replaced by the tables of settings.
 _SETTINGS = "<!-- generated: settings -->"
-#: Minimum size in bytes of files that are compressed.
+#: Minimum size in bytes of a file that is compressed.
 _COMPRESSED_FROM = 1000
-#: Files that are deleted: coordinators have their own error page, and search engines do not index the site.
+#: Generated files that are deleted. Coordinators have their own error page, and no sitemap is needed.
 _UNUSED = ("404.html", "sitemap.xml", "sitemap.xml.gz")
 _TEXTS = {".css", ".html", ".js", ".json", ".svg", ".xml"}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add one page per domain of the HTTP API to the navigation."""
+    """Add the pages of the HTTP API to the navigation, one per domain."""
     pages = [{name.capitalize(): f"{_HTTP}/{name}.md"} for name in http_reference.render(ROOT)]
     _expand(config.nav, f"{_HTTP}/index.md", pages)
     return config
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the generated reference and the READMEs to the site."""
+    """Add the generated pages and the READMEs to the site."""
     for name, text in references().items():
         files.append(File.generated(config, name, content=text))
     for path in readmes():
@@ -42,8 +42,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Insert the tables of settings, and rewrite links to files of the checkout."""
-    # The page in the checkout only has an introduction, so that links to it are valid there.
+    """Insert the tables of settings, and change links to files of the checkout."""
+    # In the checkout, the page has only an introduction, so that links to the page are valid.
     markdown = markdown.replace(_SETTINGS, setting_reference.render(ROOT)) if _SETTINGS in markdown else markdown
     return links.rewrite(markdown, _in_checkout(page.file), ROOT, {_in_checkout(each) for each in files})
 
@@ -53,7 +53,7 @@ def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
 
 
 def on_post_build(*, config: MkDocsConfig) -> None:
-    """Delete unused pages, and compress files, which coordinators serve in compressed form."""
+    """Delete unused pages, and compress files. Coordinators serve the compressed files."""
     site = Path(config.site_dir)
     for name in _UNUSED:
         (site / name).unlink(missing_ok=True)
@@ -80,7 +80,7 @@ def _in_checkout(file: File) -> str:
 
 
 def _expand(entries: Any, page: str, pages: list[dict[str, str]]) -> None:
-    """Replace the entry of one page in the navigation, at any depth, by several entries."""
+    """Replace the entry of a page in the navigation with several entries."""
     for each in entries if isinstance(entries, list) else ():
         for title, value in each.items() if isinstance(each, dict) else ():
             if value == page:

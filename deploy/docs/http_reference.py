@@ -1,4 +1,4 @@
-"""Generate the reference of the HTTP API from its OpenAPI description."""
+"""Generator of the reference of the HTTP API, from its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ and what to do, and `field` names the field of the request.
 
 
 class _Page:
-    """Page about the operations of one domain and the types that they use."""
+    """Page about the operations of one domain of the API, and about their types."""
 
     def __init__(self, document: Schema) -> None:
         self._schemas: Schema = document["components"]["schemas"]
@@ -84,7 +84,7 @@ class _Page:
         return table(("Field", "Type", "Description"), records)
 
     def _type(self, schema: Schema) -> str:
-        """Return a readable name of a type, such as `array of Job`."""
+        """Return a readable name of a type, for example `array of Job`."""
         if "$ref" in schema:
             name = str(schema["$ref"].rpartition("/")[2])
             if name not in self._used:
@@ -100,7 +100,7 @@ class _Page:
 
 
 def render(root: Path) -> dict[str, str]:
-    """Return the pages, keyed by name: one per domain of the API, and `index`."""
+    """Return the pages about the API, keyed by name. There is one page per domain, and the page `index`."""
     document = json.loads((root / "web/openapi.json").read_text())
     operations = defaultdict(list)
     for path, methods in document["paths"].items():
@@ -123,7 +123,7 @@ def anchor(method: str, path: str) -> str:
 
 
 def _iterate_growing_list(names: list[str]) -> Iterator[str]:
-    """Yield the names of a list to which the caller appends during the iteration."""
+    """Yield the names in a list to which the caller appends names during the iteration."""
     for index in count():
         if index >= len(names):
             return
@@ -131,6 +131,6 @@ def _iterate_growing_list(names: list[str]) -> Iterator[str]:
 
 
 def _first_sentence(operation: Schema) -> str:
-    """Return the first sentence of an operation's description."""
+    """Return the first sentence of the description of an API operation."""
     text = str(operation.get("description", ""))
     return text.partition("\n")[0].partition(". ")[0].rstrip(".;") + "." if text else ""

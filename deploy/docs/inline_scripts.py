@@ -1,4 +1,4 @@
-"""Move inline scripts of HTML pages into files, because the Content-Security-Policy forbids inline scripts."""
+"""Moves inline scripts of HTML pages to files, because the Content-Security-Policy forbids inline scripts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from posixpath import dirname, relpath
 
-#: A script without attributes. A script with a `type` attribute contains data.
+#: Pattern of a script without attributes. Scripts with the attribute `type` contain data.
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 FOLDER = "assets/inline"
 
 
 def extract(html: str, page: str, site: Path) -> str:
-    """Write each inline script to a file of the site, and return the HTML with references to these files."""
+    """Write each inline script of a page to a file. Return the HTML with references to these files."""
 
     def replace(found: re.Match[str]) -> str:
         name = f"{FOLDER}/{hashlib.sha256(found[1].encode()).hexdigest()[:16]}.js"

@@ -1,4 +1,4 @@
-"""Rewrite links to files of the checkout as links within the documentation site."""
+"""Changes links to files of the checkout to links within the documentation site."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from posixpath import dirname, normpath, relpath
 
-#: A fenced code block, in which links are ignored.
+#: Pattern of a fenced code block. Links in code blocks are ignored.
 _FENCED = re.compile(r"(^ *```.*?^ *```)", re.MULTILINE | re.DOTALL)
-#: A link or image with the path of another file.
+#: Pattern of a link to another file, or of an image.
 _LINK = re.compile(
     r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]"
     r"\((?![a-z]+:|#|/)(?P<path>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)"
 )
-#: Folder whose pages are at the root of the site. Other files have the same path in the site and the checkout.
+#: Folder whose pages are at the top level of the site. Other files have the same path as in the checkout.
 _DOCS = "docs/"
 
 
 def rewrite(text: str, source: str, root: Path, pages: Collection[str]) -> str:
-    """Return the Markdown of a page with links that work in the site.
+    """Return the Markdown of a page with links that are valid in the site.
 
     `source` is the path of the page in the checkout, and `pages` contains the paths of all files of the site. A link to
     another file of the checkout, such as a module, is replaced by its text.

@@ -1,4 +1,4 @@
-"""Helpers that format Markdown for the generated pages."""
+"""Functions that format Markdown for generated pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(headings: Sequence[str], records: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table, or "" if there are no records."""
+    """Return a table in Markdown, or "" if there are no records."""
     rows = [*records]
     if not rows:
         return ""
@@ -20,7 +20,7 @@ def cell(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Escape characters that Markdown would read as HTML or emphasis, except inside `code`."""
+    """Escape characters that Markdown would read as HTML or emphasis. Text in `code` stays unchanged."""
     parts = text.split("`")
     return "`".join(part if index % 2 else re.sub(r"([<>*])", r"\\\1", part) for index, part in enumerate(parts))
 

@@ -1,4 +1,4 @@
-"""Generate the reference of metrics from their declarations."""
+"""Generator of the reference of metrics, from their declarations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECTIONS = {"coordinator": "Metrics of coordinators", "worker": "Metrics of wor
 
 
 def render() -> str:
-    """Return the reference page as Markdown."""
+    """Return the reference page of metrics as Markdown."""
     declared = {each.name: each for each in vars(metrics).values() if isinstance(each, metrics.Metric)}
     parts = [_HEAD]
     for process, title in _SECTIONS.items():

@@ -1,4 +1,4 @@
-"""Generate the reference of settings from the fields of their Pydantic models and the comments above the fields."""
+"""Generator of the reference of settings, from the Pydantic models and the comments above their fields."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _COMPOSE = """\
 Only Docker Compose reads these variables.
 
 """
-#: A field and the lines of the comment above it.
+#: Pattern of a field, with the comment lines above the field.
 _FIELD = re.compile(r"(?P<comment>(?:^ {4}#: .*\n)+)^ {4}(?P<field>[a-z]\w*): ", re.MULTILINE)
-#: Path of a documentation page in a comment, which becomes a link.
+#: Pattern of the path of a documentation page in a comment. Such a path becomes a link.
 _PAGE = re.compile(r"\bdocs/([\w/-]+\.md(?:#[\w-]+)?)")
-#: Variables in a Compose file, with their defaults.
+#: Pattern of a variable in a Compose file, with its default value.
 _VARIABLE = re.compile(r"\$\{([A-Z_]+):?-?([^}]*)\}")
 
 
 def render(root: Path) -> str:
-    """Return the tables of docs/settings.md. `root` is the path of the checkout."""
+    """Return the tables of settings for docs/settings.md. `root` is the path of the checkout."""
     fields = Settings.model_fields | client.Settings.model_fields
     texts = comments(root / "threads_cluster/settings.py") | comments(root / "jobs/settings.py")
     records = [
@@ -58,7 +58,7 @@ def _description(name: str, field: FieldInfo, comment: str) -> str:
 
 
 def comments(source: Path) -> dict[str, str]:
-    """Return the comment above each field of a settings class, keyed by field name."""
+    """Return the comments above the fields of a settings class, keyed by field name."""
     return {
         each["field"]: " ".join(line.strip().removeprefix("#: ") for line in each["comment"].splitlines())
         for each in _FIELD.finditer(source.read_text())
@@ -71,7 +71,7 @@ def _compose_variables(root: Path) -> dict[str, str]:
 
 
 def _example_comment(example: str, name: str) -> str:
-    """Return the comment above a variable in .env.example."""
+    """Return the comment above a variable in the file .env.example."""
     before, found, _ = example.partition(f"\n#{name}=")
     paragraph = before.rpartition("\n\n")[2] if found else ""
     return " ".join(line.removeprefix("# ") for line in paragraph.splitlines() if line.startswith("# "))

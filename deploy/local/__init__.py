@@ -1,1 +1,1 @@
-"""The local cluster: all parts run as processes of one checkout under supervisord."""
+"""Local cluster, whose parts run as processes of one checkout under supervisord."""

@@ -1,6 +1,6 @@
-"""Command line `python -m deploy.local run|stop|status|invite|join|leave`, used by ./deploy-cluster.sh.
+"""Command line of the local cluster, which ./deploy-cluster.sh uses: `python -m deploy.local COMMAND`.
 
-`cluster up` uses the commands `state` and `join-detached`.
+COMMAND is run, stop, status, invite, join or leave. `cluster up` uses the commands `state` and `join-detached`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def start_detached(given: argparse.Namespace) -> int:
 
 
 def _about_hosts(given: argparse.Namespace) -> int:
-    # Import these modules only here, because a cluster on one machine does not need them.
+    # A cluster on one machine does not need these modules.
     from deploy.local.joining import inviting, joining
 
     if given.command == "invite" and given.close is not None:

@@ -1,4 +1,4 @@
-"""Admin token of the local cluster, stored in a file with mode 0600 and in the cluster's Redis."""
+"""Admin token of the local cluster. It is stored in a file with mode 0600, and its digest is in Redis."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from jobs.settings import LOCAL_FOLDER
 from jobs.store.tenancy import tokens
 from jobs.store.tenancy.tokens import Tokens
 
-#: File in which the `cluster` command finds the token.
+#: File from which the `cluster` command reads the token.
 FILE = LOCAL_FOLDER / "token"
-#: Name of the token in the cluster's list of tokens.
+#: Name of the token in the list of API tokens.
 _NAME = "local"
 
 
 def ensure(redis_url: str) -> str:
-    """Return the token. Create it if Redis does not have it. Raises connection.Unreachable."""
+    """Return the admin token. If Redis does not have it, create a new one. Raises connection.Unreachable."""
     store = private_files.token_store(redis_url)
     return read_valid_token(store) or private_files.renew_token(store, FILE, _NAME, "admin")
 
 
 def read_valid_token(store: Tokens) -> str:
-    """Return the token in the file, or "" if Redis does not have it."""
+    """Return the token from the file, or "" if Redis does not have the token."""
     with suppress(OSError):
         given = tokens.parse_credential(FILE.read_text().strip())
         stored = store.get(given.id) if given else None

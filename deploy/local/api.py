@@ -1,4 +1,4 @@
-"""Client of the local cluster's API, used by the process that starts the cluster."""
+"""Client of the local cluster's API, for the process that starts the cluster."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from jobs.settings import Settings
 
 
 def local_url(settings: Settings, port: int) -> str:
-    """Return the URL of the API on this machine."""
+    """Return the URL at which this machine can reach the API."""
     host = "127.0.0.1" if settings.bind in ("0.0.0.0", "::", "") else settings.bind
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class Api:
-    """Client of the API at a port of this machine."""
+    """Client of an API on this machine."""
 
     def __init__(self, settings: Settings, port: int) -> None:
         self.url = local_url(settings, port)
-        #: CLUSTER_TOKEN, or later the admin token of the local cluster.
+        #: CLUSTER_TOKEN, and later the admin token of the local cluster.
         self.token = (
             settings.cluster_token.replace(",", " ").split(None, 1)[0] if settings.cluster_token.strip(", \n") else ""
         )
-        # Ignore proxy settings for the internet: all requests go to this machine.
+        # All requests go to this machine, so proxy settings for the internet are ignored.
         self._http = httpx.Client(base_url=self.url, trust_env=False)
 
     def get(self, path: str, *, timeout: float = 5.0) -> Any:
-        """Return the JSON response to a GET request. Raises OSError or ValueError."""
+        """Send a GET request and return the JSON response. Raises OSError or ValueError."""
         return self._ask("GET", path, timeout)
 
     def post(self, path: str) -> Any:
-        """Return the JSON response to a POST request without a body. Raises OSError or ValueError."""
+        """Send a POST request without a body and return the JSON response. Raises OSError or ValueError."""
         return self._ask("POST", path)
 
     def _ask(self, method: str, path: str, timeout: float = 5.0) -> Any:

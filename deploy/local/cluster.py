@@ -1,4 +1,4 @@
-"""Run the local cluster: start supervisord, wait until all workers are ready, and stop everything."""
+"""Start and stop of the local cluster: start supervisord, wait until all workers are ready, and stop everything."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from jobs.network import exposure
 from jobs.settings import LOCAL_FOLDER, Settings
 from jobs.store.server import connection
 
-#: Timeout in seconds until all workers are ready. The first start compiles the kernels.
+#: Maximum number of seconds until all workers are ready. The first start compiles the kernels.
 READY_SECONDS = 300.0
-#: Timeout of one readiness check, in seconds. The port accepts connections even if the coordinator never comes up.
+#: Timeout in seconds of one readiness check. The port accepts connections before the coordinator is running.
 READY_TIMEOUT_SECONDS = 1.0
-#: Number of exits before readiness after which the start fails.
+#: Number of exits of a program before the cluster is ready, after which the start fails.
 MAX_EXITS = 3
-#: Interval in seconds for repeating an unchanged status message.
+#: Interval in seconds after which an unchanged status message is printed again.
 REPEAT_SECONDS = 15.0
-#: Interval in seconds for checking which programs have exited.
+#: Interval in seconds between checks for programs that have exited.
 POLL_SECONDS = 2.0
-#: File names of the web pages; the empty name is the index.
+#: File names of the web pages. The empty name is the index page.
 PAGES = ("", "collatz.html", "kinds.html", "cluster.html")
-#: File in which clients find the URL of the running cluster.
+#: File from which clients read the URL of the running cluster.
 ADDRESS = LOCAL_FOLDER / "url"
 
 
 class LocalCluster:
-    """A running local cluster, which stops at the end of its `with` block."""
+    """Running local cluster. It stops at the end of its `with` block."""
 
     def __init__(self, settings: Settings, shape: Shape) -> None:
         self.shape = shape
         self.run = Run.new(LOCAL_FOLDER)
         self.api = Api(settings, shape.port)
-        # A broken GPU must not prevent the start unless GPU_ENABLED=true.
+        # If a GPU is broken, the cluster starts anyway, unless GPU_ENABLED=true.
         self._token_needed = shape.runner or exposure.needs_token(settings)
         self._gpus_needed = settings.gpu_enabled == "true"
         self._secrets_key = ",".join(settings.secrets_keys())
@@ -50,7 +50,7 @@ class LocalCluster:
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._hand_over: HandOver | None = None
         self._log_start = 0
-        #: Number of exits per program that were reported to the user.
+        #: Number of exits of each program that were reported to the user.
         self._said_exits: Counter[str] = Counter()
 
     def __enter__(self) -> LocalCluster:
@@ -103,7 +103,7 @@ class LocalCluster:
         say(f"Ready after {time.monotonic() - started:.1f} s: {self.api.url}")
 
     def _missing(self) -> str | None:
-        """Return a description of the missing parts, or None if everything is ready."""
+        """Describe which parts of the cluster are not ready. Return None if all parts are ready."""
         try:
             self.api.get("/ready", timeout=READY_TIMEOUT_SECONDS)
         except (OSError, ValueError):
@@ -122,12 +122,12 @@ class LocalCluster:
         )
 
     def _check_programs(self) -> None:
-        """Report programs that exited. Raises CommandError if supervisord exited or a program exits repeatedly."""
+        """Report programs that exited. Raises CommandError if supervisord exited, or if a program exits repeatedly."""
         if self._supervisor is None or self._supervisor.poll() is not None:
             tail = program_logs.read_tail(program_logs.SUPERVISOR)
             raise CommandError(FAILED, f"supervisord exited before the cluster was ready.\n{tail}")
         for name, times in program_logs.count_exits(self._log_start).items():
-            # The cluster works without its HTTPS endpoint, which only other machines use.
+            # The HTTPS endpoint is only for other machines, so the cluster works without it.
             if times >= MAX_EXITS and name != "door" and (self._gpus_needed or not name.startswith("gpu-worker")):
                 log = program_logs.FOLDER / f"{name}.log"
                 raise CommandError(
@@ -136,7 +136,7 @@ class LocalCluster:
         self._say_exits()
 
     def _say_exits(self) -> None:
-        """Print which programs have exited since the last call."""
+        """Print which programs have exited since the last call of this method."""
         for name, times in program_logs.count_exits(self._log_start).items():
             if times > self._said_exits[name]:
                 self._said_exits[name] = times
@@ -146,7 +146,7 @@ class LocalCluster:
     # -- running cluster -----------------------------------------------------------------------------------------------
 
     def stay(self) -> NoReturn:
-        """Wait until a signal raises StopRequested. Raises CommandError if supervisord exits."""
+        """Wait until a signal raises StopRequested. Raises CommandError if supervisord exits first."""
         url = self.api.url
         say(f"""
 The cluster is up: {url}   (API description: {url}/api/docs)

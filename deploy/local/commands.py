@@ -1,4 +1,4 @@
-"""Implement the commands run, stop and status of `python -m deploy.local`."""
+"""Implementation of the commands run, stop and status of `python -m deploy.local`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from jobs.settings import LOCAL_FOLDER, Settings, load
 
 
 def check_exposure(settings: Settings) -> None:
-    """Reject settings with which the coordinator would exit, before any process starts. Raises CommandError."""
+    """Check the settings before any process starts. Raises CommandError if the coordinator would reject them."""
     try:
         exposure.check(settings)
         keys.check(settings)
@@ -46,20 +46,20 @@ def check_exposure(settings: Settings) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Options of `run`."""
+    """Options of the command run."""
 
-    #: Port of the API; None for the next free port.
+    #: Port of the API, or None for the next free port.
     port: int | None
     workers: int
     runner: bool
     once: bool
     samples: bool
-    #: Print results as JSON even if stdout is a terminal.
+    #: True if results are printed as JSON even on a terminal.
     as_json: bool = False
 
 
 def run(wanted: ClusterOptions) -> int:
-    """Start a cluster, compute the samples, and wait for a signal. Return the exit code.
+    """Start a local cluster, compute the sample jobs, and wait for a signal. Return the exit code.
 
     With `once`, stop after the samples.
     """
@@ -85,7 +85,7 @@ def _plan(settings: Settings, wanted: ClusterOptions) -> shape.Shape:
 
 
 def _compute_samples(cluster: LocalCluster, wanted: ClusterOptions) -> bool:
-    """Compute the requested samples. Return False if a sample job fails."""
+    """Compute the sample jobs that the user requested. Return False if one of them fails."""
     began = time.monotonic()
     as_json = wanted.once and (wanted.as_json or not sys.stdout.isatty())
     kept = "./deploy-cluster.sh local, and then " if wanted.once else ""
@@ -105,7 +105,7 @@ def _announce(parts: shape.Shape) -> None:
 
 @contextmanager
 def hold_cluster_lock() -> Iterator[None]:
-    """Hold the checkout's lock, and stop processes of an earlier run first.
+    """Stop processes of an earlier run, and hold the lock of this checkout in a `with` block.
 
     Raises CommandError if a cluster is already running.
     """
@@ -128,7 +128,7 @@ def hold_cluster_lock() -> Iterator[None]:
 
 
 def _stop_earlier_run() -> int:
-    """Stop processes of an earlier run, report them, and return their number."""
+    """Stop the processes of an earlier run, and print and return their number."""
     count = processes.stop_marked(f"@{LOCAL_FOLDER}")
     if count:
         say(f"Stopped {count} processes of an earlier run.")
@@ -142,7 +142,7 @@ def _address() -> str:
 
 
 def is_running() -> bool:
-    """Return True if a cluster of this checkout is running, which means that its lock is held."""
+    """Return True if a local cluster of this checkout is running and therefore holds its lock."""
     if not LOCAL_FOLDER.is_dir():
         return False
     lock = processes.lock(LOCAL_FOLDER)
@@ -152,7 +152,7 @@ def is_running() -> bool:
 
 
 def _find_starter() -> psutil.Process | None:
-    """Return the process whose ID is in the lock file, or None if that process did not start a cluster here."""
+    """Return the process that started a cluster of this checkout, or None if it is not running."""
     try:
         process = psutil.Process(int((LOCAL_FOLDER / "lock").read_text()))
         ours = "deploy.local" in process.cmdline() and Path(process.cwd()) == CHECKOUT
@@ -162,13 +162,13 @@ def _find_starter() -> psutil.Process | None:
 
 
 def was_started_by(command: str) -> bool:
-    """Return True if `command` (run or join) started the running processes."""
+    """Return True if the command `command` (run or join) started the running processes."""
     starter = _find_starter()
     return starter is not None and command in starter.cmdline()
 
 
 def stop() -> int:
-    """Stop the cluster that is running in another terminal, or processes of an earlier run. Return the exit code."""
+    """Stop the local cluster of this checkout, or the processes of an earlier run. Return the exit code."""
     if not is_running():
         if not _stop_earlier_run():
             say("No local cluster of this checkout is running.")
@@ -186,15 +186,15 @@ def stop() -> int:
 
 
 def describe_membership() -> str:
-    """Return a sentence about the cluster that this machine has joined, or ""."""
-    from deploy.local.joining import membership  # import only if needed
+    """Describe in one sentence which cluster this machine has joined. Return "" if it has joined none."""
+    from deploy.local.joining import membership  # This import is rarely needed
 
     joined = membership.load()
     return f"This checkout has joined {joined.url} with the workers {', '.join(joined.workers)}" if joined else ""
 
 
 def status() -> int:
-    """Print whether a cluster of this checkout is running, and its status. Return the exit code."""
+    """Print whether a cluster of this checkout is running, with its status. Return the exit code."""
     if not is_running():
         if joined := describe_membership():
             say(f"{joined}. The workers are not running. Start them: ./deploy-cluster.sh join")

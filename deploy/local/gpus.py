@@ -1,4 +1,4 @@
-"""Find the GPUs that the local cluster can use. Each GPU has its own worker."""
+"""Detection of the GPUs that the local cluster can use. Each GPU has its own worker."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ INSTALL = "deploy/environment.sh gpu-worker"
 
 
 class NoGpus(Exception):
-    """GPU_ENABLED=true, but no GPU worker can start. The message says what is missing and what to do."""
+    """No GPU worker can start although GPU_ENABLED=true. The message contains the cause and a remedy."""
 
 
 def count_listed() -> int:
-    """Return the number of GPUs that the driver lists, or 0 without a driver."""
+    """Return the number of GPUs that NVIDIA's driver reports, or 0 without a driver."""
     try:
         listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -24,7 +24,7 @@ def count_listed() -> int:
 
 
 def count_allowed(settings: Settings) -> int:
-    """Return the number of GPUs that CUDA_VISIBLE_DEVICES allows. Each worker checks its own GPU again."""
+    """Return the number of GPUs that CUDA_VISIBLE_DEVICES allows. Each worker checks its GPU again."""
     wanted = [name for name in settings.cuda_visible_devices.split(",") if name.strip()]
     return min(count_listed(), len(wanted)) if wanted else count_listed()
 
@@ -38,7 +38,7 @@ def _missing(count: int) -> str | None:
 
 
 def usable_gpus(settings: Settings) -> tuple[int, str]:
-    """Return how many GPU workers to start, and advice for the user or "".
+    """Return the number of GPU workers to start, and advice for the user or "".
 
     Raises NoGpus if GPU_ENABLED=true and no GPU is usable.
     """

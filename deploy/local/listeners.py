@@ -1,4 +1,4 @@
-"""Sockets of a local cluster, opened before any process starts and passed to each coordinator.
+"""Listening sockets of a local cluster. They are opened before any process starts, and passed to each coordinator.
 
 An announced port therefore belongs to this cluster, even while its coordinator restarts. supervisord does not pass
 sockets to the programs that it starts. A coordinator therefore requests them through a Unix socket in the cluster's
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from deploy.local import ports
 from jobs.settings import LOCAL_FOLDER, Settings
 
-#: Unix socket that passes the listening sockets to a coordinator, relative because such paths have at most 100 bytes.
+#: Unix socket from which a coordinator receives the listening sockets. Its path must be short.
 FILE = LOCAL_FOLDER / "sockets"
 
 
@@ -26,34 +26,34 @@ class Listeners:
     api: list[socket.socket]
     metrics: list[socket.socket]
     redis_port: int
-    #: Socket that prevents other programs from using Redis' port.
+    #: Socket that keeps other programs from using the port of Redis.
     reservation: socket.socket
 
     @classmethod
     def take(cls, settings: Settings, requested: int | None) -> Listeners:
-        """Open the sockets. Raises CommandError if a requested port is in use."""
+        """Open all sockets of a local cluster. Raises CommandError if a port that the user requested is in use."""
         api = ports.api_listeners(settings, requested)
         redis_port, reservation = ports.reserve()
         return cls(api=api, metrics=_metrics(settings), redis_port=redis_port, reservation=reservation)
 
     @property
     def port(self) -> int:
-        """Port of the API."""
+        """Return the port of the API."""
         return _port(self.api)
 
     @property
     def metrics_port(self) -> int:
-        """Port of the metrics, or 0 if metrics are disabled."""
+        """Return the port of the metrics, or 0 if metrics are disabled."""
         return _port(self.metrics)
 
     def close(self) -> None:
-        """Close the sockets. A port becomes free when the coordinator has closed its copy, too."""
+        """Close all sockets. A port becomes free when the coordinator has also closed it."""
         for each in (*self.api, *self.metrics, self.reservation):
             each.close()
 
 
 def _metrics(settings: Settings) -> list[socket.socket]:
-    """Open one socket for metrics, which a coordinator serves on a single address."""
+    """Open a socket for metrics. A coordinator serves metrics on one address only."""
     if not settings.metrics_port:
         return []
     first, *others = ports.next_listeners(settings.bind, settings.metrics_port, "the metrics server")
@@ -67,7 +67,7 @@ def _port(several: list[socket.socket]) -> int:
 
 
 class HandOver:
-    """Thread that passes the sockets to each coordinator that connects."""
+    """Thread that passes the listening sockets to each coordinator that connects."""
 
     def __init__(self, listeners: Listeners) -> None:
         self._listeners = listeners
@@ -78,7 +78,7 @@ class HandOver:
         threading.Thread(target=self._run, name="sockets", daemon=True).start()
 
     def _run(self) -> None:
-        with suppress(OSError):  # the socket was closed
+        with suppress(OSError):  # The socket was closed
             while True:
                 self._answer(self._asked.accept()[0])
 
@@ -86,11 +86,11 @@ class HandOver:
         named = [("api", each) for each in self._listeners.api]
         named += [("metrics", each) for each in self._listeners.metrics]
         names = " ".join(name for name, _ in named).encode()
-        with link, suppress(OSError):  # the coordinator disconnected
+        with link, suppress(OSError):  # The coordinator has disconnected
             socket.send_fds(link, [names], [each.fileno() for _, each in named])
 
     def close(self) -> None:
-        """Stop the thread and close the sockets."""
+        """Stop the thread and close all sockets."""
         self._asked.shutdown(socket.SHUT_RDWR)
         self._asked.close()
         FILE.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Exit codes of the commands, the exceptions that carry them, and messages to the user."""
+"""Exit codes of commands, exceptions with exit codes, and messages to the user."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-# Exit codes, which `./deploy-cluster.sh help` lists.
+# Exit codes of the commands. `./deploy-cluster.sh help` lists them.
 OK, FAILED, USAGE, MISSING, NOT_READY, RUNNING, PORT_TAKEN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class CommandError(Exception):
-    """An error with an exit code. The message for the user says what failed, why, and which command to run next."""
+    """Error of a command, with its exit code. The message contains the cause and a remedy."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class CommandError(Exception):
 
 
 def command_error_from_os_error(error: OSError) -> CommandError:
-    """Return the CommandError for a file system error."""
+    """Convert a file system error into a CommandError."""
     what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return CommandError(
@@ -39,23 +39,23 @@ def command_error_from_os_error(error: OSError) -> CommandError:
 
 
 class StopRequested(BaseException):
-    """A signal requested the stop. Derives from BaseException so that `except Exception` does not catch it."""
+    """A signal requested a stop. The base class prevents `except Exception` from catching this exception."""
 
 
 def say(message: str = "") -> None:
-    """Print a message on stderr. Ignore a closed terminal, so that the cluster can still be stopped."""
+    """Print a message on stderr. If the terminal is closed, do nothing, so that the cluster can be stopped."""
     with suppress(OSError):
         print(message, file=sys.stderr, flush=True)
 
 
 def _stop(*_: object) -> NoReturn:
-    # A closed terminal sends its signal twice; the second signal must not interrupt the stop.
+    # A closed terminal sends its signal twice. The second signal must not interrupt the stop.
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise StopRequested
 
 
 def raise_on_stop_signals() -> None:
-    """Raise StopRequested at the first stop signal and ignore later signals."""
+    """Raise StopRequested at the first signal that requests a stop. Ignore later signals."""
     for number in STOP_SIGNALS:
         signal.signal(number, _stop)

@@ -1,4 +1,4 @@
-"""Find free TCP ports, and open sockets on them before the programs that use them start."""
+"""Functions that find free TCP ports and open sockets on them before programs start."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TypeVar
 from deploy.local.outcome import PORT_TAKEN, CommandError, say
 from jobs.settings import Settings
 
-#: Maximum number of consecutive ports to try.
+#: Maximum number of consecutive ports that are tried.
 MAX_TRIED = 100
 _Opened = TypeVar("_Opened")
 
 
 def is_free(host: str, port: int) -> bool:
-    """Return True if a server can listen on this port now."""
+    """Return True if a program can listen on this port now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -30,7 +30,10 @@ def is_free(host: str, port: int) -> bool:
 
 
 def next_free(host: str, wanted: int, what: str) -> int:
-    """Return the first free port from `wanted` on, and print a changed port. Raises CommandError if none is free."""
+    """Return the first free port from `wanted` on. Print the port if it is not `wanted`.
+
+    Raises CommandError if no port is free.
+    """
 
     def probe(port: int) -> int:
         if not is_free(host, port):
@@ -41,7 +44,10 @@ def next_free(host: str, wanted: int, what: str) -> int:
 
 
 def next_listeners(host: str, wanted: int, what: str) -> list[socket.socket]:
-    """Listen on the first free port from `wanted` on, and print a changed port. Raises CommandError if none is free."""
+    """Listen on the first free port from `wanted` on. Print the port if it is not `wanted`.
+
+    Raises CommandError if no port is free.
+    """
     return _take_first(lambda port: _listen(host, port), wanted, what)
 
 
@@ -57,13 +63,13 @@ def _take_first(take: Callable[[int], _Opened], wanted: int, what: str) -> _Open
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:
-    """Listen on every address of a host, as the coordinator does. Raises OSError after closing all sockets."""
+    """Listen on every address of a host. Raises OSError after closing all sockets."""
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     places = dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found)
     with ExitStack() as undo:
         opened = []
         for family, address in places:
-            # localhost can resolve to an IPv6 address that the machine does not have.
+            # The name localhost can have an IPv6 address that this machine does not have.
             with suppress(_NoSuchAddress):
                 opened.append(undo.enter_context(_listener(family, address, port)))
         undo.pop_all()
@@ -73,7 +79,7 @@ def _listen(host: str, port: int) -> list[socket.socket]:
 
 
 class _NoSuchAddress(Exception):
-    """The machine does not have this address."""
+    """This machine does not have the address."""
 
 
 def _listener(family: int, address: str, port: int) -> socket.socket:
@@ -86,7 +92,7 @@ def _listener(family: int, address: str, port: int) -> socket.socket:
 
 
 def api_listeners(settings: Settings, requested: int | None) -> list[socket.socket]:
-    """Listen on the API's port. Raises CommandError if an explicitly configured port is in use."""
+    """Listen on the port of the API. Raises CommandError if the port that the user requested is in use."""
     if requested is None and "coordinator_port" in settings.model_fields_set:
         requested = settings.coordinator_port
     if requested is None:
@@ -102,10 +108,10 @@ def api_listeners(settings: Settings, requested: int | None) -> list[socket.sock
 
 
 def reserve() -> tuple[int, socket.socket]:
-    """Return a free loopback port, and a socket that prevents other programs from using it while open.
+    """Return a free port, and a socket that prevents other programs from using the port.
 
-    On Linux, a server with SO_REUSEADDR, such as Redis, can still listen on the port. Other systems do not allow that,
-    so the socket is closed there.
+    The port is on the loopback address. On Linux, a server with SO_REUSEADDR, such as Redis, can still listen on the
+    port. Other systems do not allow that, so the socket is closed there.
     """
     reservation = socket.socket()
     reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

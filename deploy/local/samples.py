@@ -1,4 +1,4 @@
-"""Sample jobs that a new cluster computes with the `cluster` command, and the results that it prints."""
+"""Sample jobs that a new cluster computes, and the results of these jobs that are printed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from threads_cluster.cli import show
 
 @dataclass(frozen=True)
 class Sample:
-    """Arguments of `cluster submit`, and the values of the result to print: label and path in the result."""
+    """Sample job: arguments of `cluster submit`, and the values of the result to print."""
 
     arguments: tuple[str, ...]
     figures: Mapping[str, tuple[str | int, ...]]
@@ -49,7 +49,7 @@ SAMPLES = (
 
 
 def submit(run: Run, url: str, sample: Sample, *, as_json: bool, kept: str = "") -> bool:
-    """Submit a sample job and wait for it. Return True if the job is done.
+    """Submit a sample job, wait for it, and print its result. Return True if the job is done.
 
     Prints selected results and a command that shows all of them, which starts with `kept`. With `as_json`, prints one
     line of JSON instead.
@@ -70,7 +70,7 @@ def submit(run: Run, url: str, sample: Sample, *, as_json: bool, kept: str = "")
 
 
 def call(command: list[str]) -> tuple[int, str]:
-    """Run a command and return its exit code and output."""
+    """Run a command, and return its exit code and its output."""
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as process:
         try:
             answer, _ = process.communicate()
@@ -88,7 +88,7 @@ def _show(job: Mapping[str, Any], sample: Sample, kept: str) -> None:
 
 
 def value_at(result: Any, place: tuple[str | int, ...]) -> Any:
-    """Return the value at a path of the result, or None if it is missing."""
+    """Return the value at a path of a result, or None if there is no value."""
     try:
         return reduce(lambda part, step: part[step], place, result)
     except (LookupError, TypeError):

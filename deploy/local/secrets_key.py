@@ -1,4 +1,4 @@
-"""Encryption key of the local cluster's secrets, stored in a file with mode 0600.
+"""Key that encrypts the secrets of the local cluster. It is stored in a file with mode 0600.
 
 Secrets in .cluster/redis cannot be decrypted without this key.
 """
@@ -13,10 +13,10 @@ FILE = LOCAL_FOLDER / "secrets_key"
 
 
 def ensure() -> str:
-    """Return the key. Create it at the first start."""
+    """Return the key that encrypts secrets. The first start creates it."""
     FILE.touch(mode=0o600)
     FILE.chmod(0o600)
-    if not FILE.read_text().strip():  # also true if an earlier start was killed before it wrote the key
+    if not FILE.read_text().strip():  # Also true if an earlier start was killed before it wrote the key
         FILE.write_text(f"{secrets.token_hex(32)}\n")
-    # Environment variables must be a single line.
+    # The value of an environment variable must be a single line.
     return ",".join(FILE.read_text().split())

@@ -1,4 +1,4 @@
-"""Plan the parts of a local cluster: ports, workers with their lanes, GPUs and web pages."""
+"""Plan of a local cluster: ports, workers with their lanes, GPUs and web pages."""
 
 from __future__ import annotations
 
@@ -12,44 +12,42 @@ from deploy.local.outcome import FAILED, MISSING, USAGE, CommandError, say
 from jobs.settings import LOCAL_FOLDER, Settings, usable_cores
 
 CHECKOUT = LOCAL_FOLDER.parent
-#: Minimum free disk space in bytes for starting a cluster.
+#: Minimum free disk space in bytes that is required to start a cluster.
 MIN_FREE_BYTES = 100 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """The parts of a local cluster."""
+    """Parts of a local cluster."""
 
     redis_server: str
     redis_port: int
     port: int
     metrics_port: int
-    #: Number of lanes of each CPU worker.
+    #: Number of lanes for each CPU worker.
     lanes: tuple[int, ...]
-    #: Number of GPU workers, each of which uses one GPU.
+    #: Number of GPU workers. Each of them uses one GPU.
     gpus: int = 0
-    #: True if the cluster has a runner of programs.
+    #: True if the cluster has a runner for programs.
     runner: bool = False
-    #: Folder with the web pages, relative to the checkout; empty if the pages are not built.
+    #: Folder with the web pages, relative to the checkout. Empty if the pages are not built.
     pages: str = ""
-    #: Sockets that listen on these ports.
+    #: Open sockets that listen on the ports of the cluster.
     listeners: Listeners | None = None
 
     @property
     def workers(self) -> int:
-        """Total number of workers."""
+        """Return the total number of workers."""
         return len(self.lanes) + self.gpus + self.runner
 
 
 def split(total: int, workers: int) -> tuple[int, ...]:
-    """Divide `total` cores among the workers, with at least one core for each."""
+    """Divide CPU cores among workers. Each worker gets at least one core."""
     return tuple(max(1, total // workers + (number < total % workers)) for number in range(workers))
 
 
 def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = False) -> Shape:
-    """Plan the parts of the cluster and open its ports. Raises CommandError if something is missing or a port is in
-    use.
-    """
+    """Plan the parts of a local cluster and open its ports. Raises CommandError if a requirement is missing."""
     check_folder(settings, runner)
     check_free_space(LOCAL_FOLDER)
     server, gpu_workers = _redis_server(), _gpu_workers(settings)
@@ -69,7 +67,7 @@ def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = F
 
 
 def check_folder(settings: Settings, runner: bool) -> None:
-    """Raise CommandError if the programs' users could not enter their working folder."""
+    """Raise CommandError if the Unix users of programs could not enter their working directory."""
     if runner and settings.program_uids() and not settings.runner_dir:
         raise CommandError(
             USAGE,
@@ -115,6 +113,6 @@ def _gpu_workers(settings: Settings) -> int:
 
 
 def _pages(settings: Settings) -> str:
-    """Return the folder of the built web pages, or "" if they are not built."""
+    """Return the folder with the web pages, or "" if the pages are not built."""
     folder = settings.pages_dir or "web/dist"
     return folder if (CHECKOUT / folder / "index.html").is_file() else ""

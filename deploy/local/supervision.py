@@ -1,4 +1,4 @@
-"""Configure and start supervisord, which restarts Redis, the coordinator, the workers and the runner when they exit."""
+"""Configuration and start of supervisord, which restarts the programs of a local cluster when they exit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deploy.local.shape import CHECKOUT, Shape
 from jobs.settings import LOCAL_FOLDER, Settings, child_environment, load
 from jobs.store import acl
 
-#: Timeout in seconds for stopping, longer than a worker needs to commit its partial results.
+#: Timeout in seconds for stopping a program. A worker needs less time to commit its partial results.
 STOP_SECONDS = 40.0
 _SUPERVISORD = """\
 [supervisord]
@@ -51,7 +51,7 @@ stdout_logfile_maxbytes=10MB
 stdout_logfile_backups=2
 """
 
-#: Group of programs that stop at the same time. If workers stopped one after another, the last ones would be killed.
+#: Configuration of programs that stop at the same time. If workers stopped one by one, some would be killed.
 _GROUP = """
 [group:priority-{priority}]
 programs={names}
@@ -77,23 +77,23 @@ class Program:
     name: str
     command: tuple[str, ...]
     environment: dict[str, str]
-    #: Exit code after which the program is not restarted, because a restart cannot help. None: it is always restarted.
+    #: Exit code after which supervisord does not restart the program, or None. A restart would not help.
     last_code: int | None = None
-    #: A lower priority starts earlier and stops later; programs with the same priority stop together.
+    #: Programs with a lower priority start earlier and stop later.
     priority: int
 
 
 def quote_percents(text: str) -> str:
-    """Escape percent signs, which supervisord would expand in its configuration."""
+    """Escape percent signs in a text, because supervisord would expand them."""
     return text.replace("%", "%%")
 
 
-#: Hides the secrets key from all programs but the coordinator. supervisord's file cannot quote every character.
+#: Environment that hides the key for secrets. Only the coordinator gets the key.
 _NO_KEY = {"SECRETS_KEY": ""}
 
 
 def _coordinator(shape: Shape) -> dict[str, str]:
-    """Return the environment variables specific to the coordinator."""
+    """Return environment variables that only the coordinator gets."""
     return {
         "NODE_TYPE": "coordinator",
         "COORDINATOR_PORT": str(shape.port),
@@ -130,7 +130,7 @@ def _gpu_worker(number: int) -> Program:
 
 
 def _runner(shape: Shape, settings: Settings) -> Program:
-    """Return the runner's program. It connects only to the coordinator; deploy/local/runner.py sets its token."""
+    """Return the program of the runner, which connects only to the coordinator."""
     return Program(
         name="runner-1",
         command=(sys.executable, "-m", "deploy.local.runner"),
@@ -151,7 +151,7 @@ def _runner(shape: Shape, settings: Settings) -> Program:
 
 
 def redis_environment(shape: Shape, role: str, password: str) -> dict[str, str]:
-    """Return the environment variables of a process that connects to Redis in a role."""
+    """Return environment variables for a process that connects to Redis. `role` determines its Redis user."""
     return {
         "REDIS_URL": redis_url(shape, role, password),
         "CLUSTER_SIZE": str(shape.workers),
@@ -159,17 +159,17 @@ def redis_environment(shape: Shape, role: str, password: str) -> dict[str, str]:
 
 
 def guard(run: Run) -> Program:
-    """Return the program that stops all others when the starter exits."""
+    """Return the program that stops all other programs when the process that started the cluster exits."""
     command = (sys.executable, "-m", "deploy.local.processes", str(run.folder), run.name)
     return Program(name="guard", command=command, environment=_NO_KEY, priority=1)
 
 
-#: Shell command that waits for the first invitation, to save the memory of a Python interpreter.
+#: Shell command that waits for the first invitation. It needs less memory than a Python program.
 _DOOR = 'until [ -f "$1" ]; do sleep 1; done; exec "$2" -m deploy.local.joining.https_coordinator'
 
 
 def _door(shape: Shape) -> Program:
-    """Return the coordinator that serves HTTPS for other machines; door.FILE contains its port and names."""
+    """Return the coordinator that serves HTTPS to other machines."""
     return Program(
         name="door",
         command=("/bin/sh", "-c", _DOOR, "door", f"{LOCAL_FOLDER.name}/door.json", sys.executable),
@@ -179,9 +179,12 @@ def _door(shape: Shape) -> Program:
 
 
 def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Program]:
-    """Return the programs for supervisord, the guard first. `passwords` are keyed by Redis user."""
+    """Return all programs of a local cluster for supervisord, the guard first.
+
+    `passwords` are keyed by Redis user.
+    """
     coordinating = redis_environment(shape, "coordinator", passwords["coordinator"])
-    # Programs that a worker runs must not find the admin token of the user who starts the cluster.
+    # Programs that a worker runs must not see the admin token of the user.
     working = redis_environment(shape, "worker", passwords["worker"]) | _NO_KEY | {"CLUSTER_TOKEN": ""}
     redis = (shape.redis_server, f"{run.folder}/redis.conf")
     coordinator = (sys.executable, "-m", "coordinator", "--sockets", f"{LOCAL_FOLDER.name}/{listeners.FILE.name}")
@@ -218,17 +221,17 @@ def _section(program: Program, folder: str) -> str:
 
 
 def redis_url(shape: Shape, role: str, password: str) -> str:
-    """Return the URL of the cluster's Redis for one of its users."""
+    """Return the URL of the cluster's Redis server for a Redis user."""
     return f"redis://{role}:{password}@127.0.0.1:{shape.redis_port}/0"
 
 
 def passwords() -> dict[str, str]:
-    """Return new passwords for the Redis users, keyed by role."""
+    """Return new random passwords for the Redis users, keyed by role."""
     return {role.name: secrets.token_hex(24) for role in acl.ROLES}
 
 
 def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
-    """Write the configuration of supervisord and Redis, and return the path of supervisord's file.
+    """Write the configuration files of supervisord and Redis. Return the path of supervisord's file.
 
     Paths of data are relative to the checkout, where supervisord runs, because its format cannot quote every character.
     """
@@ -241,7 +244,7 @@ def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
 
 
 def write_programs(supervised: Sequence[Program], run: Run) -> Path:
-    """Write supervisord's configuration with these programs, and return its path."""
+    """Write a configuration file for supervisord with these programs, and return its path."""
     folder = run.folder.name
     (run.folder / "logs").mkdir(exist_ok=True)
     path = run.folder / "supervisord.conf"
@@ -259,7 +262,7 @@ def _groups(supervised: Sequence[Program]) -> list[str]:
 
 
 def start(configuration: Path, run: Run, **variables: str) -> subprocess.Popen[bytes]:
-    """Start supervisord with a configuration file, in its own session.
+    """Start supervisord with a configuration file. It runs in its own session.
 
     Signals of the terminal therefore reach only the starter, which then stops supervisord.
     """
@@ -276,7 +279,7 @@ def start(configuration: Path, run: Run, **variables: str) -> subprocess.Popen[b
 
 
 def end(supervisor: subprocess.Popen[bytes] | None, run: Run) -> None:
-    """Stop supervisord and its programs, and kill processes that do not stop in time."""
+    """Stop supervisord and its programs. Kill processes that do not stop in time."""
     if supervisor and supervisor.poll() is None:
         supervisor.terminate()
         try:

@@ -1,1 +1,1 @@
-"""Support for machines that join a cluster elsewhere: invitations, certificates and membership."""
+"""Machines that join the cluster of another machine: invitations, certificates and membership."""

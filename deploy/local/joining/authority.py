@@ -1,4 +1,4 @@
-"""Certificate authority of a local cluster, and the server certificate that it signs, stored in .cluster/tls.
+"""Certificate authority of a local cluster, and the server certificate that it signs. Both are in .cluster/tls.
 
 A host that joins trusts only this authority. The authority's private key never leaves this folder.
 """
@@ -22,36 +22,36 @@ from deploy.local import private_files
 from jobs.settings import LOCAL_FOLDER
 
 FOLDER = LOCAL_FOLDER / "tls"
-#: Server certificate followed by the authority's certificate, and the server's private key.
+#: Files of the server certificate and of its private key. The first file also contains the authority's certificate.
 CERTIFICATE, KEY = FOLDER / "server.pem", FOLDER / "server.key"
 _AUTHORITY, _AUTHORITY_KEY = FOLDER / "authority.pem", FOLDER / "authority.key"
 _AUTHORITY_DAYS, _DAYS = 3650, 90
-#: Remaining validity at which a certificate is renewed.
+#: Remaining validity of a certificate at which it is renewed.
 RENEWED_BEFORE = timedelta(days=30)
-#: Time by which a certificate is backdated, for machines whose clocks are slow.
+#: Time by which the start of a certificate is in the past. Machines with slow clocks then accept it.
 _BACKDATED = timedelta(days=2)
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """Return the SHA-256 fingerprint of a certificate (DER encoding) in hexadecimal digits."""
+    """Return the SHA-256 fingerprint of a certificate (in DER encoding) in hexadecimal."""
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
 def ensure() -> x509.Certificate:
-    """Return the authority's certificate. Create it and its private key if they do not exist."""
+    """Return the certificate of the authority. If the authority does not exist, create it."""
     with _hold_lock():
         return ensure_certificate()
 
 
 def certify(names: Iterable[str]) -> None:
-    """Add names and addresses to the server certificate. Renew the certificate if it is invalid or expires soon."""
+    """Add names and addresses to the server certificate. Renew it if it is invalid or expires soon."""
     with _hold_lock():
         _certify(set(names))
 
 
 @contextmanager
 def _hold_lock() -> Iterator[None]:
-    """Lock the folder, because two processes that create keys at the same time would mix their files."""
+    """Lock the folder, because two processes that create keys could mix their files."""
     FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(FOLDER / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -106,7 +106,7 @@ def _certificate(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _BACKDATED)
         .not_valid_after(now + timedelta(days=days))
-        # Python 3.13 and later require this extension, in the authority's certificate too.
+        # Python 3.13 and later require this extension.
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
@@ -137,7 +137,7 @@ def _general_name(name: str) -> x509.GeneralName:
 
 
 def _current_certificate(authority: x509.Certificate) -> x509.Certificate | None:
-    """Return the valid server certificate of this authority, or None. Its key file must match."""
+    """Return the server certificate if it is valid and matches its key file. Otherwise, return None."""
     try:
         found = x509.load_pem_x509_certificate(CERTIFICATE.read_bytes())
         found.verify_directly_issued_by(authority)

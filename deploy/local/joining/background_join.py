@@ -1,4 +1,4 @@
-"""Run `join` in the background for `cluster up`, and report whether this checkout has joined a cluster."""
+"""Commands for `cluster up`: join a cluster in the background, and report whether this checkout has joined one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from deploy.local.outcome import NOT_READY, OK, CommandError
 from deploy.local.shape import CHECKOUT
 from jobs.settings import LOCAL_FOLDER
 
-#: Log file of the background `join`.
+#: Log file of the process that joins in the background.
 LOG = LOCAL_FOLDER / "join.log"
-#: Maximum length of an invitation on stdin in characters, and timeout of a join in seconds.
+#: Maximum number of characters of an invitation on stdin, and timeout in seconds for joining.
 _LONGEST_LINE, _JOIN_SECONDS = 1000, 60.0
-#: Number of the log's last characters that an error message contains.
+#: Number of characters from the end of the log that an error message contains.
 _SHOWN = 600
 
 
 def state() -> int:
-    """Print as JSON whether this checkout has joined a cluster and whether its workers are running."""
+    """Print as JSON whether this checkout has joined a cluster, and whether its workers are running."""
     print(json.dumps(_state()), flush=True)
     return OK
 
@@ -37,10 +37,10 @@ def _state() -> dict[str, Any]:
 
 
 def join(options: Sequence[str]) -> int:
-    """Start `join` in a new session and print the state. Without an invitation on stdin, continue the last membership.
+    """Join a cluster in the background, and print the state as JSON.
 
-    Returns when the cluster has accepted this host and its workers are starting. Raises CommandError with the last log
-    messages.
+    Without an invitation on stdin, continue the last membership. Returns when the cluster has accepted this host and
+    its workers are starting. Raises CommandError with the last log messages.
     """
     line = sys.stdin.readline(_LONGEST_LINE)
     LOCAL_FOLDER.mkdir(mode=0o700, exist_ok=True)

@@ -1,8 +1,7 @@
 """Coordinator of a local cluster that serves HTTPS to other machines.
 
-Run it with `python -m deploy.local.joining.https_coordinator`.
-
-It opens its port at the first invitation and at each later start of the cluster.
+Run it with `python -m deploy.local.joining.https_coordinator`. It opens its port at the first invitation and at each
+later start of the cluster.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from jobs.settings import LOCAL_FOLDER, override_settings
 
 log = logging.getLogger("door")
 
-#: File with the port and names from the first invitation, which remain valid at later starts.
+#: File with the port and the names of the HTTPS endpoint, as of the first invitation.
 FILE = LOCAL_FOLDER / "door.json"
-#: Address at which `invite` checks that the port is open.
+#: Address at which the command `invite` checks that the port is open.
 LOOPBACK = "127.0.0.1"
-#: Interval in seconds for reading the file again.
+#: Interval in seconds at which the file is read again.
 _AGAIN_SECONDS = 2.0
 
 
 class Endpoint(NamedTuple):
-    """Port and names under which other machines reach this cluster."""
+    """Port of the HTTPS endpoint, and names under which other machines reach it."""
 
     port: int
-    #: Names and addresses of this machine, first the one in invitations.
+    #: Names and addresses of this machine. The first one is used in invitations.
     names: list[str]
 
 
 def load_endpoint() -> Endpoint | None:
-    """Return the stored port and names, or None before the first invitation."""
+    """Return the stored port and names of the HTTPS endpoint, or None before the first invitation."""
     try:
         read = json.loads(FILE.read_text())
         return Endpoint(int(read["port"]), [str(name) for name in read["names"]])
@@ -50,14 +49,14 @@ def load_endpoint() -> Endpoint | None:
 
 
 def store_endpoint(port: int, names: Sequence[str]) -> None:
-    """Store the port and names, so that the HTTPS endpoint opens now and at later starts."""
+    """Store the port and names of the HTTPS endpoint. The endpoint opens now and at later starts."""
     new = FILE.with_suffix(".new")
     new.write_text(json.dumps({"port": port, "names": list(names)}))
     new.replace(FILE)
 
 
 def _renew_certificate(door: Endpoint) -> None:
-    """Renew the certificate in time. Exit if the port changes, so that supervisord restarts this process."""
+    """Renew the certificate before it expires. Exit if the port changes, so that supervisord restarts this process."""
     while (now := load_endpoint() or door).port == door.port and _bind(now) == _bind(door):
         try:
             authority.certify([*now.names, LOOPBACK])
@@ -68,7 +67,10 @@ def _renew_certificate(door: Endpoint) -> None:
 
 
 def _bind(door: Endpoint) -> str:
-    """Return the address to bind: IPv4 only, unless a name is an IPv6 address, which some machines do not have."""
+    """Return the address on which the endpoint listens. It is an IPv4 address unless a name is an IPv6 address.
+
+    Some machines do not have IPv6 addresses.
+    """
     return "" if any(":" in name for name in door.names) else "0.0.0.0"
 
 

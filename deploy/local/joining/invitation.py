@@ -1,7 +1,7 @@
-"""Text format of an invitation: the cluster's address, the fingerprint of its authority, and a token for one use.
+"""Text format of invitations. An invitation contains the cluster's address, a fingerprint, and a token for one use.
 
-The format is HOST:PORT/FINGERPRINT/TOKEN, such as 192.0.2.7:3443/5f0c...e1/tc_k3v9x2m1qa_.... The fingerprint `-` means
-that a public authority signed the certificate.
+The format is HOST:PORT/FINGERPRINT/TOKEN, such as 192.0.2.7:3443/5f0c...e1/tc_k3v9x2m1qa_.... The fingerprint is the
+one of the cluster's authority. The fingerprint `-` means that a public authority signed the certificate.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ _WRITTEN = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _LAST_PORT = 65535
-#: Used instead of a fingerprint: trust the authorities of the operating system.
+#: Text in place of a fingerprint if the certificate is signed by an authority that the system trusts.
 PUBLIC = "-"
 
 
 class NoInvitation(ValueError):
-    """The text is not an invitation. The message describes the format and contains no secret."""
+    """The text is not an invitation. The message describes the format, but contains no secret."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Invitation:
     """Address, fingerprint and token with which a host joins a cluster."""
 
-    #: Name or address, without brackets.
+    #: Name or address of the cluster, without brackets.
     host: str
     port: int
-    #: SHA-256 of the authority's certificate (DER encoding) in hexadecimal digits, or PUBLIC.
+    #: SHA-256 fingerprint of the authority's certificate in hexadecimal, or PUBLIC.
     fingerprint: str
     token: str
 
     @property
     def url(self) -> str:
-        """URL of the cluster's API."""
+        """Return the URL of the cluster's API."""
         return f"https://{bracket_ipv6(self.host)}:{self.port}"
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ def bracket_ipv6(host: str) -> str:
 
 
 def parse(text: str) -> Invitation:
-    """Parse an invitation. Raises NoInvitation."""
+    """Parse the text of an invitation. Raises NoInvitation."""
     parts = _WRITTEN.fullmatch(text.strip())
     if parts is None or not 0 < int(parts["port"]) <= _LAST_PORT:
         raise NoInvitation(

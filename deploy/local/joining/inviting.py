@@ -1,4 +1,7 @@
-"""Implement `./deploy-cluster.sh invite`: open the cluster's HTTPS port and print the command that joins a machine."""
+"""Implementation of `./deploy-cluster.sh invite`, which prints a command with which another machine joins.
+
+It opens the cluster's HTTPS port.
+"""
 
 from __future__ import annotations
 
@@ -23,34 +26,34 @@ from jobs.hosts import labels
 from jobs.settings import Settings, load
 from threads_protocol import numbers
 
-#: Default port of the HTTPS endpoint.
+#: Default port of the cluster's HTTPS endpoint.
 PORT = 3443
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,250}[A-Za-z0-9])?", re.ASCII)
-#: ID of an invitation's token, alone and inside an invitation.
+#: Patterns of the ID of an invitation's token: alone, and within an invitation.
 _ID, _WITHIN = re.compile(r"([a-z0-9]{10})", re.ASCII), re.compile(r"/tc_([a-z0-9]{10})_", re.ASCII)
-#: Timeout in seconds for the start of the HTTPS endpoint.
+#: Timeout in seconds for opening the HTTPS endpoint.
 _OPEN_SECONDS = 60.0
-#: Documentation address. Connecting a UDP socket to it reveals this machine's own address without sending data.
+#: Address to which nothing is sent. Connecting a UDP socket to it reveals this machine's own address.
 _DOCUMENTATION_ADDRESS = ("192.0.2.1", 9)
 
 
 @dataclass(frozen=True, kw_only=True)
 class InvitationOptions:
-    """Options of `invite`."""
+    """Options of the command invite."""
 
-    #: Name or address of this machine; empty for the address of its default route.
+    #: Name or address of this machine. If empty, the address of the default route is used.
     address: str = ""
-    #: Port of the HTTPS endpoint; None for the current port, or else a free one.
+    #: Port of the HTTPS endpoint, or None for the current port or a free one.
     port: int | None = None
     ttl: str = "1h"
     gpu: bool = False
     runner: bool = False
-    #: Comma-separated labels for the host that joins. Tenants can require labels.
+    #: Labels of the host that joins, separated by commas. Tenants can require labels.
     labels: str = ""
 
 
 def invite(asked: InvitationOptions) -> int:
-    """Print the join command on stdout and explanations on stderr. Return the exit code."""
+    """Print the command for joining on stdout and explanations on stderr. Return the exit code."""
     seconds = numbers.parse_duration(asked.ttl)
     if not seconds:
         raise CommandError(USAGE, f"--ttl must be a number followed by s, m, h or d, such as 1h; got {asked.ttl!r}")
@@ -69,7 +72,7 @@ def invite(asked: InvitationOptions) -> int:
 
 
 def close(given: str, url: str = "") -> int:
-    """Revoke an unused invitation, named by its ID or its text.
+    """Revoke an invitation that was not used. `given` is its ID or its text.
 
     Returns the exit code. Raises CommandError. `url` is the address of the cluster; empty for the local cluster.
     """
@@ -100,7 +103,7 @@ def close(given: str, url: str = "") -> int:
 
 
 def _open_endpoint(asked: InvitationOptions) -> https_coordinator.Endpoint:
-    """Open the HTTPS endpoint for the requested address and return its port and names."""
+    """Open the HTTPS endpoint at the address that the user requested. Return its port and names."""
     before = https_coordinator.load_endpoint()
     first = validate_address(asked.address) if asked.address else own_address()
     port = _port(asked.port, before)
@@ -117,7 +120,7 @@ def _open_endpoint(asked: InvitationOptions) -> https_coordinator.Endpoint:
 
 
 def _port(asked: int | None, before: https_coordinator.Endpoint | None) -> int:
-    """Return the port of the HTTPS endpoint. Raises CommandError if a requested port is in use."""
+    """Return the port for the HTTPS endpoint. Raises CommandError if the port that the user requested is in use."""
     if before and asked in (None, before.port):
         return before.port
     if before:
@@ -130,7 +133,7 @@ def _port(asked: int | None, before: https_coordinator.Endpoint | None) -> int:
 
 
 def validate_address(address: str) -> str:
-    """Return the normalized IP address or the host name. Raises CommandError if the text is neither."""
+    """Return a normalized IP address or a host name. Raises CommandError if the text is neither."""
     try:
         return str(ip_address(address.strip("[]")))
     except ValueError:
@@ -140,7 +143,7 @@ def validate_address(address: str) -> str:
 
 
 def own_address() -> str:
-    """Return the address that this machine uses for outgoing traffic. Raises CommandError if it has no route."""
+    """Return the address of this machine for outgoing connections. Raises CommandError if there is no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_DOCUMENTATION_ADDRESS)
@@ -152,7 +155,7 @@ def own_address() -> str:
 
 
 def _wait_until_open(port: int) -> None:
-    """Wait until a coordinator serves this certificate. Raises CommandError."""
+    """Wait until a coordinator serves the current certificate. Raises CommandError after a timeout."""
     trust = ssl.create_default_context(cafile=str(authority.CERTIFICATE))
     deadline = time.monotonic() + _OPEN_SECONDS
     while time.monotonic() < deadline:
@@ -173,7 +176,7 @@ def _is_open(url: str, trust: ssl.SSLContext) -> bool:
 
 
 def _labels(text: str) -> list[str]:
-    """Parse the requested labels. Raises CommandError for an invalid label or too many labels."""
+    """Parse the labels of an invitation. Raises CommandError for an invalid label or too many labels."""
     given = sorted({label.strip() for label in text.split(",") if label.strip()})
     wrong = [label for label in given if not re.fullmatch(labels.PATTERN, label)]
     if wrong or len(given) > labels.MAX_LABELS:
@@ -186,18 +189,18 @@ def _labels(text: str) -> list[str]:
 
 
 def _create_token(url: str, seconds: int, given: Sequence[str]) -> str:
-    """Create a token that lets one host join with these labels, and return it. Raises CommandError."""
+    """Create a token with which one host can join, and return it. Raises CommandError."""
     body = {"name": "invitation", "scopes": ["join"], "ttl_seconds": seconds} | ({"labels": given} if given else {})
     token: str = request_as_admin("POST", f"{url}/api/tokens", body)["token"]
     return token
 
 
 def request_as_admin(method: str, url: str, body: Any = None) -> Any:
-    """Send a request with the admin token and return the JSON response, or None if it is empty. Raises CommandError."""
+    """Send a request with the admin token, and return the JSON response or None. Raises CommandError."""
     owner = _admin_token(load())
     headers = {"Authorization": f"Bearer {owner}"} if owner else {}
     try:
-        # Ignore proxy settings for the internet: all requests go to this machine.
+        # All requests go to this machine, so proxy settings for the internet are ignored.
         answer = httpx.request(method, url, json=body, headers=headers, timeout=10, trust_env=False)
         if answer.is_error:
             raise CommandError(
@@ -209,7 +212,7 @@ def request_as_admin(method: str, url: str, body: Any = None) -> Any:
 
 
 def _admin_token(settings: Settings) -> str:
-    """Return an admin token: from CLUSTER_TOKEN, or else from this checkout."""
+    """Return an admin token from CLUSTER_TOKEN or from a file of this checkout."""
     given = settings.cluster_tokens()
     with suppress(OSError):
         return given[0] if given else admin_token.FILE.read_text().strip()

@@ -1,4 +1,4 @@
-"""Run one worker of a joined host: `python -m deploy.local.joining.joined_worker NAME`.
+"""Program of a worker on a host that has joined a cluster: `python -m deploy.local.joining.joined_worker NAME`.
 
 No environment variable contains its token.
 """

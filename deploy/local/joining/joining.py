@@ -1,4 +1,4 @@
-"""Implement `./deploy-cluster.sh join` and `leave`: run this machine's workers for a cluster elsewhere."""
+"""Implementation of `./deploy-cluster.sh join` and `leave`, which run workers for the cluster of another machine."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ from deploy.local.supervision import Program
 from jobs.network import exposure
 from jobs.settings import LOCAL_FOLDER, Settings, load, usable_cores
 
-#: Folder of files that workers touch when the cluster accepts their heartbeat.
+#: Folder with a file for each worker. A worker touches its file when the cluster accepts a heartbeat.
 _BEATS = membership.FOLDER / "beats"
-#: Interval in seconds for checking the workers, and maximum age in seconds of a heartbeat.
+#: Interval in seconds between checks of the workers, and maximum age of a heartbeat in seconds.
 _POLL_SECONDS, _SILENT_SECONDS = 1.0, 15.0
-#: Settings of a local cluster, which workers of another cluster must not inherit.
+#: Settings of a local cluster that workers of another cluster must not inherit.
 _EMPTY = ("REDIS_URL", "CLUSTER_TOKEN", "METRICS_TOKEN", "SECRETS_KEY", "WORKER_TOKEN")
-#: Maximum length of an invitation on stdin in characters.
+#: Maximum number of characters of an invitation on stdin.
 _LONGEST_LINE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinOptions:
-    """Options of `join`."""
+    """Options of the command join."""
 
-    #: Text of the invitation; `-` to read it from stdin; empty to continue the last membership.
+    #: Text of the invitation, `-` for stdin, or empty to continue the last membership.
     invitation: str = ""
-    #: Name of this host in the cluster; empty for the machine's name.
+    #: Name of this host in the cluster. If empty, the name of the machine is used.
     name: str = ""
     workers: int = 1
     gpus: int = 0
     runner: bool = False
     labels: str = ""
-    #: Write a systemd unit and exit instead of running the workers.
+    #: True to write a systemd unit instead of running the workers.
     service: bool = False
 
 
 def join(asked: JoinOptions) -> int:
-    """Join with an invitation or continue the last membership, then run the workers. Return the exit code."""
+    """Join a cluster with an invitation, or continue the last membership. Run the workers, and return the exit code."""
     raise_on_stop_signals()
     try:
         with commands.hold_cluster_lock():
@@ -112,7 +112,7 @@ def join_cluster(asked: JoinOptions) -> Membership:
 
 
 def check_settings(asked: JoinOptions) -> Settings:
-    """Return the settings, after checking that they match the options. Raises CommandError."""
+    """Return the settings. Raises CommandError if they do not match the options of the command."""
     if asked.labels and not asked.runner:
         raise CommandError(USAGE, "--labels requires --runner")
     try:
@@ -124,7 +124,7 @@ def check_settings(asked: JoinOptions) -> Settings:
 
 
 def default_name(host: str) -> str:
-    """Shorten the host's name so that worker names fit. Its end is kept, because it usually makes names unique."""
+    """Shorten the name of a host, so that worker names are not too long. The end of the name is usually unique."""
     return host if len(host) <= 48 else f"{host[:38]}-{host[-9:].lstrip('-')}"
 
 
@@ -140,7 +140,7 @@ def count_gpus() -> int:
 
 
 def _worker_names(asked: JoinOptions) -> list[str]:
-    """Return the names of the host's workers without the host's name, such as `cpu-1`."""
+    """Return the names of this host's workers without the host's name, for example `cpu-1`."""
     found = [
         *(f"cpu-{number}" for number in range(1, asked.workers + 1)),
         *(f"gpu-{number}" for number in range(1, asked.gpus + 1)),
@@ -152,7 +152,7 @@ def _worker_names(asked: JoinOptions) -> list[str]:
 
 
 class Host:
-    """The running workers of this machine, which stop at the end of the `with` block."""
+    """Running workers of this machine. They stop at the end of the `with` block."""
 
     def __init__(self, joined: Membership) -> None:
         self.joined = joined
@@ -168,7 +168,7 @@ class Host:
             [supervision.guard(self.run), *map(self._program, self.joined.workers)], self.run
         )
         self._log_start = program_logs.log_size()
-        # Programs of a runner could read the environment of its parent processes.
+        # Programs on a runner can read the environment of the runner's parent processes.
         self._supervisor = supervision.start(configuration, self.run, **dict.fromkeys(_EMPTY, ""))
         return self
 
@@ -186,13 +186,13 @@ class Host:
                 "HEARTBEAT_FILE": f"{_BEATS.relative_to(CHECKOUT)}/{worker}",
                 **({"RUNNER_DIR": load().runner_dir or f"{LOCAL_FOLDER.name}/runner"} if "-runner-" in worker else {}),
             },
-            # Exit code after invalid settings or a revoked token, when a restart cannot help.
+            # Exit code for invalid settings or a revoked token. A restart would not help.
             last_code=exposure.REFUSED,
             priority=30,
         )
 
     def stay(self) -> NoReturn:
-        """Print which workers are working until a signal. Raises CommandError if supervisord exits."""
+        """Print which workers are connected until a signal arrives. Raises CommandError if supervisord exits."""
         say(
             f"{len(self.joined.workers)} worker(s) for {self.joined.url}. Logs: .cluster/logs    Stop: Ctrl-C here, or"
             " ./deploy-cluster.sh stop"
@@ -210,7 +210,7 @@ class Host:
         )
 
     def _working(self) -> set[str]:
-        """Return the workers whose heartbeat the cluster has recently accepted."""
+        """Return the workers from which the cluster has recently accepted a heartbeat."""
         now = time.time()
         beats = {path.name: path.stat().st_mtime for path in _BEATS.iterdir() if path.is_file()}
         return {worker for worker in self.joined.workers if now - beats.get(worker, 0.0) < _SILENT_SECONDS}
@@ -232,14 +232,17 @@ class Host:
 
 
 def _last_error(log: Path) -> str:
-    """Return the last error message in a worker's log, or else the path of the log."""
+    """Return the last error message in the log of a worker, or the path of the log."""
     with_errors = [line for line in program_logs.read_tail(log).splitlines() if '"level": "error"' in line]
     found = re.search(r'"message": "((?:[^"\\]|\\.)*)"', with_errors[-1]) if with_errors else None
     return found[1] if found else f"Its log: {program_logs.relative_path(log)}"
 
 
 def leave(*, anyway: bool) -> int:
-    """Stop the workers, revoke their tokens and forget the cluster, with `anyway` even if it is unreachable."""
+    """Stop the workers, revoke their tokens, and delete the membership of this machine.
+
+    With `anyway`, do this even if the cluster is unreachable.
+    """
     try:
         joined = membership.load()
     except CommandError:

@@ -1,4 +1,4 @@
-"""Membership of this checkout in a cluster elsewhere: its files in .cluster/joined and its calls to that cluster."""
+"""Membership of this checkout in the cluster of another machine: its files in .cluster/joined, and API calls."""
 
 from __future__ import annotations
 
@@ -28,37 +28,39 @@ from jobs.store.tenancy import tokens
 FOLDER = LOCAL_FOLDER / "joined"
 _HOST, _AUTHORITY, _TOKENS = FOLDER / "host.json", FOLDER / "authority.pem", FOLDER / "tokens"
 _SECONDS = 20.0
-#: Maximum size of a certificate in bytes.
+#: Maximum size in bytes of a certificate.
 _MAX_CERTIFICATE_BYTES = 1 << 16
 
 
 class CannotReach(Exception):
-    """No trusted cluster answers at the address; the message gives the reason."""
+    """No cluster that this machine trusts answers at the address. The message contains the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Membership:
-    """A host that has joined a cluster."""
+    """Membership of a host in a cluster."""
 
     #: URL of the cluster's API.
     url: str
     name: str
-    #: Names of this host's workers.
+    #: Names of the workers on this host.
     workers: list[str]
-    #: Number of lanes of each CPU worker; 0 for the number of usable cores.
+    #: Number of lanes of each CPU worker, or 0 for the number of usable cores.
     lanes: int
     labels: str
-    #: True if only the stored authority is trusted.
+    #: True if this host trusts only the authority of the cluster.
     pinned: bool
 
     @property
     def authority(self) -> str:
-        """Path of the only trusted authority's certificate; empty to trust the system's authorities."""
+        """Return the path of the only trusted authority's certificate. If it is empty, the system's authorities are
+        trusted.
+        """
         return str(_AUTHORITY) if self.pinned else ""
 
 
 def token(worker: str) -> str:
-    """Return a worker's token, or "" if there is none."""
+    """Return the token of a worker, or "" if there is none."""
     try:
         return (_TOKENS / worker).read_text().strip()
     except OSError:
@@ -78,7 +80,7 @@ def load() -> Membership | None:
 
 
 def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: int, labels: str) -> Membership:
-    """Exchange the invitation for tokens and store the membership. Raises CommandError.
+    """Exchange an invitation for worker tokens, and store the membership. Raises CommandError.
 
     The files are allocated on the disk before the invitation is used up.
     """
@@ -105,7 +107,7 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
     try:
         for worker, text in given.items():
             store_token(worker, text)
-        # Written last: this file marks the host as joined.
+        # This file is written last, because it marks the host as joined.
         _new_host_file().replace(_HOST)
     except OSError as error:
         left = revoke_tokens(made, given)
@@ -119,7 +121,7 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
 
 
 def _use_tokens(made: Membership, given: Iterable[str]) -> None:
-    """Use each token once, because the cluster treats unused tokens as left over from a failed join."""
+    """Send a request with each token. The cluster treats tokens without requests as remains of a failed join."""
     with suppress(CannotReach):
         for text in given:
             send_request("POST", f"{made.url}/api/worker/register", text, made.authority, {})
@@ -130,8 +132,8 @@ def _new_host_file() -> Path:
 
 
 def _allocate_files(made: Membership, authority_text: bytes) -> None:
-    """Allocate all files of the membership on the disk, with dots as placeholders for tokens. Raises OSError."""
-    shutil.rmtree(FOLDER, ignore_errors=True)  # files of an unfinished join
+    """Allocate disk space for all files of the membership. Dots are placeholders for tokens. Raises OSError."""
+    shutil.rmtree(FOLDER, ignore_errors=True)  # Deletes files of an unfinished join
     _TOKENS.mkdir(mode=0o700, parents=True)
     if authority_text:
         _AUTHORITY.write_bytes(authority_text)
@@ -141,7 +143,7 @@ def _allocate_files(made: Membership, authority_text: bytes) -> None:
 
 
 def parse_tokens(answer: dict[str, Any], wanted: Sequence[str], url: str) -> dict[str, str]:
-    """Return the token of each worker.
+    """Return the token of each worker from the response to an invitation.
 
     Raises CommandError unless the response contains exactly the requested workers.
     """
@@ -157,7 +159,7 @@ def parse_tokens(answer: dict[str, Any], wanted: Sequence[str], url: str) -> dic
 def store_token(worker: str, text: str) -> None:
     path = _TOKENS / Path(worker).name
     path.touch(mode=0o600)
-    with path.open("r+") as file:  # overwrite in place: the space is allocated
+    with path.open("r+") as file:  # The space is already allocated
         file.write(f"{text}\n")
         file.truncate()
         file.flush()
@@ -165,9 +167,9 @@ def store_token(worker: str, text: str) -> None:
 
 
 def fetch_pinned_authority(invitation: Invitation) -> bytes:
-    """Return the authority's certificate from an unverified connection, if it matches the invitation's fingerprint.
+    """Fetch the authority's certificate, and return it if it matches the fingerprint in the invitation.
 
-    Raises CommandError.
+    The connection is not verified. Raises CommandError.
     """
     untrusting = ssl.create_default_context()
     untrusting.check_hostname, untrusting.verify_mode = False, ssl.CERT_NONE
@@ -185,12 +187,12 @@ def fetch_pinned_authority(invitation: Invitation) -> bytes:
             f"the authority at {invitation.url} does not match the invitation: another cluster answers there, or"
             " somebody intercepts the connection. Nothing was sent",
         )
-    # Ignore further certificates in the response.
+    # Other certificates in the response are ignored.
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def fetch_authority(url: str, trust: ssl.SSLContext) -> bytes:
-    """Return the authority's certificate that a cluster serves, cut to the maximum size."""
+    """Fetch the certificate of a cluster's authority, up to the maximum size."""
     with client(trust) as http, http.stream("GET", f"{url}/api/authority") as answer:
         if answer.is_error:
             raise OSError(f"HTTP Error {answer.status_code}: {answer.reason_phrase}")
@@ -198,7 +200,7 @@ def fetch_authority(url: str, trust: ssl.SSLContext) -> bytes:
 
 
 def exchange_invitation(invitation: Invitation, name: str, workers: Sequence[str]) -> dict[str, Any]:
-    """Return the response to an invitation. Raises CommandError with the cluster's message."""
+    """Send an invitation to the cluster and return the response. Raises CommandError with the cluster's message."""
     trust = str(_AUTHORITY) if _AUTHORITY.is_file() else ""
     body = {"host": name, "workers": list(workers)}
     try:
@@ -223,7 +225,7 @@ def exchange_invitation(invitation: Invitation, name: str, workers: Sequence[str
 
 
 def send_request(method: str, url: str, bearer: str, trust: str, body: Any = None) -> tuple[int, dict[str, Any]]:
-    """Send a request and return its status and JSON object. Raises CannotReach."""
+    """Send a request, and return the status and the JSON object of the response. Raises CannotReach."""
     headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
     try:
         with client(ssl.create_default_context(cafile=trust or None)) as http:
@@ -234,7 +236,7 @@ def send_request(method: str, url: str, bearer: str, trust: str, body: Any = Non
 
 
 def client(trust: ssl.SSLContext) -> httpx.Client:
-    """Return an HTTP client for a cluster elsewhere.
+    """Return an HTTP client for requests to the cluster.
 
     It follows no redirects, which could send the token elsewhere. Like workers, it uses no proxy.
     """
@@ -260,12 +262,12 @@ def _describe_error(error: Exception) -> str:
 
 
 def revoke_host_tokens(membership: Membership) -> list[str]:
-    """Revoke the tokens of this host's workers. Return the tokens still valid, each as worker and reason."""
+    """Revoke the tokens of this host's workers. Return a line for each token that is still valid."""
     return revoke_tokens(membership, {worker: token(worker) for worker in membership.workers})
 
 
 def revoke_tokens(membership: Membership, given: Mapping[str, str]) -> list[str]:
-    """Revoke these tokens, keyed by worker. Return the tokens still valid, each as worker and reason."""
+    """Revoke several tokens, keyed by worker. Return a line for each token that is still valid."""
     left = []
     for worker, text in given.items():
         known = tokens.parse_credential(text)
@@ -279,11 +281,11 @@ def revoke_tokens(membership: Membership, given: Mapping[str, str]) -> list[str]
         except CannotReach as error:
             left.append(f"{worker}: {error}")
             continue
-        if status not in (HTTPStatus.NO_CONTENT, HTTPStatus.UNAUTHORIZED):  # 401: it was revoked before
+        if status not in (HTTPStatus.NO_CONTENT, HTTPStatus.UNAUTHORIZED):  # 401: already revoked
             left.append(f"{worker}: the cluster answered HTTP {status}")
     return left
 
 
 def delete_membership() -> None:
-    """Delete the files of the membership."""
+    """Delete all files of the membership."""
     shutil.rmtree(FOLDER, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""systemd units that start the workers of a joined machine at boot."""
+"""Units of systemd that start the workers of a joined machine when the machine boots."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _SERVICE = "threads-cluster-{name}.service"
 
 
 def write(name: str) -> int:
-    """Write a systemd unit for this user that starts the workers of the host `name`.
+    """Write a systemd unit for this user that starts the workers of a host.
 
-    Raises CommandError if systemd is missing.
+    `name` is the name of the host. Raises CommandError if systemd is missing.
     """
     if not shutil.which("systemctl"):
         raise CommandError(
@@ -55,7 +55,7 @@ def write(name: str) -> int:
 
 
 def _folder() -> Path | None:
-    """Return the folder of this user's units, or None if the user has no home folder."""
+    """Return the folder of this user's systemd units, or None if the user has no home folder."""
     try:
         return Path.home() / _FOLDER
     except RuntimeError:
@@ -63,7 +63,7 @@ def _folder() -> Path | None:
 
 
 def list_units() -> list[Path]:
-    """Return the units that start this checkout's workers."""
+    """Return the systemd units that start the workers of this checkout."""
     folder = _folder()
     units = folder.glob(_SERVICE.format(name="*")) if folder and folder.is_dir() else ()
     return [unit for unit in units if f"WorkingDirectory={CHECKOUT}\n" in unit.read_text()]
