@@ -1,1 +1,3 @@
-"""Data formats that clients, coordinators and workers exchange. Imports no other package of the project."""
+"""Data formats that clients, coordinators and workers exchange. This package imports no other package of the
+project.
+"""

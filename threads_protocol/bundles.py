@@ -1,4 +1,4 @@
-"""Bundles, which carry many small files in one request body.
+"""Format of bundles. A bundle contains many small files in one request body.
 
 A bundle is a line of JSON, `[["SHA-256", bytes], ...]`, followed by the contents of the files in the same order.
 """
@@ -14,16 +14,18 @@ from typing import Any
 from threads_protocol.errors import MalformedText, TooLarge
 from threads_protocol.manifest import SHA256, Entry
 
-#: Maximum number of files in a bundle, and maximum total size of the files in bytes.
+#: Maximum number of files in a bundle, and maximum total size of its files in bytes.
 MAX_FILES, MAX_BYTES = 1000, 8 << 20
-#: Maximum sizes in bytes of the JSON line and of the whole body.
+#: Maximum size in bytes of the JSON line of a bundle.
 _MAX_LINE = 128 << 10
 MAX_BODY = MAX_BYTES + _MAX_LINE
 _SHA = re.compile(SHA256)
 
 
 def unpack(body: bytes) -> dict[str, bytes]:
-    """Return the contents of a bundle's files by SHA-256. Raise MalformedText if a hash or the total size differs."""
+    """Return the contents of the files in a bundle, keyed by SHA-256. Raises MalformedText if a hash or the size is
+    wrong.
+    """
     line, _, rest = body.partition(b"\n")
     rows = _parse_index(line)
     if len(rows) > MAX_FILES:
@@ -41,7 +43,7 @@ def unpack(body: bytes) -> dict[str, bytes]:
 
 
 def pack(files: Sequence[tuple[str, bytes]]) -> bytes:
-    """Serialize (sha256, content) pairs as a bundle."""
+    """Encode files, given as (sha256, content), as a bundle."""
     head = json.dumps([[sha, len(data)] for sha, data in files], separators=(",", ":"))
     return b"".join([head.encode(), b"\n", *(data for _, data in files)])
 
@@ -65,7 +67,7 @@ def _is_row(row: Any) -> bool:
 
 
 def group(entries: Iterable[Entry], max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES) -> Iterator[list[Entry]]:
-    """Group files into bundles without changing their order."""
+    """Group files into bundles, in the order of the files."""
     bundle, size = list[Entry](), 0
     for entry in entries:
         if bundle and (len(bundle) == max_files or size + entry.size > max_bytes):

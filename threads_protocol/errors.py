@@ -1,11 +1,11 @@
-"""Errors in text received from another process. Callers convert them into their own exceptions."""
+"""Errors in texts that another process sent. Callers convert these errors into their own exceptions."""
 
 from __future__ import annotations
 
 
 class MalformedText(ValueError):
-    """The text violates its format. The message says where."""
+    """A text does not have the required format. The message contains the position of the error."""
 
 
 class TooLarge(MalformedText):
-    """The text exceeds the size limit of its format."""
+    """A text is larger than its format allows."""

@@ -1,4 +1,4 @@
-"""Folders as trees of entries. Reading a folder never follows symbolic links, even if its contents change meanwhile."""
+"""Functions that read folders as trees. They never follow symbolic links, even if the folder changes meanwhile."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 @dataclass(kw_only=True)
 class Tree:
-    """Entries of a folder, without the contents of its files."""
+    """Entries of a folder and its subfolders, without the contents of files."""
 
     root: Path
     entries: list[Entry] = field(default_factory=list)
-    #: Paths that the manifest omits: links that leave the folder, sockets, devices, and names that are not UTF-8.
+    #: Paths that cannot be uploaded, such as links that leave the folder, sockets, devices, and names that are not
+    #: UTF-8.
     left_out: list[str] = field(default_factory=list)
 
     @property
     def manifest(self) -> bytes:
-        """The manifest. Its SHA-256 is the artifact's ID."""
+        """Return the manifest of the tree. The artifact's ID is the SHA-256 of the manifest."""
         return manifest.serialize(self.entries)
 
     @property
     def files(self) -> dict[str, Entry]:
-        """Return one file entry for each SHA-256."""
+        """Return one file for each SHA-256, keyed by SHA-256."""
         return {entry.sha: entry for entry in self.entries if entry.is_file}
 
 
@@ -50,7 +51,7 @@ def list_folder(root: Path, folder: str) -> list[tuple[str, os.stat_result, str]
 
 
 def open_file(root: Path, path: str) -> BinaryIO:
-    """Open a regular file below a folder. Raise OSError for anything else, such as a pipe."""
+    """Open a regular file below a folder. Raises OSError if the path is not a regular file, for example a pipe."""
     folder, _, name = path.rpartition("/")
     with _folder(root, folder) as parent:
         number = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
@@ -62,7 +63,7 @@ def open_file(root: Path, path: str) -> BinaryIO:
 
 @contextmanager
 def _folder(root: Path, folder: str) -> Iterator[int]:
-    """Open a folder below `root` without following links. An OSError contains the full path."""
+    """Open a folder below `root` without following links. An OSError contains the complete path."""
     opened_folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in folder.split("/") if folder else ():
@@ -78,14 +79,14 @@ def _folder(root: Path, folder: str) -> Iterator[int]:
 
 
 def resolve_links(entries: Iterable[Entry]) -> dict[str, str | None]:
-    """Resolve each link to a path in the tree, or to None if it leaves the tree or is broken."""
+    """Resolve each link to a path in the tree. The result is None for a link that leaves the tree or is broken."""
     targets = {entry.path: entry.target for entry in entries if entry.kind == "l"}
     links = Links(targets, sorted(entry.path for entry in entries))
     return {path: links.resolve(path) for path in targets}
 
 
 def without_broken_links(entries: list[Entry]) -> list[Entry]:
-    """Return the entries without the links whose targets are not in the tree."""
+    """Return the entries of a tree, except for links whose targets are not in the tree."""
     while True:
         ends = resolve_links(entries)
         kept = [entry for entry in entries if entry.kind != "l" or ends[entry.path] is not None]

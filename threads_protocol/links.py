@@ -1,4 +1,4 @@
-"""Resolve symbolic links within a tree as a file system does, including links that pass through other links.
+"""Resolution of symbolic links in a tree, as in a file system. Links can pass through other links.
 
 The text of a target is not enough: if `up` is a link to the root, `up/../x` is outside the tree.
 """
@@ -8,14 +8,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
-#: Maximum length of a chain of symbolic links, as on Linux.
+#: Maximum number of links in a chain of symbolic links. Linux has the same limit.
 _MOST_HOPS = 40
-#: Maximum number of path characters compared while resolving all links of a tree.
+#: Maximum number of characters of paths that are compared to resolve all links of a tree.
 _MOST_WORK = 256 << 20
 
 
 class Links:
-    """Resolver of a tree's symbolic links. `links` maps paths to targets; `paths` are all paths of the tree, sorted."""
+    """Resolver of the symbolic links in a tree. `links` contains the target of each link.
+
+    `paths` are all paths of the tree, sorted.
+    """
 
     def __init__(self, links: Mapping[str, str], paths: Sequence[str]) -> None:
         self._links = links
@@ -23,7 +26,10 @@ class Links:
         self._work = _MOST_WORK
 
     def resolve(self, link: str) -> str | None:
-        """Return the path to which a link resolves ("" is the root), or None if it is broken or leaves the tree."""
+        """Return the path to which a link resolves. Return "" for the root, and None for a link that leaves the tree.
+
+        Broken links also resolve to None.
+        """
         if self._links[link].startswith("/"):
             return None
         at, left, hops = link.split("/")[:-1], _segments(self._links[link]), 0
@@ -48,7 +54,7 @@ class Links:
         return "/".join(at)
 
     def _exists(self, path: str) -> bool:
-        """Return True if the path is an entry, or a folder that contains an entry."""
+        """Return True if the path is an entry of the tree, or a folder that contains an entry."""
         at = bisect_left(self._paths, path)
         if at < len(self._paths) and self._paths[at] == path:
             return True
@@ -57,5 +63,5 @@ class Links:
 
 
 def _segments(target: str) -> list[str]:
-    """Split a link target into path segments, in reverse order."""
+    """Split the target of a link into the segments of its path, in reverse order."""
     return [step for step in target.split("/") if step not in ("", ".")][::-1]

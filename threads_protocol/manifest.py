@@ -24,29 +24,29 @@ from threads_protocol.errors import MalformedText, TooLarge
 from threads_protocol.links import Links
 from threads_protocol.numbers import short
 
-#: Limits of a manifest: size in bytes, lines, bytes of a path, bytes of a file name, and bytes of a file.
+#: Limits of a manifest: size in bytes, number of lines, and bytes of a path, of a name and of a file.
 MAX_BYTES, MAX_ENTRIES = 16 << 20, 50_000
 MAX_PATH, MAX_NAME = 4096, 255
 MAX_FILE = 64 << 30
-#: Maximum number of characters of a line, enough for two paths that consist only of escape sequences.
+#: Maximum number of characters in a line. It is enough for two paths that consist only of escape sequences.
 _MAX_LINE = 64 << 10
 SHA256 = r"^[0-9a-f]{64}$"
 HEAD = '{"artifact":1}'
 _SHA = re.compile(SHA256)
-#: Number of fields of a line, by its type.
+#: Number of fields in a line, keyed by the type of the line.
 _FIELDS = {"d": 2, "f": 4, "x": 4, "l": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One path of a tree."""
+    """One path of a tree: a folder, a file or a link."""
 
-    #: Type: d is an empty folder, f a file, x an executable file, and l a symbolic link.
+    #: Type of the path: d is an empty folder, f a file, x an executable file, and l a symbolic link.
     kind: str
     path: str
     size: int = 0
     sha: str = ""
-    #: Target of a symbolic link, relative to the link's folder.
+    #: Target of a symbolic link, relative to the folder of the link.
     target: str = ""
 
     @property
@@ -55,27 +55,27 @@ class Entry:
 
     @property
     def line(self) -> str:
-        """Serialize the entry as one line of a manifest."""
+        """Encode the entry as a line of a manifest."""
         rest: list[Any] = [self.size, self.sha] if self.is_file else [self.target] if self.kind == "l" else []
         return json.dumps([self.kind, self.path, *rest], ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """A manifest that was parsed and validated."""
+    """Manifest that was parsed and validated."""
 
     id: str
-    #: File sizes in bytes by SHA-256.
+    #: Sizes of the files in bytes, keyed by SHA-256.
     sizes: dict[str, int]
-    #: Number and total bytes of the files. Identical files at different paths count each time.
+    #: Number of files. A file with several paths counts once for each path.
     files: int
     bytes: int
-    #: Paths of the files.
+    #: Paths of all files.
     paths: tuple[str, ...]
 
 
 def parse(text: bytes) -> Manifest:
-    """Parse and validate a manifest. Raise MalformedText with the line number, or TooLarge if a limit is exceeded."""
+    """Parse and validate a manifest. Raises MalformedText with the line number, or TooLarge."""
     sizes, paths, total = dict[str, int](), list[str](), 0
     for kind, path, *rest in _split_fields(text):
         if kind in "fx":
@@ -88,12 +88,12 @@ def parse(text: bytes) -> Manifest:
 
 
 def entries(text: bytes) -> list[Entry]:
-    """Parse the entries of a manifest and check that none leaves its folder. Raises the same errors as `parse`."""
+    """Parse the entries of a manifest, and check that none leaves its folder. Raises the same errors as `parse`."""
     return [_build_entry(*row) for row in _split_fields(text)]
 
 
 def serialize(paths: Iterable[Entry]) -> bytes:
-    """Serialize entries, in any order, as a manifest."""
+    """Encode entries as a manifest. The entries can be in any order."""
     ordered = sorted(paths, key=lambda entry: entry.path.encode())
     return "".join(f"{line}\n" for line in (HEAD, *(entry.line for entry in ordered))).encode()
 
@@ -105,7 +105,7 @@ def _build_entry(kind: str, path: str, *rest: Any) -> Entry:
 
 
 def _split_fields(text: bytes) -> list[list[Any]]:
-    """Return the fields of each line except the first. Raises the same errors as `parse`."""
+    """Return the fields of each line except for the first line. Raises the same errors as `parse`."""
     if len(text) > MAX_BYTES:
         raise TooLarge(f"the manifest has over {MAX_BYTES} bytes; split the folder")
     if text.count(b"\n") - 1 > MAX_ENTRIES:
@@ -128,7 +128,7 @@ def _line_error(number: int, why: object) -> MalformedText:
 
 
 def hashes(text: bytes) -> list[str]:
-    """Return the distinct file hashes of a committed manifest."""
+    """Return the distinct hashes of the files in a valid manifest."""
     rows = (json.loads(line) for line in text.decode().split("\n")[1:-1])
     return list(dict.fromkeys(row[3] for row in rows if row[0] in "fx"))
 
@@ -144,7 +144,7 @@ def _split_lines(text: bytes) -> list[str]:
 
 
 def _parse_line(line: str) -> list[Any]:
-    """Parse the fields of a line. Raise ValueError if they are invalid or not in canonical JSON."""
+    """Parse the fields of a line. Raises ValueError if a field is invalid or the line is not canonical JSON."""
     try:
         row = json.loads(line) if len(line) <= _MAX_LINE else None
     except (ValueError, RecursionError):
@@ -168,7 +168,7 @@ def _check_file(path: str, size: Any, sha: str) -> None:
 
 
 class _Tree:
-    """Validator of the paths of a manifest, which are added in the order of the manifest."""
+    """Validator of the entries of a manifest, which are added in the manifest's order."""
 
     def __init__(self) -> None:
         self._last = b""
@@ -177,7 +177,7 @@ class _Tree:
         self._sizes: dict[str, int] = {}
 
     def add(self, kind: str, path: str, rest: list[Any]) -> None:
-        """Add an entry. Raise ValueError if its path is unsafe, repeated or out of order.
+        """Add an entry. Raises ValueError if its path is unsafe, repeated or out of order.
 
         Also raises ValueError if the size differs from the size of another file with the same hash.
         """
@@ -194,8 +194,8 @@ class _Tree:
             raise ValueError(f"{short(path)} has a different size than another file with the same hash")
 
     def check(self) -> None:
-        """Raise MalformedText if an entry is below a file or link, or if a link's target is not in the tree."""
-        # Replacing "/" by NUL sorts each path directly before the paths below it.
+        """Raise MalformedText if an entry is below a file or a link, or if the target of a link does not exist."""
+        # With NUL instead of "/", each path is sorted directly before the paths below it.
         for path, after in pairwise(sorted(self._paths, key=lambda each: each.replace("/", "\0"))):
             if after.startswith(f"{path}/"):
                 detail = (
@@ -210,7 +210,7 @@ class _Tree:
 
 
 def check_target(path: str, target: str) -> None:
-    """Raise ValueError if a link target is empty, too long or contains NUL."""
+    """Raise ValueError if the target of a link is empty, is too long or contains NUL."""
     if not target or "\0" in target or len(target.encode()) >= MAX_PATH:
         raise ValueError(f"the link {short(path, 200)} has a target that is empty, is too long or contains NUL")
 

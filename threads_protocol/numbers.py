@@ -1,4 +1,4 @@
-"""Exact integers for the API, durations, and short representations of values for messages.
+"""Exact integers for the API, durations, and short forms of values for messages.
 
 An integer up to 2^53 - 1 is a JSON number; a larger one is a decimal string.
 """
@@ -9,9 +9,9 @@ import re
 import sys
 from collections.abc import Iterator
 
-#: Largest integer that every JSON parser reads exactly.
+#: Largest integer that all JSON parsers read exactly.
 JSON_SAFE = 2**53 - 1
-#: Maximum number of decimal digits to read or write. Python's default of 4,300 would refuse long trajectories.
+#: Maximum number of decimal digits of an integer. Python's default of 4,300 is too low for long trajectories.
 MAX_DIGITS = 100_000
 
 sys.set_int_max_str_digits(MAX_DIGITS)
@@ -20,7 +20,7 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def exact(value: int) -> int | str:
-    """Return an integer unchanged if every JSON parser reads it exactly, else as a decimal string."""
+    """Return an integer that all JSON parsers read exactly unchanged. Return a larger one as a decimal string."""
     return value if -JSON_SAFE <= value <= JSON_SAFE else str(value)
 
 
@@ -31,7 +31,7 @@ def parse_duration(text: str) -> int | None:
 
 
 def short(value: object, limit: int = 40) -> str:
-    """Return a value for an error message, cut to about `limit` characters, without formatting all of a large value."""
+    """Format a value for an error message in about `limit` characters. Large values are not formatted completely."""
     text = ""
     for piece in _pieces(value, limit):
         text += piece
@@ -41,7 +41,7 @@ def short(value: object, limit: int = 40) -> str:
 
 
 def _pieces(value: object, limit: int) -> Iterator[str]:
-    """Yield the repr of a value in pieces, and only the first characters of a string."""
+    """Yield the text of a value in pieces. Of a long string, yield only the first characters."""
     if isinstance(value, int) and value.bit_length() > 10_000:
         yield f"an integer of {value.bit_length()} bits"
     elif isinstance(value, str):

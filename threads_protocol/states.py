@@ -1,4 +1,4 @@
-"""States of jobs."""
+"""States of a job."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    #: The job waits for the jobs that it depends on.
+    #: The job waits for jobs on which it depends.
     BLOCKED = "blocked"
-    #: The job is stored, and no lease has been granted.
+    #: The job is stored, but no lease of it has been granted.
     QUEUED = "queued"
-    #: At least one lease has been granted.
+    #: At least one lease of the job has been granted.
     RUNNING = "running"
-    #: Every unit is committed, and a worker is computing the result.
+    #: All units of the job are committed, and a worker is computing the result.
     FINISHING = "finishing"
-    #: The result is stored.
+    #: The result of the job is stored.
     DONE = "done"
-    #: A user stopped the job. Resume continues it.
+    #: A user paused the job. Resuming it continues the work.
     PAUSED = "paused"
-    #: A user cancelled the job, and lanes are still releasing their leases.
+    #: A user cancelled the job, but some lanes are still working on it.
     CANCELLING = "cancelling"
-    #: The job was cancelled and holds no lease. Retry continues it from the committed units.
+    #: The job was cancelled and has no leases. Retrying it continues from the committed units.
     CANCELLED = "cancelled"
-    #: Some units could not be computed by any lane. Retry computes them again.
+    #: Some units of the job could not be computed. Retrying the job computes them again.
     FAILED = "failed"
-    #: A job that this job depends on failed or was cancelled. Retrying that job restores this one.
+    #: Another job on which this job depends failed or was cancelled. Retrying that job restores this job.
     SKIPPED = "skipped"
 
 
-#: States that only deleting or retrying a job can change.
+#: Final states. Only retrying or deleting a job changes them.
 TERMINAL = frozenset({JobState.DONE, JobState.CANCELLED, JobState.FAILED, JobState.SKIPPED})
-#: States in which a job can have open leases or an unfinished result.
+#: States in which a job can have leases or an unfinished result.
 ACTIVE = (JobState.RUNNING, JobState.FINISHING, JobState.CANCELLING)

@@ -1,4 +1,4 @@
-"""Upload a tree: find the files that the cluster lacks, and send them in bundles and parts."""
+"""Upload of a tree. Only files that the cluster lacks are sent, in bundles and parts."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from threads_protocol import bundles
 from threads_protocol.folders import Tree, open_file
 from threads_protocol.manifest import Entry
 
-#: Maximum number of hashes per request, and maximum size in bytes of a file sent in a bundle.
+#: Maximum number of hashes per request, and maximum size in bytes of a file in a bundle.
 MAX_HASHES, SMALL = 10_000, 1 << 20
-#: Extra seconds allowed for storing a request body, and minimum rate in bytes per second for verifying a file.
+#: Additional seconds for storing a request body, and minimum speed of verifying a file in bytes per second.
 STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
-#: Maximum number of requests for the list of missing files per upload.
+#: Maximum number of requests for the list of missing files in one upload.
 ATTEMPTS = 3
-#: Errors, as (status, field), after which an upload asks again which files are missing.
+#: Errors, as (status, field), after which an upload requests the list of missing files again.
 #:
-#: Garbage collection can delete files (409 body), some parts of a file (409 part) or all of its parts (404 sha256).
-#: If another upload of the same file sent a corrupt part (422 body), the server deletes all parts of the file.
+#: Garbage collection can delete files (409 body), some parts of a file (409 part) or all of its parts (404 sha256). If
+#: another upload of the same file sent a corrupt part (422 body), the server deletes all parts of the file.
 GONE = frozenset({(409, "body"), (409, "part"), (404, "sha256"), (422, "body")})
 
 
 class Unsendable(Exception):
-    """A file cannot be read, or changed after its folder was read. The message names the file."""
+    """A file cannot be read, or it changed after its folder was read. The message contains the file's path."""
 
 
 class UploadApi(Protocol):
-    """API calls for uploads. `seconds` is added to the usual request timeout."""
+    """API calls for uploads. `seconds` is the time that a call can take in addition to the usual timeout."""
 
     def missing(self, hashes: Sequence[str]) -> dict[str, Any]: ...
 
@@ -36,12 +36,12 @@ class UploadApi(Protocol):
 
 
 class Upload:
-    """Upload of the files of a tree that the cluster lacks."""
+    """Upload of those files of a tree that the cluster lacks."""
 
     def __init__(self, tree: Tree, calls: UploadApi) -> None:
         self._tree, self._calls = tree, calls
         self._bounds: dict[str, Any] = {}
-        #: Numbers of the parts that are already uploaded, by file hash.
+        #: Numbers of the parts that are already uploaded, keyed by the hash of the file.
         self._parts: dict[str, list[int]] = {}
         files = tree.files
         self.entries = [files[sha] for sha in self._missing(list(files)) if sha in files]

@@ -1,4 +1,4 @@
-"""Parse YAML or JSON written by users into values that know their lines and columns.
+"""Parser of YAML and JSON texts that users write. The parsed values know their lines and columns.
 
 Scalars follow YAML 1.2, which includes JSON: `no` is a string and `1e5` is a number. Aliases, tags and duplicate keys
 are errors, so the size of a value is bounded by the size of its text.
@@ -17,14 +17,14 @@ from pydantic_core import from_json
 
 from threads_protocol.numbers import short
 
-#: Limits of a text: size in bytes, nesting depth, and number of keys and values, to limit the memory used.
+#: Limits of a text: size in bytes, nesting depth, and number of keys and values. They limit the memory.
 MAX_BYTES, MAX_DEPTH, MAX_VALUES = 4 << 20, 64, 500_000
-#: Maximum number of problems kept for a text.
+#: Maximum number of problems that are reported for a text.
 MAX_COMPLAINTS = 100
-#: Maximum number of digits of an unquoted integer, as in JSON request bodies.
+#: Maximum number of digits of an unquoted integer. JSON request bodies have the same limit.
 _MAX_DIGITS = 4300
 
-#: The C loader is ten times as fast but missing if PyYAML was built without it.
+#: The C loader is ten times as fast, but PyYAML may have been built without it.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLAIN = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -35,7 +35,7 @@ _FIRST = frozenset("+-.0123456789")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _OTHER_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _DECIMAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-#: Escape sequence in a quoted string. Both groups match if it is a JSON surrogate pair.
+#: Pattern of an escape sequence in a quoted string. Both groups match only a JSON surrogate pair.
 _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
@@ -56,15 +56,15 @@ class Complaint:
     """A problem in a text, with its position."""
 
     place: Position
-    #: ID of the affected action, or empty if the problem concerns the whole workflow.
+    #: ID of the action with the problem, or empty if the problem concerns the complete workflow.
     action: str = ""
-    #: Dotted path of the field within the action, or within the workflow.
+    #: Dotted path of the invalid field within the action, or within the workflow.
     field: str = ""
     text: str
 
 
 class Complaints:
-    """Problems of a text: their total number and the first ones by position."""
+    """Problems of a text: their number, and the first ones by position."""
 
     def __init__(self, some: Iterable[Complaint] = ()) -> None:
         self.kept: list[Complaint] = []
@@ -81,17 +81,17 @@ class Complaints:
 
     @property
     def first(self) -> list[Complaint]:
-        """Return the first MAX_COMPLAINTS problems by position."""
+        """Return the first MAX_COMPLAINTS problems, sorted by position."""
         return sorted(self.kept, key=lambda one: one.place)[:MAX_COMPLAINTS]
 
     @property
     def more(self) -> int:
-        """Return how many problems `first` omits."""
+        """Return the number of problems that `first` omits."""
         return max(0, self.total - MAX_COMPLAINTS)
 
 
 class Mapping(dict[str, Any]):
-    """Dictionary with the positions of its keys and of itself."""
+    """Dictionary that knows its own position and the positions of its keys."""
 
     __slots__ = ("at", "keys_at")
 
@@ -102,7 +102,7 @@ class Mapping(dict[str, Any]):
 
 
 class Sequence(list[Any]):
-    """List with the positions of its items and of itself."""
+    """List that knows its own position and the positions of its items."""
 
     __slots__ = ("_items_at", "at")
 
@@ -128,7 +128,7 @@ Node: TypeAlias = Mapping | Sequence
 
 
 class Unreadable(Exception):
-    """The text cannot be parsed. Parsing stops at the first such error."""
+    """The text cannot be parsed, so parsing stops."""
 
     def __init__(self, place: Position, text: str) -> None:
         super().__init__(text)
@@ -138,7 +138,7 @@ class Unreadable(Exception):
 def parse(
     text: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH, typed: bool = True
 ) -> tuple[Any, Complaints]:
-    """Parse a text into a value and its problems. Raise Unreadable if parsing cannot continue.
+    """Parse a text, and return its value and its problems. Raises Unreadable if parsing cannot continue.
 
     If `typed` is false, non-empty scalars remain strings.
     """
@@ -160,7 +160,7 @@ def parse(
 
 
 def _replace_surrogate_pairs(text: str) -> str:
-    """Replace each JSON surrogate pair in a text by one YAML escape.
+    """Replace each surrogate pair of JSON in a text with an escape sequence of YAML.
 
     JSON writes characters beyond 16 bits, such as emoji, as surrogate pairs, which are invalid in YAML.
     """
@@ -176,7 +176,7 @@ def _replace_surrogate_pairs(text: str) -> str:
 
 
 def _is_json(text: str) -> bool:
-    if sum(map(text.count, ",]}")) > MAX_VALUES:  # more values than the reader accepts
+    if sum(map(text.count, ",]}")) > MAX_VALUES:  # More values than the parser accepts
         return False
     try:
         from_json(text)
@@ -186,7 +186,7 @@ def _is_json(text: str) -> bool:
 
 
 def _events(text: str) -> Iterator[Any]:
-    """Yield the parser's events, faster than yaml.parse does."""
+    """Yield the events of the YAML parser, but faster than yaml.parse."""
     parser = _LOADER(text)
     try:
         while (event := parser.get_event()) is not None:
@@ -196,12 +196,12 @@ def _events(text: str) -> Iterator[Any]:
 
 
 def short_name(key: str) -> str:
-    """Shorten a key for a message."""
+    """Return a shortened key for use in a message."""
     return key if len(key) <= 64 else f"{key[:63]}…"
 
 
 def describe_value(value: Any) -> str:
-    """Format a value for a message, cut to a few words."""
+    """Format a value for use in a message, cut to a few words."""
     if isinstance(value, Node):
         return short(dict(value) if isinstance(value, Mapping) else list(value))
     return short(value)
@@ -215,7 +215,7 @@ def plain(value: Any) -> Any:
 
 
 def find_position(value: Any, path: tuple[str | int, ...], default: Position) -> Position:
-    """Return the position of a path within a value, or of its longest existing prefix."""
+    """Return the position of a path in a value. If the path does not exist, return the position of its start."""
     for step in path:
         if isinstance(value, Mapping) and isinstance(step, str) and step in value:
             default, value = value.keys_at[step], value[step]
@@ -227,14 +227,14 @@ def find_position(value: Any, path: tuple[str | int, ...], default: Position) ->
 
 
 class _Reader:
-    """Builds a value from the parser's events."""
+    """Builder of a value from the events of the YAML parser."""
 
     def __init__(self, events: Iterator[Any], max_depth: int, typed: bool) -> None:
         self._events, self._max_depth, self._typed = events, max_depth, typed
         self._complaints = Complaints()
         self._left = MAX_VALUES
         self._open: list[Node] = []
-        #: Pending key at each depth, to which the next value belongs.
+        #: Key at each nesting depth that is waiting for its value.
         self._keys: list[str | None] = []
         self._root: Any = None
 
@@ -307,7 +307,7 @@ class _Reader:
 
     def _scalar(self, event: Any, place: Position) -> Any:
         text: str = event.value
-        if event.style:  # quoted or block scalar
+        if event.style:  # A quoted scalar or a block scalar
             return text
         if text in _PLAIN and (self._typed or _PLAIN[text] is None):
             return _PLAIN[text]
@@ -317,9 +317,9 @@ class _Reader:
 
 
 def _number(text: str, place: Position) -> Any:
-    """Convert a plain scalar to a number if it is one, else return the text."""
+    """Convert an unquoted scalar to a number if possible. Otherwise, return the text."""
     if _INTEGER.fullmatch(text) or _OTHER_BASE.fullmatch(text):
-        # Written in decimal, a hexadecimal integer needs up to a sixth more digits.
+        # The decimal form of a hexadecimal integer has up to a sixth more digits.
         if len(text) > _MAX_DIGITS:
             raise Unreadable(place, f"integer with over {_MAX_DIGITS} digits; quote it")
         return int(text) if _INTEGER.fullmatch(text) else int(text, 0)

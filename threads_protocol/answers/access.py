@@ -1,4 +1,4 @@
-"""Responses about tokens and logins."""
+"""Types of responses about tokens and logins."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CreatedToken(Answer):
 
 
 class Session(Answer):
-    """The principal that sent the request."""
+    """Owner and permissions of the token that sent the request."""
 
     tenant: str
     token_id: Annotated[str | None, describe("cluster-token if CLUSTER_TOKEN was used; null without a token.")]

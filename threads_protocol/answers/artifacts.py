@@ -1,4 +1,4 @@
-"""Responses about artifacts."""
+"""Types of responses about artifacts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses about attachments, which are shells in running programs."""
+"""Types of responses about attachments, which are shells in running programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ShellState: TypeAlias = Annotated[str, one_of(Literal["asked", "running", "ended
 
 
 class Attachment(Answer):
-    """A requested shell. The runner starts it while the unit is running."""
+    """A shell that a user requested. The runner starts it while the unit is running."""
 
     attachment_id: str
     job_id: str
@@ -24,7 +24,7 @@ class Attachment(Answer):
 
 
 class Input(Answer):
-    """Input that the cluster accepted."""
+    """Input for a shell that the cluster accepted."""
 
     state: ShellState
     upto: Annotated[
@@ -33,7 +33,7 @@ class Input(Answer):
 
 
 class Output(Answer):
-    """Output of a shell."""
+    """Output of a shell, and the shell's state."""
 
     state: ShellState
     exit: Annotated[

@@ -1,4 +1,4 @@
-"""Responses about the audit log."""
+"""Types of responses about the audit log."""
 
 from __future__ import annotations
 

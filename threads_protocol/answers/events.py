@@ -1,4 +1,4 @@
-"""Responses about live changes."""
+"""Types of responses about live changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threads_protocol.answers.telemetry import Alert
 
 
 class Snapshot(Jobs):
-    """Snapshot of the fleet, with the newest 100 jobs."""
+    """Current state of workers and queues, with the newest 100 jobs."""
 
     stream: Annotated[str, describe("Last-Event-ID with which /api/events continues without a gap.")]
     time: Annotated[

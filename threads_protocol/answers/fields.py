@@ -1,4 +1,4 @@
-"""Field types of responses, with the bounds that the client checks."""
+"""Field types of responses. The client checks their bounds."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Element = TypeVar("Element")
 
 @with_config(extra="forbid", strict=True, allow_inf_nan=False)
 class Answer(TypedDict):
-    """Base of all responses. OpenAPI declares no further fields; the client ignores unknown ones."""
+    """Base class of all responses. OpenAPI declares no further fields, and the client ignores unknown ones."""
 
 
 def describe(text: str) -> Any:
-    """Add a description to a field in OpenAPI."""
+    """Return a description of a field for OpenAPI."""
     return Field(description=text)
 
 
 def one_of(words: Any) -> PlainSerializer:
-    """List the values of a string field in OpenAPI. The client also accepts unknown values from newer clusters."""
+    """List the values of a string field in OpenAPI. The client also accepts other values from a newer cluster."""
     return PlainSerializer(str, return_type=words)
 
 
@@ -36,20 +36,20 @@ def _require_time_zone(text: str) -> str:
 
 Id: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$", max_length=200)]
 Count: TypeAlias = Annotated[int, Field(ge=0, le=2**64)]
-#: Duration in seconds, or Unix time in seconds.
+#: Duration in seconds, or time in seconds since 1970.
 Seconds: TypeAlias = Annotated[float, Field(ge=0)]
-#: Integer: a JSON number up to 2^53, and a string of decimal digits beyond.
+#: Integer of any size: a JSON number up to 2^53, and a string of decimal digits beyond.
 Whole: TypeAlias = Count | Annotated[str, Field(pattern="^[0-9]{1,40}$")]
 #: Time in RFC 3339 format.
 Moment: TypeAlias = Annotated[str, AfterValidator(_require_time_zone)]
-#: List whose validation stops at the first invalid element.
+#: List that is validated only up to its first invalid element.
 Many: TypeAlias = Annotated[list[Element], Field(fail_fast=True)]
 State: TypeAlias = Annotated[str, one_of(JobState)]
 
 
 @with_config(strict=True)
 class Problem(TypedDict):
-    """Error response in the format of RFC 9457: its title, the reason, and the affected field of the request."""
+    """Error response in the format of RFC 9457, with a title, the reason and the invalid field."""
 
     type: str
     title: str

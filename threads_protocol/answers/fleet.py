@@ -1,4 +1,4 @@
-"""Responses about workers and queues."""
+"""Types of responses about workers and queues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from threads_protocol.answers.fields import Answer, Count, Many, State, describe
 
 @with_config(extra="allow", strict=True, allow_inf_nan=False)
 class Gpu(TypedDict):
-    """A GPU as reported by its worker. Fields that the worker does not know are omitted."""
+    """A GPU as reported by its worker. Fields with unknown values are omitted."""
 
     uuid: str
     index: NotRequired[Annotated[Count, describe("Index of the GPU on its host.")]]

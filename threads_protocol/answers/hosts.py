@@ -1,4 +1,4 @@
-"""Responses about hosts."""
+"""Types of responses about hosts."""
 
 from __future__ import annotations
 

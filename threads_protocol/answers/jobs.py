@@ -1,4 +1,4 @@
-"""Responses about jobs."""
+"""Types of responses about jobs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SubmittedBatch(Answer):
 
 
 class Share(Answer):
-    """One worker's share of a job."""
+    """Work that one worker has done for a job."""
 
     device: str
     units: Count
@@ -108,7 +108,7 @@ class Job(Answer):
 
 
 class Related(Answer):
-    """A job that another job depends on, or that depends on it."""
+    """A job on which another job depends, or a job that depends on another job."""
 
     job_id: Id
     state: Annotated[State | None, describe("State of the job; null if it was deleted.")]
@@ -124,7 +124,7 @@ class Parent(Related):
 
 
 class Relations(Answer):
-    """Dependencies and dependents of a job."""
+    """Jobs on which a job depends, and jobs that depend on it."""
 
     job_id: Id
     parents: Annotated[Many[Parent], describe("Parents in the order of the submission.")]
@@ -150,7 +150,7 @@ class QueueCounts(Answer):
 
 
 class DeadRange(Answer):
-    """Units that the cluster stopped retrying because their lanes died or their kernel raised too often."""
+    """Units that the cluster gave up, because their lanes died or their kernel raised too many exceptions."""
 
     first: Whole
     last: Whole
@@ -160,7 +160,7 @@ class DeadRange(Answer):
 
 
 class Dead(Answer):
-    """A job with units that the cluster stopped retrying."""
+    """A job with units that the cluster gave up."""
 
     job_id: Id
     type: str
@@ -175,7 +175,7 @@ class DeadJobs(Answer):
 
 
 class Unit(Answer):
-    """One unit of a program, described by its last attempt."""
+    """One unit of a program. The fields describe its last attempt."""
 
     unit: Count
     state: UnitState
@@ -206,7 +206,7 @@ class Units(Answer):
     units: Many[Unit]
 
 
-#: Run of units [lo, hi, state], encoded as a list in JSON.
+#: Range of units with the same state, as [lo, hi, state].
 UnitRun: TypeAlias = Annotated[tuple[Count, Count, UnitState], Field(strict=False)]
 
 
@@ -216,14 +216,14 @@ class UnitStates(Answer):
 
 
 class Jobs(Answer):
-    """Jobs, newest first."""
+    """A list of jobs, newest first."""
 
     jobs: Many[Job]
     cursor: Annotated[str | None, describe("Cursor of the next page; null on the last page.")]
 
 
 class ResultHead(Answer):
-    """Metadata of a result."""
+    """Properties of a result, without the result itself."""
 
     job_id: Id
     type: str
@@ -247,7 +247,7 @@ class One(Answer):
 
 
 class ManyResults(Answer):
-    """One response for each job ID, in the order of the request."""
+    """Results of several jobs, in the order of the request."""
 
     answers: Many[One]
 

@@ -1,4 +1,4 @@
-"""Events of a live log: output, skipped output, and the end of the unit."""
+"""Types of events in a live log: output, skipped output, and the end of the unit."""
 
 from __future__ import annotations
 

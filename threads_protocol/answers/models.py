@@ -1,4 +1,4 @@
-"""Responses about models and data."""
+"""Types of responses about models and data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses about profiles."""
+"""Types of responses about profiles of hosts and GPUs."""
 
 from __future__ import annotations
 

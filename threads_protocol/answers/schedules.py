@@ -1,4 +1,4 @@
-"""Responses about schedules."""
+"""Types of responses about schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses about secrets. They never contain a secret's value."""
+"""Types of responses about secrets. They never contain the value of a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses about services."""
+"""Types of responses about services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses about alerts, history and spans."""
+"""Types of responses about alerts, history and spans."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from threads_protocol.answers.fields import Answer, Count, Many, Moment, Seconds, Whole, describe, one_of
 
-# Declared with the functional syntax because `from` is a keyword.
+# The functional syntax is required, because `from` is a keyword.
 _FromSecond = TypedDict("_FromSecond", {"from": Count})
 _FromMoment = TypedDict("_FromMoment", {"from": float})
 
@@ -28,7 +28,7 @@ class Alert(Answer):
 
 
 class Bins(Answer):
-    """Bins of one metric; null means no data."""
+    """History of one metric, with one value per bin. A value of null means no data."""
 
     min: Many[float | None]
     mean: Many[float | None]
@@ -36,7 +36,7 @@ class Bins(Answer):
 
 
 class History(Answer, _FromSecond):
-    """Bins of a metric's history that start after `from`, a Unix time in seconds on Redis's clock.
+    """History of metrics in bins that start after `from`, a time in seconds since 1970 by Redis' clock.
 
     Bin i covers the interval from times[i] to times[i] + step_seconds.
     """
@@ -91,7 +91,7 @@ class Span(Answer):
 
 
 class Spans(Answer, _FromMoment):
-    """Spans of work by lane. If there are too many, neighboring spans are merged and none is dropped."""
+    """Times in which lanes computed jobs. If there are too many spans, neighboring spans are merged."""
 
     to: float
     complete_since: Annotated[float, describe("Unix time before which ended spans are no longer stored.")]
@@ -103,7 +103,7 @@ class Spans(Answer, _FromMoment):
 
 
 class GpuFigures(Answer):
-    """Metrics of a GPU; null means unknown."""
+    """Measurements of a GPU. A value of null means unknown."""
 
     id: Annotated[Count, describe("Index of the GPU in this response.")]
     memory_total: Annotated[float | None, describe("Total memory in GiB.")]
@@ -128,7 +128,7 @@ class GpuSummary(Answer):
 
 
 class GpuStatus(Answer):
-    """GPUs of live workers: current metrics, and one sample per second of the last minute, oldest first."""
+    """GPUs of live workers, with current measurements and with one sample per second of the last minute."""
 
     summary: GpuSummary
     recent_metrics: Many[GpuThen]
@@ -143,7 +143,7 @@ class Sample(Answer):
 
 
 class Metric(Answer):
-    """A metric in Prometheus's data model."""
+    """A metric with its samples, as in Prometheus."""
 
     name: str
     type: Annotated[str, one_of(Literal["counter", "gauge", "histogram"])]

@@ -1,4 +1,4 @@
-"""Responses about tenants."""
+"""Types of responses about tenants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threads_protocol.answers.fields import Answer, Count, Many, Whole, describe
 
 
 class Tenant(Answer):
-    """A tenant's weight, its caps, and its usage against the caps. Usage is counted while tenants are registered."""
+    """A tenant with its weight, its limits and its usage. Usage is counted only while tenants are registered."""
 
     tenant: str
     weight: Annotated[Count, describe("Share of the lanes relative to other tenants' weights.")]

@@ -1,4 +1,4 @@
-"""Responses about usage."""
+"""Types of responses about the usage of tenants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threads_protocol.answers.fields import Answer, Many, Whole, describe
 
 
 class TenantUsage(Answer):
-    """Usage of one tenant on one day, by the time when work was committed."""
+    """Usage of one tenant on one day. Work counts on the day on which it was committed."""
 
     tenant: str
     day: Annotated[str, describe("Day in UTC, such as 2026-11-22.")]

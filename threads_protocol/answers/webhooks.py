@@ -1,4 +1,4 @@
-"""Responses about webhooks."""
+"""Types of responses about webhooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses about workflows."""
+"""Types of responses about workflows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Retried(Workflow):
 
 
 class Items(Answer):
-    """Progress of an action with `foreach`."""
+    """Progress of an action that runs once for each item of a list."""
 
     done: Annotated[Count, describe("Number of items whose job has ended.")]
     total: Count
@@ -62,7 +62,7 @@ class Action(Answer):
 
 
 class Item(Answer):
-    """Job of one item of a `foreach`."""
+    """Job for one item of an action that runs once for each item of a list."""
 
     index: Count
     state: str
@@ -94,7 +94,7 @@ class Workflows(Answer):
 
 
 class Complaint(Answer):
-    """A problem in a workflow file, with its position."""
+    """A problem in a workflow file, with its line and column."""
 
     line: Annotated[Count, describe("Line number, from 1.")]
     column: Annotated[Count, describe("Column number, from 1.")]
@@ -115,7 +115,7 @@ class Validation(Answer):
 
 
 class Refused(Problem):
-    """Error response for a workflow file, with all its problems, or for its inputs."""
+    """Error response for an invalid workflow file or invalid inputs, with all problems."""
 
     problems: NotRequired[
         Annotated[Many[dict[str, Any]], describe("Problems of the file as in a validation, up to 100.")]
