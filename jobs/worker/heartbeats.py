@@ -108,7 +108,7 @@ def report_departure(store: LeaseStore, worker: str, born: str, row: Row) -> Non
     while (error := _try_report_departure(store, worker, born, row)) is not None:
         may_repeat = isinstance(error, Unreachable) and not isinstance(error, AccessDenied)
         if not may_repeat or time.monotonic() > until:
-            log.warning("cannot report that this worker leaves, so it will count as lost: %s", error)
+            log.warning("cannot report that this worker leaves the cluster, so it will count as lost: %s", error)
             return
         time.sleep(pause(error, REQUESTED_INTERVAL_SECONDS))
 

@@ -395,7 +395,10 @@ def test_deadlocks_are_counted_apart() -> None:
     assert "deadlocked" in found["examples"]
     assert not found["theory"][0]["applies"]
     assert result(plan)["warnings"] == [
-        f"{stuck} of 200 replicas on 4 cores with fifo deadlocked and are counted only in outcomes and deadlock"
+        (
+            f"{stuck} of 200 replicas on 4 cores with fifo deadlocked and are counted "
+            "only in the fields outcomes and deadlock"
+        )
     ]
 
 

@@ -94,7 +94,7 @@ class Known(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     delay: Delay = Field(description="Maximum delay of these numbers.")
-    path: Path = Field(description="Maximum value in their trajectories.")
+    path: Path = Field(description="Maximum value in the trajectories of these numbers.")
 
 
 class Parameters(BaseModel):
@@ -293,14 +293,15 @@ def _verify_result(spec: Spec, partial: Partial) -> dict[str, Any]:
 def _statement(start: int, count: int, whole: bool, unresolved: list[int]) -> str:
     if unresolved:
         named = ", ".join(map(str, unresolved[:3]))
-        return f"Nothing is claimed. Still not smaller after 1.6 million steps: {named}{' …' * (len(unresolved) > 3)}"
+        named += " …" * (len(unresolved) > 3)
+        return f"Nothing is claimed. These numbers reached no smaller number within 1.6 million steps: {named}"
     if not whole:
         return f"Verification is not finished; {count} numbers have been checked so far."
     if start == 1:
         return f"Every number from 1 to {count} reaches 1."
     return (
-        f"Every number from {start} to {start + count - 1} reaches a smaller number, or one that a smaller number "
-        f"reaches. So if all numbers below {start} reach 1, all below {start + count} do."
+        f"Every number from {start} to {start + count - 1} reaches a smaller number, or a number that a "
+        f"smaller number reaches. So if all numbers below {start} reach 1, all below {start + count} do."
     )
 
 

@@ -69,7 +69,9 @@ class Retries(BaseModel):
     initial_delay_seconds: Delay = Field(1.0, description="Delay before the second attempt.")
     factor: Factor = Field(2.0, description="Factor by which the delay grows with each retry.")
     max_delay_seconds: Delay = Field(60.0, description="Maximum delay before a retry.")
-    jitter: bool = Field(True, strict=True, description="Randomize each delay between half and all of it.")
+    jitter: bool = Field(
+        True, strict=True, description="Choose each delay at random between half of the delay and the full delay."
+    )
 
 
 class Python(BaseModel):
@@ -81,7 +83,8 @@ class Python(BaseModel):
         str, PlainValidator(fields.path), WithJsonSchema({**fields.TEXT, "minLength": 1, "maxLength": fields.MAX_PATH})
     ] = Field(description="Path of a requirements file in `files`.")
     module: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")] | None = Field(
-        None, description="Module of these packages. A runner whose Python already has it creates no environment."
+        None,
+        description="Module of one of these packages; a runner whose Python has this module creates no environment.",
     )
 
 

@@ -75,7 +75,7 @@ class Parameters(BaseModel):
         WithJsonSchema({"anyOf": [{"type": "string", "maxLength": MAX_PACKAGES}, {"type": "null"}]}),
     ] = Field(None, description="Contents of a requirements file with the packages that {python} has.")
     module: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")] | None = Field(
-        None, description="Module of these packages. A runner whose Python already has it installs none."
+        None, description="Module of one of these packages; a runner whose Python has this module installs no packages."
     )
     health: Annotated[
         str, PlainValidator(_health), WithJsonSchema({"type": "string", "pattern": "^/", "maxLength": MAX_PATH})

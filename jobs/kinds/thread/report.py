@@ -282,7 +282,9 @@ class _Cell:
                 f"{capped} {where} reached max_threads: {refused} spawns were refused, and theory does not apply"
             )
         if self.deadlocked:
-            sentences.append(f"{self.deadlocked} {where} deadlocked and are counted only in outcomes and deadlock")
+            sentences.append(
+                f"{self.deadlocked} {where} deadlocked and are counted only in the fields outcomes and deadlock"
+            )
         return sentences
 
 

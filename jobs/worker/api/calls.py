@@ -117,7 +117,10 @@ class ApiCalls(Protocol):
         job: JobId,
         limit: Annotated[int, Field(ge=1, le=256, description="Maximum number of partial results.")] = 256,
         start: Annotated[
-            int, Field(ge=0, le=255, description="Index of the first partial; above 0, no accumulator.")
+            int,
+            Field(
+                ge=0, le=255, description="Index of the first partial result; above 0, the response has no accumulator."
+            ),
         ] = 0,
     ) -> Parts:
         """Return the committed partial results of a job that the worker holds or has finished.

@@ -47,7 +47,9 @@ class OfferNextToReplicas(Offer):
     model_config = ConfigDict(extra="ignore", strict=True)
 
     replicas: int = Field(ge=0, le=MAX_LANES, description="Number of replicas that the runner can still start.")
-    works_for: ShortText = Field("", description="The only tenant whose jobs it can take now; empty for any tenant.")
+    works_for: ShortText = Field(
+        "", description="The only tenant whose jobs the runner can take now; empty for any tenant."
+    )
 
 
 class Disk(BaseModel):
