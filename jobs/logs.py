@@ -73,7 +73,7 @@ def info(name: str, message: str, /, **fields: str | float | None) -> None:
 
     Use this function for messages that are logged many times per second.
     """
-    if not _handlers:  # `configure` was not called
+    if not _handlers:  # Nothing has called `configure` yet
         structlog.get_logger(name).info(message, **fields)
     elif logging.getLogger(name).isEnabledFor(logging.INFO):
         moment = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

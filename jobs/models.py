@@ -164,8 +164,7 @@ class QueuePosition:
     #: Daily limits that the tenant has reached, on units of the job's kind and on GPU seconds.
     units: ReachedCap | None = None
     gpu: ReachedCap | None = None
-    #: Name of the runner that is reserved for the job, or empty. The next field counts leases that must end there
-    #: first.
+    #: Name of the runner that is reserved for the job, or empty if there is none.
     kept: str = ""
     kept_leases: int = 0
     #: Number of unfinished dependencies of a blocked job. The next fields contain all dependencies and the first ones.

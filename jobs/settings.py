@@ -78,51 +78,52 @@ class Settings(BaseSettings):
     #: For the metrics, set `METRICS_TOKEN`, `METRICS_PUBLISHED` or `METRICS_PORT=0`.
     #: See docs/decisions/0012-refuse-to-listen-on-a-network-without-a-token.md.
     bind: str = "127.0.0.1"
-    #: Address at which a container's API is published, or `loopback`. If it is empty, `BIND` applies.
+    #: Address at which a container's API is published, or `loopback`. If the setting is empty, `BIND` applies.
     published: str = ""
     #: If `true` and `BIND` is not loopback, the coordinator announces the API by mDNS for `cluster discover`.
-    #: This requires the package `zeroconf` (docs/hosts.md#find-a-cluster).
+    #: The announcement requires the package `zeroconf` (docs/hosts.md#find-a-cluster).
     discoverable: Literal["true", "false"] = "true"
     #: Port of the metrics of a coordinator or worker. With 0, the process serves no metrics.
     metrics_port: int = Field(default=9090, ge=0, le=65535)
     #: Address at which a container's metrics are published, or `internal` if only a private network reaches them.
-    #: If it is empty, `PUBLISHED` applies.
+    #: If the setting is empty, `PUBLISHED` applies.
     metrics_published: str = ""
-    #: Bearer token that is required to read the metrics. If it is empty, no token is required.
+    #: Bearer token that is required to read the metrics. If the setting is empty, no token is required.
     metrics_token: str = ""
     #: Host names, separated by commas, that requests can use if the cluster has no token, and for metrics on loopback.
     #: Loopback names are always allowed.
     allowed_hosts: str = Field(default="", pattern=r"^[A-Za-z0-9.,_ \[\]:-]*$")
     #: Domain whose subdomains serve the web pages of services, such as Dask's dashboard.
-    #: If it is empty, only subdomains of `localhost` serve these pages (docs/services.md#pages-of-services).
+    #: If the setting is empty, only subdomains of `localhost` serve these pages (docs/services.md#pages-of-services).
     services_domain: str = Field(default="", max_length=180, pattern=r"^([a-z0-9-]+(\.[a-z0-9-]+)*)?$")
     #: Role of a container image: coordinator, cpu-worker, gpu-worker or runner.
     node_type: Literal["coordinator", "cpu-worker", "gpu-worker", "runner", ""] = ""
-    #: Stable name of a worker. If it is empty, the name consists of the host name and the process ID.
+    #: Stable name of a worker. If the setting is empty, the name consists of the host name and the process ID.
     worker_id: str = Field(default="", pattern=_NAME, validation_alias=AliasChoices("worker_id", "node_id"))
     #: Name of the host, which is the same for all workers on the host.
-    #: If it is empty, the name consists of the host name and a digest of the machine ID, or is the container's name.
+    #: If the setting is empty, the name is the host name with a digest of the machine ID, or the container's name.
     #: See docs/decisions/0013-name-a-host-by-host-id-or-by-its-machine-id.md.
     host_id: str = Field(default="", pattern=_NAME)
     #: With `required`, every API call needs a token.
     #: With `auto`, calls need no token if the API is published on loopback and `CLUSTER_TOKEN` is not set.
     #: See docs/access.md.
     auth: Literal["auto", "required"] = "auto"
-    #: Token that permits everything. If it is set, every API call needs a token.
+    #: Token that permits everything. If the setting is not empty, every API call needs a token.
     #: To replace the token, list the old and the new one, separated by a comma.
     cluster_token: str = ""
     #: Key that encrypts secrets and signs webhooks. All coordinators need the same key.
     #: To replace the key, list several keys, separated by commas.
-    #: If it is empty, secrets cannot be stored (docs/secrets.md).
+    #: If the setting is empty, secrets cannot be stored (docs/secrets.md).
     secrets_key: str = Field(default="", repr=False)
     #: Private networks, separated by commas, to which webhooks can be sent in addition to public addresses.
     #: See docs/webhooks.md#allowed-destinations.
     webhook_allow: str = ""
     #: Addresses and networks, separated by commas, of proxies whose `X-Forwarded-For` header is trusted.
-    #: If it is empty, no proxy is trusted (docs/access.md#behind-a-proxy).
+    #: If the setting is empty, no proxy is trusted (docs/access.md#behind-a-proxy).
     trusted_proxies: str = ""
     #: Highest CPU instruction level that a CPU worker's kernels use: `v2`, `avx2` or `avx512`.
-    #: If it is empty, the worker detects the level. Only x86-64 was tested (docs/benchmarks.md#levels-of-cpus).
+    #: If the setting is empty, the worker detects the level.
+    #: Only x86-64 was tested (docs/benchmarks.md#levels-of-cpus).
     cpu_level: Literal["", "v2", "avx2", "avx512"] = ""
     #: Number of lanes of a CPU worker. With 0, the worker has one lane per available core.
     worker_threads: int = Field(default=0, ge=0, le=1024)
@@ -130,29 +131,30 @@ class Settings(BaseSettings):
     gpu_batch_size: int = Field(default=0, ge=0)
     #: Maximum GPU memory of a GPU worker in MiB. With 0, the worker can use all free memory.
     gpu_memory_limit: int = Field(default=0, ge=0)
-    #: GPUs that a GPU worker can claim, by number or UUID, separated by commas. If it is empty, it can claim any GPU.
+    #: GPUs that a GPU worker can claim, by number or UUID, separated by commas.
+    #: If the setting is empty, the worker can claim any GPU.
     cuda_visible_devices: str = ""
     #: Address of Redis: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db.
     #: See docs/high-availability.md.
     redis_url: str = "redis://127.0.0.1:6379/0"
     #: Address `https://HOST` of a coordinator, or of the proxy in front of it.
-    #: If it is set, the worker gets its work there instead of from `REDIS_URL` (docs/remote-workers.md).
+    #: If the setting is not empty, the worker gets its work there instead of from `REDIS_URL` (docs/remote-workers.md).
     worker_api: str = ""
     #: The worker's token for `WORKER_API`. Create it with `cluster token create NAME --scopes worker`.
     #: The worker gets the name of the token.
     worker_token: str = Field(default="", repr=False)
     #: File with the certificate authority that signed the certificate of `WORKER_API`.
-    #: If it is empty, the worker trusts the system's authorities.
+    #: If the setting is empty, the worker trusts the system's authorities.
     worker_api_ca: str = ""
     #: Certificate file with which a coordinator serves HTTPS. The coordinator reloads the file after a renewal.
-    #: If it is empty, the coordinator serves HTTP, for example behind nginx.
+    #: If the setting is empty, the coordinator serves HTTP, for example behind nginx.
     tls_certificate: str = ""
     #: Key file of `TLS_CERTIFICATE`.
     tls_key: str = ""
     #: Maximum number of programs that a runner runs at the same time. With 0, the runner runs one per available core.
     runner_slots: int = Field(default=0, ge=0, le=1024)
     #: Folder for a runner's work, cache, workspaces and environments.
-    #: If it is empty, the runner creates a folder and removes it at the end.
+    #: If the setting is empty, the runner creates a folder and removes it at the end.
     runner_dir: str = ""
     #: Maximum size in bytes of the job files that a runner caches, which a single job can exceed.
     #: The same limit applies separately to cached Python environments.
@@ -161,16 +163,16 @@ class Settings(BaseSettings):
     runner_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
     #: Labels of the host, separated by commas, that tenants can require (docs/tenants.md#hosts-that-a-tenant-requires).
     #: On coordinators, these are the labels of the workers that autoscaling starts.
-    #: They also apply to the runner token that the cluster creates.
+    #: The labels also apply to the runner token that the cluster creates.
     worker_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
     #: Range `first-last` of user IDs under which a runner with root rights runs programs.
     #: The range needs one ID per slot and per replica of a service (docs/services.md#capacity-on-runners).
-    #: If it is empty, programs run as the runner's own user.
+    #: If the setting is empty, programs run as the runner's own user.
     runner_uids: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}-[1-9][0-9]{0,8})?$")
     #: With 0, users cannot open shells in the programs of this runner (docs/attach.md).
     runner_attach: int = Field(default=1, ge=0, le=1)
     #: Address at which coordinators reach service replicas on this host (docs/services.md#where-replicas-are-reached).
-    #: If it is empty, they use tunnels that the runner opens, or loopback if `WORKER_API` is on this host.
+    #: If the setting is empty, coordinators use the runner's tunnels, or loopback if `WORKER_API` is on this host.
     service_address: str = Field(default="", max_length=64)
     #: Memory for programs in MiB. With 0, programs can use all memory of the machine or container.
     runner_memory_mib: int = Field(default=0, ge=0)
@@ -187,24 +189,25 @@ class Settings(BaseSettings):
     #: With 0, no runner is reserved.
     reserve_seconds: float = Field(default=60, ge=0, le=366 * 86400, allow_inf_nan=False)
     #: If `true`, a submission is acknowledged only after Redis has written it to disk (docs/durability.md).
-    #: This requires Redis 7.2 or later.
+    #: The value `true` requires Redis 7.2 or later.
     submit_durable: Literal["true", "false"] = "false"
-    #: Folder that the coordinator serves at `/`, such as `web/dist`. If it is empty, another server serves the pages.
+    #: Folder that the coordinator serves at `/`, such as `web/dist`.
+    #: If the setting is empty, another server serves the pages.
     pages_dir: str = ""
     #: File to which the leading coordinator appends the audit log (docs/audit.md).
-    #: If it is empty, Redis keeps the last 100,000 entries.
+    #: If the setting is empty, Redis keeps the last 100,000 entries.
     audit_file: str = ""
     #: Storage of artifacts: a folder that all coordinators share, `s3://` or another fsspec store (docs/artifacts.md).
     #: A local cluster uses `.cluster/artifacts`, and Docker Compose uses `file:///data/artifacts`.
-    #: If it is empty, the cluster stores no artifacts.
+    #: If the setting is empty, the cluster stores no artifacts.
     artifact_url: str = ""
     #: Address to which coordinators send spans by OTLP over HTTP, such as `http://collector:4318` (docs/tracing.md).
-    #: If it is empty, tracing is disabled.
+    #: If the setting is empty, tracing is disabled.
     otel_exporter_otlp_endpoint: str = Field(default="", pattern=r"^(https?://[^\s]+)?$")
     #: Share of submissions without a `traceparent` that start a trace.
     otel_traces_sampler_arg: float = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
     #: Folder in which workers keep profiles until they are uploaded (docs/profiles.md).
-    #: If it is empty, workers use a temporary folder.
+    #: If the setting is empty, workers use a temporary folder.
     profile_dir: str = ""
     #: Minimum level of log messages: debug, info, warning or error. Logs are JSON lines on stderr.
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -368,7 +371,7 @@ def _cpu_limit(cgroup: Path) -> int | None:
 def usable_memory_mib(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the memory limit of this container in MiB, or the memory of this machine if it is lower."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for place in ("memory.max", "memory/memory.limit_in_bytes"):  # Control groups version 2, then version 1
+    for place in ("memory.max", "memory/memory.limit_in_bytes"):  # Files of control groups versions 2 and 1
         try:
             return min(total, int((cgroup / place).read_text())) >> 20
         except (OSError, ValueError):

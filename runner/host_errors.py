@@ -73,7 +73,7 @@ class Cordon:
 
     def is_disk_full(self) -> bool:
         """Return True if the free disk space is below the minimum for starting a program."""
-        with contextlib.suppress(OSError):  # The folder was removed
+        with contextlib.suppress(OSError):  # The folder does not exist any more
             return free_bytes(self._folder) < self._least_free
         return False
 

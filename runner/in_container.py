@@ -46,7 +46,7 @@ def _end(*_: object) -> NoReturn:
 
 def main() -> int:
     processes.hide()
-    # The kernel delivers only signals with a handler to a container's first process. The runner later sets its own.
+    # The first process of a container receives only signals that it handles. The runner later sets its own handlers.
     signal.signal(signal.SIGTERM, _end)
     settings = load()
     logs.configure(settings.log_level, "runner", host=settings.host_name())

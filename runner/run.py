@@ -241,7 +241,7 @@ class Run:
     def _start_unit(self) -> tuple[ProgramEnd, Recorder, Failure | None]:
         recorder = Recorder()
         try:
-            if self.place.dirty:  # Cleanup after the previous unit failed
+            if self.place.dirty:  # The cleanup after the previous unit failed
                 self._prepare_folder()
             order = self._order(self._unit)
         except Stale:
@@ -365,7 +365,7 @@ class Run:
             return
         try:
             self.place.forget()
-            self.place.discard()  # Deleting files first frees disk space for the output
+            self.place.discard()  # Deletes files first, because the output needs disk space
             self.place.keep(self._unit, recorder, ())
             if self.place.preserved_path is not None:
                 self.files.keep(self.place.preserved_path, [self._unit])

@@ -26,13 +26,13 @@ class Settings(BaseSettings):
         secrets_dir=SECRETS_FOLDER if SECRETS_FOLDER.is_dir() else None,
     )
 
-    #: Address of the API. If it is empty, clients use the local cluster of this checkout.
+    #: Address of the API. If the setting is empty, clients use the local cluster of this checkout.
     coordinator_url: str = Field(default="", validation_alias=AliasChoices("cluster_url", "coordinator_url"))
     #: Port of the API.
     coordinator_port: int = Field(default=3000, ge=1, le=65535)
     #: Token that permits everything. Two tokens are separated by a comma while one replaces the other.
     cluster_token: str = ""
-    #: Folder in which `cluster login` stores tokens. If it is empty, `~/.config` applies.
+    #: Folder in which `cluster login` stores tokens. If the setting is empty, `~/.config` applies.
     xdg_config_home: str = ""
 
     def logins_file(self) -> Path | None:

@@ -24,8 +24,7 @@ class Tree:
 
     root: Path
     entries: list[Entry] = field(default_factory=list)
-    #: Paths that cannot be uploaded, such as links that leave the folder, sockets, devices, and names that are not
-    #: UTF-8.
+    #: Paths that cannot be uploaded, such as sockets, devices, and links that leave the folder.
     left_out: list[str] = field(default_factory=list)
 
     @property

@@ -18,8 +18,8 @@ STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
 ATTEMPTS = 3
 #: Errors, as (status, field), after which an upload requests the list of missing files again.
 #:
-#: Garbage collection can delete files (409 body), some parts of a file (409 part) or all of its parts (404 sha256). If
-#: another upload of the same file sent a corrupt part (422 body), the server deletes all parts of the file.
+#: Garbage collection can delete files (409 body), some parts of a file (409 part) or all of its parts (404 sha256).
+#: If another upload of the same file sent a corrupt part (422 body), the server deletes all parts of the file.
 GONE = frozenset({(409, "body"), (409, "part"), (404, "sha256"), (422, "body")})
 
 

@@ -176,7 +176,7 @@ def _replace_surrogate_pairs(text: str) -> str:
 
 
 def _is_json(text: str) -> bool:
-    if sum(map(text.count, ",]}")) > MAX_VALUES:  # More values than the parser accepts
+    if sum(map(text.count, ",]}")) > MAX_VALUES:  # The text has more values than the parser accepts
         return False
     try:
         from_json(text)
@@ -307,7 +307,7 @@ class _Reader:
 
     def _scalar(self, event: Any, place: Position) -> Any:
         text: str = event.value
-        if event.style:  # A quoted scalar or a block scalar
+        if event.style:  # The scalar is quoted or is a block scalar
             return text
         if text in _PLAIN and (self._typed or _PLAIN[text] is None):
             return _PLAIN[text]

@@ -33,7 +33,7 @@ class Pool:
 
     def __init__(self, engine: str = ENGINE) -> None:
         self._client = docker.APIClient(base_url=engine, version=_API_VERSION, timeout=SECONDS)
-        # Docker can pass proxy settings for the internet to containers. They must be ignored here.
+        # The client must ignore proxy settings for the internet, which Docker can pass to containers.
         self._client.trust_env = False
 
     def containers(self) -> Containers:

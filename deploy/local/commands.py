@@ -187,7 +187,7 @@ def stop() -> int:
 
 def describe_membership() -> str:
     """Describe in one sentence which cluster this machine has joined. Return "" if it has joined none."""
-    from deploy.local.joining import membership  # This import is rarely needed
+    from deploy.local.joining import membership  # Imported here because most clusters do not need this module
 
     joined = membership.load()
     return f"This checkout has joined {joined.url} with the workers {', '.join(joined.workers)}" if joined else ""

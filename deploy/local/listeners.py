@@ -78,7 +78,7 @@ class HandOver:
         threading.Thread(target=self._run, name="sockets", daemon=True).start()
 
     def _run(self) -> None:
-        with suppress(OSError):  # The socket was closed
+        with suppress(OSError):  # The listening socket was closed
             while True:
                 self._answer(self._asked.accept()[0])
 

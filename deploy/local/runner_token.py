@@ -31,6 +31,6 @@ def ensure(redis_url: str) -> None:
 def wait_for_token() -> str:
     """Wait until the token of the runner exists, and return it."""
     while True:
-        with contextlib.suppress(FileNotFoundError):  # The starter can delete an old token at any time
+        with contextlib.suppress(FileNotFoundError):  # The starter can delete an old token file
             return FILE.read_text().strip()
         time.sleep(_AGAIN_SECONDS)

@@ -16,7 +16,7 @@ def ensure() -> str:
     """Return the key that encrypts secrets. The first start creates it."""
     FILE.touch(mode=0o600)
     FILE.chmod(0o600)
-    if not FILE.read_text().strip():  # Also true if an earlier start was killed before it wrote the key
+    if not FILE.read_text().strip():  # The file is empty if an earlier start was killed
         FILE.write_text(f"{secrets.token_hex(32)}\n")
     # The value of an environment variable must be a single line.
     return ",".join(FILE.read_text().split())

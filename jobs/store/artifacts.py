@@ -57,7 +57,7 @@ class NewArtifact:
 
 
 class Artifacts(Part):
-    """Records of artifacts in Redis."""
+    """Stores, lists and deletes the records of artifacts in Redis."""
 
     def commit(self, tenant: str, new: NewArtifact, actor: Actor = ANONYMOUS) -> list[str]:
         """Store an artifact if all of its files exist. Otherwise, change nothing.

@@ -63,7 +63,7 @@ class Read:
 
 
 class Attachments(Part):
-    """Attachments in Redis. Users access them with their tokens, and runners with their leases."""
+    """Stores attachments in Redis. Users access attachments with their tokens, and runners with their leases."""
 
     def ask(self, attachment: str, *, tenant: str, job: str, unit: int, owner: str, about: Mapping[str, Any]) -> str:
         """Request an attachment. Return ok, other, or the name of the reached limit: unit, tenant or all.

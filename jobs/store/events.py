@@ -43,7 +43,7 @@ class FleetStream(NamedTuple):
 
 
 class Events(Part):
-    """Event streams in Redis, for reading."""
+    """Reads event streams from Redis."""
 
     def newest(self) -> str:
         """Return the position of the newest event. Without events, return the position before the first event."""
@@ -52,7 +52,7 @@ class Events(Part):
     def wait(self, after: str, *, block_ms: int, count: int) -> Following:
         """Return up to `count` events after a position. Wait up to `block_ms` milliseconds for the first one."""
         pipe = self._pipe()
-        # A second connection could reach a server without the latest events.
+        # Both reads use one connection, because a second connection could reach a server without the latest events.
         pipe.xread({keys.EVENTS: after}, count=count, block=block_ms).xrange(keys.EVENTS, after, after)
         entries, there = pipe.execute()
         return Following(_entries(entries), bool(there) or after == NOWHERE)
@@ -75,7 +75,7 @@ class Events(Part):
         """Return up to `count` events of all jobs and workers from a position on."""
         pipe = self._pipe()
         pipe.xrange(keys.EVENTS, since, "+", count=count)
-        # This read comes last: events that it reports as stored were also stored during the read above.
+        # The oldest and newest events are read last. They were therefore also stored during the read above.
         pipe.xrange(keys.EVENTS, count=1).xrevrange(keys.EVENTS, count=1)
         entries, oldest, newest = unreadable_entries.replies(pipe)
         return FleetStream(entries or [], _place(oldest), _place(newest))

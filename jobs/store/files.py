@@ -70,7 +70,7 @@ def new_object() -> str:
 
 
 class Files(Part):
-    """Index of files in Redis. Methods that add files return CapExceeded if the tenant's limit rejects the files."""
+    """Index of files in Redis. Methods return CapExceeded if the limit of a tenant rejects new files."""
 
     def missing(self, tenant: str, shas: Sequence[str]) -> list[str]:
         """Return the hashes of files that do not exist. The cluster keeps the other files for at least one day."""

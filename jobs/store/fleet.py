@@ -39,7 +39,7 @@ class WakeCounts(NamedTuple):
 
 
 class Fleet(Part):
-    """Records of workers and GPU claims in Redis, and the leader's cleanup."""
+    """Records heartbeats and GPU claims in Redis, and runs the leader's cleanup."""
 
     def birth(self) -> str:
         """Return a new ID for a worker process. The ID is greater than the IDs of all earlier processes."""

@@ -64,7 +64,7 @@ class QueueHead(NamedTuple):
 
 
 class FleetReads(Part):
-    """Workers and queues in Redis, for reading."""
+    """Reads workers and queues from Redis."""
 
     def heartbeats(self, now: float, since: float, lately_ms: float) -> Heartbeats:
         """Return the workers with heartbeats after `since` and `lately_ms`, and the workers that are alive at `now`.

@@ -245,7 +245,7 @@ holding = Family(f"{PREFIX}holding:%s")
 order = Family(f"{PREFIX}order:%s")
 #: Hash with the virtual time at which each tenant's latest work of a priority ends.
 finish = Family(f"{PREFIX}finish:%s")
-#: Virtual clock of a priority.
+#: Virtual time of a priority, which measures the work of all tenants for fair sharing.
 virtual = Family(f"{PREFIX}virtual:%s")
 #: Sorted set of job requirements, scored by the number of a tenant's unfinished jobs that have them.
 tenant_shapes = Family(f"{PREFIX}shapes:%s")

@@ -149,7 +149,7 @@ class Profile:
 
 
 class Profiles(Part):
-    """Profiles in Redis, and the reports of workers and of the leader about them."""
+    """Stores profiles in Redis, with the reports of workers and of the leader."""
 
     def start(self, profile: Profile, seconds: int) -> tuple[str, str]:
         """Store a new profile, which starts recording immediately.

@@ -28,7 +28,7 @@ class Repairs(Part):
         for at in range(0, max(len(ids), 1), _JOBS_A_CALL):
             self._functions.run("reindex", *ids[at : at + _JOBS_A_CALL])
         for name in broken or ():
-            if b":" in name:  # The name of a key. Broken jobs stay until they are deleted
+            if b":" in name:  # Names of keys contain a colon, but job IDs do not
                 self._client.srem(keys.BROKEN, name)
         self._client.delete(keys.DAMAGED)
         return len(ids)

@@ -61,7 +61,7 @@ class Schedule:
 
 
 class Schedules(Part):
-    """Schedules in Redis, and the claims of their runs."""
+    """Stores schedules in Redis, and claims their runs."""
 
     def add(self, schedule: Schedule, artifacts: tuple[str, ...] = (), actor: Actor = ANONYMOUS) -> tuple[str, str]:
         """Store a schedule whose job needs these artifacts.

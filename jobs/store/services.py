@@ -154,7 +154,7 @@ def parse_job_id(job: str) -> tuple[str, int]:
 
 
 class Services(Part):
-    """Services and their replicas in Redis."""
+    """Stores services and their replicas in Redis."""
 
     def add(self, service: Service, actor: Actor = ANONYMOUS) -> tuple[str, str]:
         """Store a new service.

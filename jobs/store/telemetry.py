@@ -37,7 +37,7 @@ class StoredSpans:
 
 
 class Telemetry(Part):
-    """Telemetry in Redis. No job depends on telemetry."""
+    """Reads and writes spans, history, alerts and counters in Redis. No job depends on them."""
 
     # -- counters ---------------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class Telemetry(Part):
         except RedisError as error:
             if isinstance(error, Unreachable):
                 raise
-            return False  # Another leader changed the list meanwhile
+            return False  # Another leader has changed the list
         finally:
             pipe.reset()
         return True

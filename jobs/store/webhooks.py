@@ -82,7 +82,7 @@ class Limits:
 
 
 class Webhooks(Part):
-    """Webhook deliveries in Redis."""
+    """Claims, ends and lists webhook deliveries in Redis."""
 
     def take(self, want: int, limits: Limits, busy: Mapping[str, int]) -> tuple[int, list[Delivery]]:
         """Claim up to `want` due deliveries for one attempt each. Return Redis time in milliseconds, and the

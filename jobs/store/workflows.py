@@ -134,7 +134,7 @@ class JobOutput(NamedTuple):
 
 
 class Workflows(Part):
-    """Workflows in Redis."""
+    """Stores and reads workflows in Redis."""
 
     def add(self, new: NewWorkflow, actor: Actor = ANONYMOUS) -> tuple[str, str] | CapReached:
         """Store a new workflow under a random ID. Return (new, ID), or (same, ID) for a repeated submission.
@@ -225,9 +225,7 @@ class Workflows(Part):
         Raises ValueError for invalid data.
         """
         pipe = self._pipe().hgetall(keys.workflow(workflow)).hgetall(keys.workflow_jobs(workflow))
-        # These reads are not atomic, because a script would block Redis while reading ten thousand fields.
-        #
-        # `settle` rejects an outdated state or attempt.
+        # These reads are not atomic. A script would block Redis while reading ten thousand fields.
         pipe.hgetall(keys.workflow_records(workflow)).smembers(keys.workflow_retries(workflow))
         fields, jobs, records, retries = pipe.execute()
         stored = _stored(workflow, fields)

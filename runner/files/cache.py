@@ -116,7 +116,7 @@ class FileCache:
         digest = hashlib.sha256()
         try:
             source = (self._folder / sha).open("rb")
-        except FileNotFoundError:  # Another process deleted the file
+        except FileNotFoundError:  # Another process has deleted the file
             self.drop(sha)
             raise
         with source, to.open("xb") as target:

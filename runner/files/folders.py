@@ -147,7 +147,7 @@ class Folder:
 
         Files that are nested too deeply are skipped.
         """
-        if not self._is_there():  # A program can replace its working directory by a link
+        if not self._is_there():  # The program replaced its working directory, for example by a link
             return
         patterns = [globs.pattern(glob) for glob in wanted]
         for path, entry in list(walk(self.path, into=_is_near)):
@@ -205,6 +205,6 @@ def clear(path: Path) -> None:
     if not is_folder:
         path.unlink()
         return
-    for _ in walk(path):  # Lets the owner list every folder
+    for _ in walk(path):  # Walking lets the owner list every folder
         pass
     shutil.rmtree(path)

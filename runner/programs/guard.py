@@ -309,7 +309,7 @@ def _spawn(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
         if order.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         if order.uid and order.processes:
-            # The kernel counts all threads of the user, so its limit is higher. The guard can then report the reason
+            # The kernel counts all threads of the user. Its limit is higher, so that the guard can report the reason
             # first.
             resource.setrlimit(resource.RLIMIT_NPROC, (2 * order.processes, 2 * order.processes))
 
@@ -339,7 +339,7 @@ def _resolve_program(order: Order) -> str:
 
 
 def _is_file(path: Path) -> bool:
-    with contextlib.suppress(OSError):  # The folder may be inaccessible, for example
+    with contextlib.suppress(OSError):  # The folder may be inaccessible
         return path.is_file()
     return False
 

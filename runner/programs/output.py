@@ -103,7 +103,7 @@ class Drain:
         """Read up to 64 KiB from a pipe and pass the data to the sink. Close the pipe at end of file."""
         try:
             data = os.read(pipe, _READ_BYTES)
-        except BlockingIOError:  # The program has read its own output
+        except BlockingIOError:  # The program has read from its own pipe
             return
         if data:
             self._sink(self._numbers[pipe], data)

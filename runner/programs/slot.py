@@ -152,7 +152,7 @@ class Slot:
                 ended, pipes_until = self._wait_for_end(), time.monotonic() + PIPES_SECONDS
             elif ended is None:
                 now = time.monotonic()
-                # The program was suspended, and this process possibly too.
+                # The program was suspended. Possibly, this process was suspended, too.
                 if not stopping and (now >= until() or now - seen > _STOPPED_SECONDS):
                     answer_until += now - seen
                 seen = now
@@ -163,7 +163,7 @@ class Slot:
                 elif now > kept + KEEP_SECONDS:
                     kept = now
                     self._keep(until())
-                if now > answer_until:  # A program prevents the guard from working
+                if now > answer_until:  # The program prevents its guard from working
                     self._process.kill()
         return ended
 
@@ -265,7 +265,7 @@ def _forget(guard: int) -> None:
     """Kill the processes that a dead guard left, if this process adopts orphans."""
     with _guards_change:
         _guards.discard(guard)
-        until = time.monotonic() + CLOSE_SECONDS  # Processes that wait for a device or a file server exit later
+        until = time.monotonic() + CLOSE_SECONDS  # Processes that wait for a device or a file server exit late
         while _adopts.is_set() and (orphans := set(processes.children(os.getpid())) - _guards):
             for orphan in orphans:
                 processes.kill_tree(orphan)

@@ -441,7 +441,7 @@ def next_runs(row: Mapping[str, Any]) -> None:
 def schedule_text(row: Mapping[str, Any]) -> str:
     """Describe when a schedule runs, for example "every 15 min"."""
     if row["every_seconds"]:
-        seconds = row["every_seconds"]  # Whole seconds
+        seconds = row["every_seconds"]  # The number of seconds is an integer
         return f"every {f'{seconds} s' if seconds < 60 else formatting.duration(seconds)}"
     return f"{row['cron']} {row['timezone']}"
 

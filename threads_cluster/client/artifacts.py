@@ -286,7 +286,7 @@ class Artifacts:
                             return
             except (httpx.TransportError, ApiError) as error:
                 if isinstance(error, ApiError) and error.status == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
-                    return  # The server's file is complete
+                    return  # The file on the server has no more bytes
                 before = -1
                 self._connection.endure(error, enduring)
 

@@ -225,7 +225,7 @@ class Connection:
                 answer.close()
         except bodies.BadBody as error:
             raise UnexpectedAnswer(self.url, str(error)) from None
-        except (httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:  # Invalid DNS names
+        except (httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:  # The host name may be invalid
             raise Unreachable(self.url, str(error)) from error
 
     def _begun(

@@ -71,7 +71,7 @@ def listed(root: Path, paths: Iterable[str]) -> Tree:
 
 
 def _ignoring(folder: Path, exclude: Sequence[str]) -> Any:
-    import pathspec  # Imported here because the import takes 20 ms
+    import pathspec  # The import is here because it takes 20 ms
 
     lines = [*EXCLUDED]
     if _leaves_all_out(folder, "."):  # The pattern `*` applies only to uploads of parent folders

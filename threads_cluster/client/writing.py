@@ -115,7 +115,7 @@ class Target:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
             number = os.open(self._part_name(entry), flags, 0o644, dir_fd=parent)
             about = os.fstat(number)
-            if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:  # A file with several hard links
+            if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:  # The file may have several hard links
                 os.close(number)
                 raise BadArgument(f"{self._shown(self._part_name(entry))} exists and is not a regular file; remove it")
             with os.fdopen(number, "r+b") as opened:
@@ -201,7 +201,7 @@ class Target:
             return os.open(name, _FOLDER, dir_fd=parent)
         except FileNotFoundError:
             return None
-        except OSError:  # A link or a file
+        except OSError:  # The path is a link or a file
             raise BadArgument(f"{self._shown(path)}: {visible(name)} exists and is not a folder") from None
 
     def _digest(self, parent: int, name: str) -> str:

@@ -84,7 +84,7 @@ def _unchanged(*flags: str) -> dict[str, Translate]:
     return {flag: _as(flag) for flag in flags}
 
 
-_NODE = {"--node": _ignored}  # Services are found by name
+_NODE = {"--node": _ignored}  # The node is ignored, because services are found by name
 
 GSWARM = (
     Row(foreign="status", native="status"),

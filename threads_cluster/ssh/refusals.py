@@ -48,7 +48,7 @@ def check_installed() -> None:
     for package in ("asyncssh", "yaml"):
         try:
             there = find_spec(package) is not None
-        except ValueError:  # The import of this package is blocked
+        except ValueError:  # The import of the package is blocked
             there = False
         if not there:
             raise Missing(package)

@@ -132,7 +132,7 @@ class Installer:
         return await Sender(self._pool, node, self._tree, lambda _sent, _all: None, name=FOLDER).send()
 
     async def _create_invitation(self, node: Node) -> str:
-        async with self._inviting:  # Each invitation writes files of the TLS proxy
+        async with self._inviting:  # Only one invitation at a time can write the TLS files
             return await asyncio.to_thread(self._invite, node.labels)
 
 

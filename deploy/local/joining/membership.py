@@ -107,7 +107,7 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
     try:
         for worker, text in given.items():
             store_token(worker, text)
-        # This file is written last, because it marks the host as joined.
+        # The file _HOST is written last, because it marks the host as joined.
         _new_host_file().replace(_HOST)
     except OSError as error:
         left = revoke_tokens(made, given)
@@ -159,7 +159,7 @@ def parse_tokens(answer: dict[str, Any], wanted: Sequence[str], url: str) -> dic
 def store_token(worker: str, text: str) -> None:
     path = _TOKENS / Path(worker).name
     path.touch(mode=0o600)
-    with path.open("r+") as file:  # The space is already allocated
+    with path.open("r+") as file:  # Disk space for the file is already allocated
         file.write(f"{text}\n")
         file.truncate()
         file.flush()

@@ -32,7 +32,7 @@ class Acknowledgement:
 
     def ask(self, pipe: Any) -> None:
         """Add the commands that wait to a pipeline. Pass the reply of the last command to `check`."""
-        if self.repeatable:  # A full Redis rejects this and waits only for the call's own writes
+        if self.repeatable:  # A full Redis rejects this additional write
             pipe.set(keys.DURABLE, 1)
         if self.disk:
             pipe.waitaof(1, self.replicas, WAIT_MS)

@@ -86,7 +86,7 @@ class _Replies(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         while (reply := self._reader.gets()) is not _NOTHING_YET:
-            if not self.waiting:  # Not a reply to any call
+            if not self.waiting:  # Redis sent a reply without a call
                 self.give_up()
                 return
             if self.waiting[0].add(reply):

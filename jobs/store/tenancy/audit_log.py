@@ -67,7 +67,7 @@ class Log(NamedTuple):
 
 
 class AuditLog(Part):
-    """Audit log in Redis. Functions that make a change add its entry themselves."""
+    """Reads and trims the audit log in Redis, and adds denied calls."""
 
     def read(self, after: int, most: int) -> Log:
         """Return up to `most` entries that follow entry number `after`."""

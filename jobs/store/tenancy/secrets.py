@@ -36,7 +36,7 @@ class Secret:
 
 
 class Secrets(Part):
-    """Encrypted secrets of tenants in Redis."""
+    """Stores encrypted secrets of tenants in Redis."""
 
     def put(self, tenant: str, name: str, sealed: Sealed, actor: Actor = ANONYMOUS) -> str:
         """Set the value of a secret. Return new, changed, full or missing.

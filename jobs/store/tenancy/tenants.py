@@ -61,7 +61,7 @@ class TenantUse:
 
 
 class Tenants(Part):
-    """Registered tenants in Redis."""
+    """Registers, changes and reads tenants in Redis."""
 
     def put(self, tenant: Tenant, actor: Actor = ANONYMOUS) -> bool:
         """Register a tenant, or change its weight, limits and required labels. Return True if the tenant is new.

@@ -105,7 +105,7 @@ class BrowserSession:
 
 
 class Tokens(Part):
-    """API tokens, browser sessions and login codes in Redis."""
+    """Stores API tokens, browser sessions and login codes in Redis."""
 
     def state(self) -> tuple[bytes, int]:
         """Return a text that changes with the set of tokens and sessions, and the Redis time in milliseconds."""

@@ -49,7 +49,7 @@ class DayUsage:
 
 
 class Usage(Part):
-    """Daily usage of tenants in Redis."""
+    """Reads the daily usage of tenants from Redis."""
 
     def today(self) -> int:
         """Return the current day in Redis time, as the number of days since 1970."""

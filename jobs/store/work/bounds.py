@@ -70,7 +70,7 @@ def _decode_base64(text: Any) -> bytes:
         pieces = [binascii.a2b_base64(text[start : start + _PIECE], strict_mode=True) for start in starts]
     except (TypeError, ValueError):
         raise ValueError("must be base64") from None
-    if any(len(piece) != _PIECE // 4 * 3 for piece in pieces[:-1]):  # Padding before the end
+    if any(len(piece) != _PIECE // 4 * 3 for piece in pieces[:-1]):  # A piece before the last one is padded
         raise ValueError("must be base64")
     return b"".join(pieces)
 

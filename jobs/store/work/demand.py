@@ -69,7 +69,7 @@ class _Index:
 
 
 class DemandReads(Part):
-    """Demand for workers, and the desired number of workers that the leader computes from it."""
+    """Reads the demand for workers, and stores the number of workers that the leader computes."""
 
     def read(self) -> Demand:
         """Return the waiting and running work. This always takes six round trips to Redis."""

@@ -30,7 +30,7 @@ PIECE_BYTES = 1 << 20
 
 
 class JobReads(Part):
-    """Jobs in Redis, for reading."""
+    """Reads jobs from Redis."""
 
     def hashes(self, ids: Sequence[str]) -> list[tuple[str, Fields]]:
         """Return the ID and all fields of each job that exists, in order."""

@@ -79,7 +79,7 @@ class CapReached:
 
 
 class Jobs(Part):
-    """Jobs in Redis, for submission and control."""
+    """Submits and controls jobs in Redis."""
 
     def submit(
         self, jobs: Sequence[NewJob], most_queued: int = 0, *, disk: bool = False

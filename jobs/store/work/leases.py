@@ -59,7 +59,7 @@ class Merge:
 
 
 class Leases(Part):
-    """Leases in Redis, which lanes acquire, extend and end."""
+    """Acquires, extends and ends leases in Redis."""
 
     def lease(
         self,

@@ -48,7 +48,7 @@ class Lines:
 
 
 class LiveOutput(Part):
-    """Live output of programs in Redis."""
+    """Stores and reads the live output of programs in Redis."""
 
     def add(
         self, job: str, token: str, unit: int, attempt: int, offset: int, chunks: Sequence[tuple[str, bytes]]

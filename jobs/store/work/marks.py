@@ -11,7 +11,7 @@ from jobs.store.server.functions import Part
 
 
 class Marks(Part):
-    """Marks of finished jobs in Redis."""
+    """Reads and merges the marks of finished jobs in Redis."""
 
     def read(self, kind: str, name: str) -> list[Mark]:
         """Return the proven ranges of a mark in order."""

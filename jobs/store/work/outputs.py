@@ -62,7 +62,7 @@ class UnitState:
 
 
 class Outputs(Part):
-    """Output artifacts of programs' units in Redis."""
+    """Records the output artifacts of units in Redis."""
 
     def leased(self, job: str, token: str) -> LeasedUnits | None:
         """Return the lease with this token, or None if it has ended. The leases of a job that is cancelling are still

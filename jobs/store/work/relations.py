@@ -31,7 +31,7 @@ class JobRelations:
 
 
 class Relations(Part):
-    """Dependencies between jobs, as stored in Redis."""
+    """Reads dependencies between jobs from Redis."""
 
     def waits(self, blocked: Sequence[tuple[str, Mapping[str, str]]]) -> dict[str, QueuePosition]:
         """Return the number of unfinished dependencies of each blocked job, and the first ones."""

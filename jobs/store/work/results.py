@@ -12,7 +12,7 @@ SOME_BYTES = 8 << 20
 
 
 class Results(Part):
-    """Partial results and results of jobs in Redis."""
+    """Reads and merges partial results in Redis, and finishes jobs."""
 
     def gather(self, job: str, limit: int = 256) -> GatheredPartials:
         """Return the merged partial result and up to `limit` others, read in one transaction."""

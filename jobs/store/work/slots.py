@@ -72,7 +72,7 @@ class Description:
 
 
 class Slots(Part):
-    """Slots of workers in Redis."""
+    """Assigns, extends and ends the slots of workers in Redis."""
 
     def next(
         self,

@@ -55,7 +55,7 @@ class StoredUnits:
 
 
 class UnitReads(Part):
-    """Units of programs in Redis, for reading."""
+    """Reads the units of programs from Redis."""
 
     def mark(self, job_id: str) -> UnitMark | None:
         """Return a value that changes whenever the states of a job's units change. Return None if the job does not

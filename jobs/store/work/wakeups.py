@@ -186,9 +186,9 @@ class WakeupWorker(rq.SimpleWorker):
                 super().heartbeat(RQ_TTL_SECONDS, pipe)
                 pipe.execute()
             self._beaten = time.monotonic()
-        except SilenceError:  # Reconnect after silence
+        except SilenceError:  # RQ's connection must be replaced after silence
             raise
-        except RedisError as error:  # RQ would exit
+        except RedisError as error:  # Without this handler, RQ would exit
             log.warning("cannot send RQ's heartbeat of this worker: %s", error)
 
     def handle_warm_shutdown_request(self) -> None:
@@ -209,7 +209,7 @@ class WakeupWorker(rq.SimpleWorker):
 
 def listen(worker: Callable[[], WakeupWorker], stopped: Callable[[], bool]) -> None:
     """Run RQ workers until `stopped` returns True. Each one has a new name, and exits if Redis cannot register it."""
-    with contextlib.suppress(StopRequested):  # The last worker's signal handler can also raise it outside of the loop
+    with contextlib.suppress(StopRequested):  # The last worker's signal handler can also raise it here
         while not stopped():
             try:
                 worker().listen()

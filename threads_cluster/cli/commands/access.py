@@ -108,7 +108,7 @@ def _prompt() -> str:
     try:
         return getpass.getpass("token: ")
     except EOFError:
-        show.say("")  # Ends the line of the prompt
+        show.say("")  # Moves the cursor to the line after the prompt
         return ""
 
 
