@@ -229,7 +229,7 @@ class Ledger:
         try:
             held = self._claims.claim([gpu.uuid for gpu in gpus], self._worker, priority).held
         except RedisError as error:
-            log.warning("cannot claim %s: %s", ", ".join(gpu.uuid for gpu in gpus), error)
+            log.warning("cannot claim the GPUs %s: %s", ", ".join(gpu.uuid for gpu in gpus), error)
             held = False
         if not held:
             self._leave_out(gpus, TAKEN_SECONDS)
@@ -247,7 +247,7 @@ class Ledger:
     def _is_used_by_others(self, gpu: Gpu) -> bool:
         lies = self._foreign(gpu)
         if lies and lies != self._lies.get(gpu.uuid):
-            log.warning("%s is not offered: %s", gpu.uuid, lies)
+            log.warning("the GPU %s is not offered to programs: %s", gpu.uuid, lies)
         if lies:
             self._lies[gpu.uuid] = lies
         else:
@@ -259,7 +259,7 @@ class Ledger:
         try:
             self._claims.give_up(names, self._worker, priority)
         except RedisError as error:
-            log.warning("cannot release %s: %s; the claim will expire", ", ".join(names), error)
+            log.warning("cannot release the GPUs %s: %s; the claims will expire", ", ".join(names), error)
 
     def give_back(self, lane: Lane) -> None:
         with self._lock:

@@ -424,7 +424,7 @@ class Run:
             if self._ms and self.place.preserved_path is None:
                 self._commit_and_go_on()
         except RedisError as error:
-            log.info("cannot release the units after a long one: %s", error, extra={"job_id": self._job})
+            log.info("cannot release the units after a long-running unit: %s", error, extra={"job_id": self._job})
 
     def _split(self) -> None:
         if self.host.store.leases.split(self._job, self._token, self._unit + 1):

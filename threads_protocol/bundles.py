@@ -31,7 +31,7 @@ def unpack(body: bytes) -> dict[str, bytes]:
     if len(rows) > MAX_FILES:
         raise TooLarge(f"the bundle has over {MAX_FILES} files; send several bundles")
     if sum(size for _, size in rows) != len(rest):
-        detail = f"the bundle names {sum(size for _, size in rows)} bytes but contains {len(rest)}; send it again"
+        detail = f"the bundle announces {sum(size for _, size in rows)} bytes but contains {len(rest)}; send it again"
         raise MalformedText(detail)
     files, at = dict[str, bytes](), 0
     for sha, size in rows:

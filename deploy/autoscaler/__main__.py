@@ -94,7 +94,7 @@ class Autoscaler:
             _log(f"{total} workers needed: starting container {container[:12]}")
             self._pool.start(container)
         lacking = missing - len(stopped)
-        why = f"The pool has {lacking} workers too few: increase AUTOSCALE_MAX, then run ./deploy-cluster.sh docker"
+        why = f"The pool lacks {lacking} workers: increase AUTOSCALE_MAX, then run ./deploy-cluster.sh docker"
         return why * (lacking > 0)
 
     def resume_workers(self) -> None:

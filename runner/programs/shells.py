@@ -151,7 +151,7 @@ class Shell(threading.Thread):
         except RedisError as error:
             log.info("cannot serve a shell: %s", error, extra={"job_id": self._program.job})
         except Exception:
-            log.exception("a shell failed", extra={"job_id": self._program.job})
+            log.exception("the shell of a user failed unexpectedly", extra={"job_id": self._program.job})
         finally:
             self._dead.set()
 

@@ -220,7 +220,7 @@ def test_a_key_that_it_does_not_know_opens_nothing(hosts: Hosts, tmp_path: Path)
     keygen(tmp_path / "other")
     path = hosts.config(hosts.one.node("gpu1", key_file=str(tmp_path / "other")))
     trouble = refused(path)
-    assert "rejected every key of" in str(trouble) and "ssh-copy-id" in trouble.next and not trouble.passing
+    assert "rejected every SSH key of" in str(trouble) and "ssh-copy-id" in trouble.next and not trouble.passing
     path = hosts.config(hosts.one.node("gpu1", key_file=str(tmp_path / "missing")))
     assert "no such file" in str(refused(path))
 

@@ -513,7 +513,7 @@ def test_troubles_are_said_once_and_change_nothing(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out[9:] == "The autoscaler works again.\n"
     cluster.need = 9
     follower.run_round()
-    assert "The pool has 3 workers too few: increase AUTOSCALE_MAX" in capsys.readouterr().out
+    assert "The pool lacks 3 workers: increase AUTOSCALE_MAX" in capsys.readouterr().out
     assert hand.calls == [f"start {number}" for number in range(5)]
 
 

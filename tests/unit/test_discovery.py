@@ -261,7 +261,7 @@ def test_the_command_lists_what_was_heard_and_says_what_to_type(
     fixed()
     code, out, err = ran(capsys, "--seconds", "0.5")
     assert (code, out) == (0, "") and err.startswith(
-        "No cluster announced itself within 0.5 s. A cluster does so only if BIND"
+        "No cluster announced itself within 0.5 s. A cluster announces itself only if BIND"
     )
     row = {
         "url": "https://192.0.2.7:3443",

@@ -506,7 +506,7 @@ def test_items_of_several_sources_are_one_list(fake: Ran, run: Run, folder: Path
     assert sent(fake)["items"] == ["a", {"b": 1}, 8, 9]
     for several in (("--items", "1..60000", "--items", "1..60000"), ("--items", "a.txt", "--items", "1..100000")):
         ran = run("submit", "command", *several, "--", "x")
-        assert ran.code == 2 and b"a job has at most 100,000 units" in ran.err
+        assert ran.code == 2 and b"a job can have at most 100,000 units" in ran.err
 
 
 def test_a_blank_line_among_lines_of_json_is_refused_by_its_number(fake: Ran, run: Run, folder: Path) -> None:
@@ -694,7 +694,7 @@ def test_what_all_units_left_is_fetched_by_unit(fake: Ran, run: Run, tmp_path: P
         unit(artifact=one), unit("done", 1, artifact=fake.keeps(outputs__1__a=b"", **{"outputs__1__a.csv": b"1"}))
     )
     ran = run("result", "j1", "--fetch", str(tmp_path / "both"), "--flat")
-    assert ran.code == 2 and b"units 0 and 1 both left a.csv" in ran.err and b"without --flat" in ran.err
+    assert ran.code == 2 and b"units 0 and 1 both stored the file a.csv" in ran.err and b"without --flat" in ran.err
 
 
 def test_what_was_not_kept_is_said(fake: Ran, run: Run) -> None:

@@ -41,9 +41,12 @@ def discover(
     seconds: float = typer.Option(3.0, min=0.1, max=60.0, metavar="TIME", help="Seconds to listen for announcements."),
     as_json: AsJson = False,
 ) -> None:
-    """List clusters that announce themselves on this network. A cluster does so only if its port is open."""
+    """List clusters that announce themselves on this network. A cluster announces itself only if its port is open."""
     found = clusters(seconds)
-    none = f"No cluster announced itself within {seconds:g} s. A cluster does so only if BIND is open: docs/hosts.md"
+    none = (
+        f"No cluster announced itself within {seconds:g} s. A cluster announces itself only if BIND is not loopback:"
+        " docs/hosts.md"
+    )
     show.listing(found, _COLUMNS, as_json=as_json, none=none)
     if found and not as_json:
         show.say(

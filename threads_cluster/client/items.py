@@ -95,7 +95,7 @@ def _value(text: str, place: str) -> Any:
 
 
 def _too_many(count: int) -> BadArgument:
-    error = BadArgument(f"there are over {MOST:,} items, at least {count:,}, and a job has at most {MOST:,} units")
+    error = BadArgument(f"there are at least {count:,} items, but a job can have at most {MOST:,} units")
     error.next = f"submit several jobs, each of at most {MOST:,} items; split(1) cuts a file: split -l {MOST}"
     return error
 

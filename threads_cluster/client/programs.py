@@ -495,7 +495,7 @@ class _Paths:
     def _alone(self, path: str, unit: str) -> str:
         owner = self._owners.setdefault(path, unit)
         if owner != unit:
-            error = BadArgument(f"units {owner} and {unit} both left {visible(path, 200)}")
+            error = BadArgument(f"units {owner} and {unit} both stored the file {visible(path, 200)}")
             error.next = "fetch each unit into a separate folder, without --flat"
             raise error
         return path

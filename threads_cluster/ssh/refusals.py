@@ -64,7 +64,7 @@ def trouble(node: Node, error: BaseException, *, seconds: float, user: str) -> H
         return TransientTrouble(node, f"no response within {seconds:g} s", _reach(node))
     if isinstance(error, asyncssh.PermissionDenied):
         return HostTrouble(
-            node, f"rejected every key of {user}", f"run once on this machine: {_ssh(node, 'ssh-copy-id')}"
+            node, f"rejected every SSH key of {user}", f"run once on this machine: {_ssh(node, 'ssh-copy-id')}"
         )
     if isinstance(error, asyncssh.KeyExchangeFailed):
         return HostTrouble(node, f"no common encryption algorithm: {error.reason}", _reach(node))

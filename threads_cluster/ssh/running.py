@@ -179,7 +179,7 @@ class _Run:
         """Wait until an unreachable host has killed the program. Otherwise, the program could run twice."""
         self._hosts.run(remote.leave())
         if (seconds := remote.quiet_seconds()) > 0:
-            show.say(f"[WARNING] lost {node.name}; the host kills the program within {seconds:.0f} s")
+            show.say(f"[WARNING] lost the connection to {node.name}; the host kills the program within {seconds:.0f} s")
             time.sleep(seconds)
         if self._wrote:
             show.say("[WARNING] the output of the restarted program follows from the beginning")
