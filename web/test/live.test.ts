@@ -34,7 +34,7 @@ function answer(path: string, options: RequestInit): Response {
 
 afterEach(() => vi.unstubAllGlobals());
 
-test("an answer that the cluster is not well ends the colours, though its stream is still open", async () => {
+test("an answer that the cluster is not well ends the colors, though its stream is still open", async () => {
   const nothing = () => undefined;
   vi.stubGlobal("window", globalThis);
   vi.stubGlobal("document", { hidden: false, addEventListener: nothing });

@@ -74,7 +74,7 @@ test("only what is in sight is drawn, to the last line of a list of any length",
 
 // -- escapes --------------------------------------------------------------------------------------------------------
 
-test("colours are names, and end where they end", () => {
+test("colors are names, and end where they end", () => {
   expect(pieces("a\u001b[1;31mb\u001b[0mc\u001b[92md\u001b[39me")).toEqual([
     { text: "a", style: "" },
     { text: "b", style: "red bold" },
@@ -107,7 +107,7 @@ test.each([
   ).toBe(expected);
 });
 
-test("what is sought is marked across colours", () => {
+test("what is sought is marked across colors", () => {
   const list = pieces("an er\u001b[31mror\u001b[0m, Error");
   expect(marked(list, "error")).toEqual([
     { text: "an ", style: "" },

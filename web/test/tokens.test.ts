@@ -25,11 +25,11 @@ test.each([
   [false, [250, 250, 251]],
   [true, [14, 17, 22]],
 ])("each depth is seen on the ground, and the root is not its children (dark: %s)", (dark, ground) => {
-  const colours = depths(dark);
-  expect(colours.length).toBe(6);
-  for (const colour of colours) expect(contrast(colour, ground)).toBeGreaterThan(3);
-  for (const [place, colour] of colours.slice(1).entries()) {
-    const before = colours[place] as number[];
-    expect(Math.hypot(...colour.map((part, at) => part - (before[at] as number)))).toBeGreaterThan(60);
+  const colors = depths(dark);
+  expect(colors.length).toBe(6);
+  for (const color of colors) expect(contrast(color, ground)).toBeGreaterThan(3);
+  for (const [place, color] of colors.slice(1).entries()) {
+    const before = colors[place] as number[];
+    expect(Math.hypot(...color.map((part, at) => part - (before[at] as number)))).toBeGreaterThan(60);
   }
 });

@@ -4,7 +4,7 @@
  * same pictures.
  */
 
-import { CLASSES, MIXED_COLOUR, part, VIRIDIS, type Look } from "./colour";
+import { CLASSES, MIXED_COLOR, part, VIRIDIS, type Look } from "./color";
 import { flatPainter } from "./flat";
 import type { Grid } from "./grid";
 import type { Painter, Points } from "./painter";
@@ -13,14 +13,14 @@ const MODES = { count: 0, value: 1, class: 2 } as const;
 
 const vector = (values: readonly number[]) => `vec3(${values.map((value) => value.toFixed(4)).join(",")})`;
 
-const PALETTE = [...CLASSES, MIXED_COLOUR].map((each) => vector(each.map((channel) => channel / 255))).join(",");
+const PALETTE = [...CLASSES, MIXED_COLOR].map((each) => vector(each.map((channel) => channel / 255))).join(",");
 
-/** GLSL function colourOf(value), used by both fragment shaders. */
-const COLOURS = `
+/** GLSL function colorOf(value), used by both fragment shaders. */
+const COLOR_SHADER = `
 uniform int mode; uniform vec2 bounds; uniform vec2 part;
 const vec3 classes[9] = vec3[9](${PALETTE});
 vec3 viridis(float t) { return ${VIRIDIS.map(vector).reduceRight((rest, each) => `${each}+t*(${rest})`)}; }
-vec3 colourOf(float value) {
+vec3 colorOf(float value) {
   if (mode == 2) return classes[clamp(int(value + .5) - 1, 0, 8)];
   float share = mode == 0
     ? (log(1. + value) - log(1. + bounds.x)) / (log(1. + max(1., bounds.y)) - log(1. + bounds.x))
@@ -32,12 +32,12 @@ const HEAD = "#version 300 es\nprecision highp float; precision highp int; preci
 const GRID_VERTEX = `${HEAD}void main() {
   gl_Position = vec4(gl_VertexID == 1 ? 3. : -1., gl_VertexID == 2 ? 3. : -1., 0., 1.);
 }`;
-const GRID_FRAGMENT = `${HEAD}${COLOURS}
+const GRID_FRAGMENT = `${HEAD}${COLOR_SHADER}
 uniform sampler2D cells; out vec4 shown;
 void main() {
   float value = texelFetch(cells, ivec2(gl_FragCoord.xy), 0).r;
   if (value <= 0.) discard;
-  shown = vec4(colourOf(value), 1.);
+  shown = vec4(colorOf(value), 1.);
 }`;
 const POINT_VERTEX = `${HEAD}
 in uint delay; in uint value; flat out float held;
@@ -48,11 +48,11 @@ void main() {
   gl_PointSize = across;
   held = float(value);
 }`;
-const POINT_FRAGMENT = `${HEAD}${COLOURS}
+const POINT_FRAGMENT = `${HEAD}${COLOR_SHADER}
 flat in float held; out vec4 shown;
 void main() {
   if (length(gl_PointCoord - .5) > .5) discard;
-  shown = vec4(colourOf(held), 1.);
+  shown = vec4(colorOf(held), 1.);
 }`;
 
 function compiled(gl: WebGL2RenderingContext, kind: number, source: string): WebGLShader {

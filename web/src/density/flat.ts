@@ -1,6 +1,6 @@
 /** Draws the same pictures without WebGL2, on a 2D canvas. */
 
-import { colour, css, share, type Look } from "./colour";
+import { cellColor, css, share, type Look } from "./color";
 import type { Grid } from "./grid";
 import type { Painter, Points } from "./painter";
 
@@ -13,7 +13,7 @@ function table(look: Look): (value: number) => number {
     look.mode === "class" ? value : Math.round(STEPS * Math.min(1, Math.max(0, share(value, look))));
   const plain: Look = look.mode === "class" ? look : { ...look, mode: "value", least: 0, most: STEPS };
   const pixels = Int32Array.from({ length: STEPS + 1 }, (_, each) => {
-    const [red, green, blue] = colour(each, plain);
+    const [red, green, blue] = cellColor(each, plain);
     return (255 << 24) | (blue << 16) | (green << 8) | red;
   });
   return (value) => pixels[place(value)] as number;
@@ -51,7 +51,7 @@ class FlatPainter implements Painter {
     const { height } = context.canvas;
     for (const { delays, values, left, step, low, high, size } of all) {
       for (const [place, delay] of delays.entries()) {
-        context.fillStyle = css(colour(values[place] as number, look));
+        context.fillStyle = css(cellColor(values[place] as number, look));
         context.beginPath();
         context.arc(
           left + place * step,

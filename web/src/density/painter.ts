@@ -1,6 +1,6 @@
 /** Draws grids and points on a canvas, with WebGL2 (`density.ts`) or without (`flat.ts`). */
 
-import type { Look } from "./colour";
+import type { Look } from "./color";
 import type { Grid } from "./grid";
 
 /** Consecutive numbers drawn as points. */

@@ -8,7 +8,7 @@ export type Sign = "hollow" | "dashed" | "half" | "solid" | "cross" | "bar" | "p
 
 export interface Look {
   sign: Sign;
-  colour: string;
+  color: string;
 }
 
 export interface BoxLook {
@@ -17,7 +17,7 @@ export interface BoxLook {
   note: string;
   look: Look;
   /** Fractions of the box's members by color, drawn as a bar at the bottom; their sum is at most 1. */
-  shares: readonly (readonly [colour: string, share: number])[];
+  shares: readonly (readonly [color: string, share: number])[];
   /** True if the box represents several vertices. */
   folded: boolean;
   /** True if the box is drawn faintly, because it does not match the current search. */
@@ -104,7 +104,7 @@ function drawMap(context: CanvasRenderingContext2D, { layout, boxes, paint }: Dr
   const step = Math.ceil(boxes.length / MOST_MAPPED);
   for (let box = 0; box < boxes.length; box += step) {
     const shown = boxes[box] as BoxLook;
-    context.fillStyle = shown.look.colour;
+    context.fillStyle = shown.look.color;
     context.globalAlpha = shown.faint ? FAINT : 1;
     context.fillRect(
       map.left + (layout.x[box] as number) * map.scale,
@@ -218,7 +218,7 @@ function drawBox(context: CanvasRenderingContext2D, drawing: Drawing, box: numbe
   const [x, y] = [layout.x[box] as number, layout.y[box] as number];
   context.globalAlpha = shown.faint ? FAINT : 1;
   if (scale < SIGNS_FROM) {
-    context.fillStyle = shown.look.colour;
+    context.fillStyle = shown.look.color;
     // At least two pixels on the screen at any scale.
     context.fillRect(x, y, Math.max(BOX.width, 2 / scale), Math.max(BOX.height, 2 / scale));
     if (box === drawing.chosen || box === drawing.cursor) frame(context, drawing, box, x, y, scale);
@@ -227,7 +227,7 @@ function drawBox(context: CanvasRenderingContext2D, drawing: Drawing, box: numbe
   }
   if (shown.folded) sheet(context, paint, x + 4, y + 4);
   sheet(context, paint, x, y);
-  context.fillStyle = shown.look.colour;
+  context.fillStyle = shown.look.color;
   context.fillRect(x, y, scale < WORDS_FROM ? BOX.height : 5, BOX.height);
   if (lit.has(box)) {
     context.strokeStyle = paint.lit;
@@ -259,8 +259,8 @@ function frame(
   scale: number,
 ): void {
   context.globalAlpha = 1;
-  const around = (colour: string, width: number, outside: number) => {
-    context.strokeStyle = colour;
+  const around = (color: string, width: number, outside: number) => {
+    context.strokeStyle = color;
     context.lineWidth = width;
     context.strokeRect(x - outside, y - outside, BOX.width + 2 * outside, BOX.height + 2 * outside);
   };
@@ -281,7 +281,7 @@ function words(
   x: number,
   y: number,
 ): void {
-  context.strokeStyle = context.fillStyle = look.colour;
+  context.strokeStyle = context.fillStyle = look.color;
   drawSign(context, look.sign, x + 18, y + 11, 5.5);
   context.textBaseline = "alphabetic";
   context.fillStyle = paint.ink;
@@ -295,8 +295,8 @@ function words(
 
 function foot(context: CanvasRenderingContext2D, { shares }: BoxLook, x: number, y: number): void {
   let left = x;
-  for (const [colour, share] of shares) {
-    context.fillStyle = colour;
+  for (const [color, share] of shares) {
+    context.fillStyle = color;
     context.fillRect(left, y + BOX.height - 4, BOX.width * share, 4);
     left += BOX.width * share;
   }

@@ -32,7 +32,7 @@ export function choose(wanted: Theme): void {
 
 show(preference.peek());
 
-const colours = new Map<string, string>();
+const colorCache = new Map<string, string>();
 
 /**
  * Return a design token as a canvas color, such as token("accent"). Effects that call it run again when the theme
@@ -40,18 +40,18 @@ const colours = new Map<string, string>();
  */
 export function token(name: string): string {
   const key = `${dark.value} ${name}`;
-  const colour = colours.get(key) ?? resolve(name);
-  colours.set(key, colour);
-  return colour;
+  const color = colorCache.get(key) ?? resolve(name);
+  colorCache.set(key, color);
+  return color;
 }
 
 function resolve(name: string): string {
   const probe = document.createElement("i");
   probe.style.color = `var(--${name})`;
   document.body.append(probe);
-  const colour = getComputedStyle(probe).color;
+  const color = getComputedStyle(probe).color;
   probe.remove();
-  return colour;
+  return color;
 }
 
 /** True for touch screens, which have no wheel and no Shift key. */

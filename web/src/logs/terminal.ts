@@ -8,7 +8,7 @@ export interface Piece {
   style: string;
 }
 
-const COLOURS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"] as const;
+const COLORS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"] as const;
 const MARKS: Readonly<Record<number, string>> = { 1: "bold", 2: "dim", 3: "italic", 4: "underline" };
 /** Number of additional parameters of extended color sequences (palette or RGB). */
 const LONG: Readonly<Record<number, number>> = { 5: 1, 2: 3 };
@@ -40,11 +40,11 @@ export function plain(text: string): string {
 }
 
 interface Look {
-  colour: string;
+  color: string;
   marks: ReadonlySet<string>;
 }
 
-const PLAIN: Look = { colour: "", marks: new Set() };
+const PLAIN: Look = { color: "", marks: new Set() };
 
 /** Split a line into pieces with one style each. Styles end at the end of the line. */
 export function pieces(line: string): Piece[] {
@@ -53,7 +53,7 @@ export function pieces(line: string): Piece[] {
   let at = 0;
   const add = (text: string) => {
     const shown = harmless(text);
-    if (shown) list.push({ text: shown, style: [look.colour, ...look.marks].filter(Boolean).join(" ") });
+    if (shown) list.push({ text: shown, style: [look.color, ...look.marks].filter(Boolean).join(" ") });
   };
   for (const found of line.matchAll(ESCAPES)) {
     add(line.slice(at, found.index));
@@ -82,9 +82,9 @@ function one(look: Look, number: number): Look {
   if (mark) return { ...look, marks: new Set([...look.marks, mark]) };
   if (number === 22) return without(look, ["bold", "dim"]);
   if (number === 23 || number === 24) return without(look, [number === 23 ? "italic" : "underline"]);
-  if (number === 39) return { ...look, colour: "" };
-  const colour = number >= 90 ? COLOURS[number - 90] : COLOURS[number - 30];
-  return colour ? { ...look, colour } : look;
+  if (number === 39) return { ...look, color: "" };
+  const color = number >= 90 ? COLORS[number - 90] : COLORS[number - 30];
+  return color ? { ...look, color } : look;
 }
 
 function without(look: Look, marks: readonly string[]): Look {

@@ -54,7 +54,7 @@ const RAMPS: Record<Mode, { light: Rgb[]; dark: Rgb[] }> = {
 };
 const ROOTS: { light: Rgb; dark: Rgb } = { light: [61, 20, 96], dark: [201, 178, 255] };
 
-export function colour([red, green, blue]: Rgb): string {
+export function cssColor([red, green, blue]: Rgb): string {
   return `rgb(${red} ${green} ${blue})`;
 }
 
@@ -76,9 +76,9 @@ function ofDepth(stops: readonly Rgb[], root: Rgb, depth: number, deepest: numbe
   return between(stops, (depth - 1) / Math.max(1, deepest - 1));
 }
 
-function table(colourAt: (level: number) => Rgb): Uint8Array {
+function table(colorAt: (level: number) => Rgb): Uint8Array {
   const ramp = new Uint8Array(256 * 3);
-  for (let place = 0; place < 256; place += 1) ramp.set(colourAt(place / 255), 3 * place);
+  for (let place = 0; place < 256; place += 1) ramp.set(colorAt(place / 255), 3 * place);
   return ramp;
 }
 
@@ -96,7 +96,7 @@ export function palette(mode: Mode, dark: boolean, deepest = 1): Palette {
 }
 
 /** Return the color of a level 0..1. */
-export function shadeAt({ ramp: colours }: Palette, level: number): Rgb {
+export function shadeAt({ ramp: colors }: Palette, level: number): Rgb {
   const place = 3 * Math.round(255 * Math.max(0, Math.min(1, level)));
-  return [colours[place] as number, colours[place + 1] as number, colours[place + 2] as number];
+  return [colors[place] as number, colors[place + 1] as number, colors[place + 2] as number];
 }

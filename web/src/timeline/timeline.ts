@@ -3,7 +3,7 @@
 import { before, busyCores, shade, shadesOf, waitLevel, type Mode, type Shades } from "./lod";
 import type { Loaded } from "./load";
 import { BLOCKED, NONE, RUN, STEAL, STOLEN, countUpTo, pathOf, slicesOf, type Trace } from "./model";
-import { colour, shadeAt, type Palette } from "./palette";
+import { cssColor, shadeAt, type Palette } from "./palette";
 import { ticksOf, tickText, type View } from "./view";
 
 export interface Frame {
@@ -170,7 +170,7 @@ export function drawLanes(context: Context, width: number, scene: Scene): void {
 
 function ground(context: Context, frame: Frame, scene: Scene): void {
   const { inks } = scene;
-  context.fillStyle = colour(scene.palette.ground);
+  context.fillStyle = cssColor(scene.palette.ground);
   const [from, to] = covered(frame, scene);
   context.fillRect(from, 0, to - from, frame.lane * frame.cores);
   context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
@@ -195,7 +195,7 @@ function covered(frame: Frame, { view, loaded: { trace } }: Scene): [number, num
 /** Draw the background lines between lanes. */
 function gaps(context: Context, frame: Frame, scene: Scene, gap: number): void {
   const [from, to] = covered(frame, scene);
-  context.fillStyle = colour(scene.palette.ground);
+  context.fillStyle = cssColor(scene.palette.ground);
   for (let core = 0; core <= frame.cores; core += 1)
     context.fillRect(from, core * frame.lane - gap / 2, to - from, gap);
 }
@@ -216,7 +216,7 @@ function edges(context: Context, frame: Frame, scene: Scene, gap: number): void 
       if ((trace.end[slice] as number) - (trace.start[slice] as number) < least) continue;
       const x = xOf(frame, scene.view, trace.start[slice] as number);
       const wide = xOf(frame, scene.view, trace.end[slice] as number) - x;
-      context.fillStyle = colour(scene.palette.ground);
+      context.fillStyle = cssColor(scene.palette.ground);
       context.fillRect(x + wide - 0.5, y, 1, tall);
       if (trace.kind[slice] === STEAL || trace.kind[slice] === BLOCKED)
         hatch(context, x, y, wide, tall, scene, trace.kind[slice] === BLOCKED);
@@ -239,7 +239,7 @@ function hatch(
   const from = Math.max(x, 0);
   context.rect(from, y, Math.min(wide, 4000), tall);
   context.clip();
-  context.strokeStyle = colour(paper);
+  context.strokeStyle = cssColor(paper);
   context.lineWidth = 1.5;
   context.beginPath();
   for (let at = from - tall; at < Math.min(x + wide, from + 4000); at += 7) {
@@ -302,7 +302,7 @@ function* boxes(
 /** Dim everything except the selected thread, its ancestors and its children. */
 function single(context: Context, frame: Frame, scene: Scene, gap: number, bottom: number): void {
   context.globalAlpha = 0.6;
-  context.fillStyle = colour(scene.palette.ground);
+  context.fillStyle = cssColor(scene.palette.ground);
   context.fillRect(frame.left, 0, frame.width, bottom);
   context.globalAlpha = 1;
   const tall = frame.lane - gap;
@@ -310,7 +310,7 @@ function single(context: Context, frame: Frame, scene: Scene, gap: number, botto
   for (const { slice, x, y, wide } of boxes(frame, scene, [...scene.family, scene.picked])) {
     const kind = scene.loaded.trace.kind[slice];
     const held = kind === BLOCKED;
-    context.fillStyle = colour(held ? scene.palette.blocked : shadeAt(scene.palette, levelOf(scene, slice)));
+    context.fillStyle = cssColor(held ? scene.palette.blocked : shadeAt(scene.palette, levelOf(scene, slice)));
     context.fillRect(x, y + gap / 2, wide - (wide > EDGED ? 0.5 : 0), tall);
     if (held) hatch(context, x, y + gap / 2, wide, tall, scene, true);
     else if (wide >= LABELLED && tall >= 12) label(context, scene, slice, x, y + gap / 2, wide, tall);
@@ -446,9 +446,9 @@ export function drawOverview(context: Context, width: number, scene: Scene): voi
   const all = { t0: 0, t1: trace.until };
   const [tall, foot] = [OVERVIEW_HEIGHT - 8, OVERVIEW_HEIGHT - 4];
   const busy = busyCores(trace, index, 0, trace.until, Math.round(frame.width));
-  context.fillStyle = colour(scene.palette.ground);
+  context.fillStyle = cssColor(scene.palette.ground);
   context.fillRect(frame.left, foot - tall, frame.width, tall);
-  context.fillStyle = colour(shadeAt(scene.palette, 0.35));
+  context.fillStyle = cssColor(shadeAt(scene.palette, 0.35));
   for (const [pixel, count] of busy.entries())
     context.fillRect(frame.left + pixel, foot - (count / trace.cores) * tall, 1.02, (count / trace.cores) * tall);
   context.font = `11px ${getComputedStyle(document.body).fontFamily}`;

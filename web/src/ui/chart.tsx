@@ -201,9 +201,9 @@ function draw(
   drawAxes(context, plane, props);
   for (const [index, each] of props.series.entries()) {
     const of = place(each, index);
-    const colour = token(`series-${of + 1}`);
-    drawBand(context, plane, props.times, each, colour);
-    drawLine(context, plane, props.times, each.values, colour, DASHES[of] ?? []);
+    const color = token(`series-${of + 1}`);
+    drawBand(context, plane, props.times, each, color);
+    drawLine(context, plane, props.times, each.values, color, DASHES[of] ?? []);
   }
   if (cursor) drawCursor(context, plane, props, cursor);
 }
@@ -237,7 +237,7 @@ function drawLine(
   { x, y }: Plane,
   times: readonly number[],
   values: readonly (number | null)[],
-  colour: string,
+  color: string,
   dash: readonly number[],
 ): void {
   context.beginPath();
@@ -254,7 +254,7 @@ function drawLine(
       context.lineTo(x(time) + 1, y(value));
     }
   }
-  context.strokeStyle = colour;
+  context.strokeStyle = color;
   context.lineWidth = 1.5;
   context.setLineDash([...dash]);
   context.stroke();
@@ -268,12 +268,12 @@ function drawBand(
   { x, y }: Plane,
   times: readonly number[],
   { low, high }: Series,
-  colour: string,
+  color: string,
 ): void {
   if (!low || !high || times.length < 2) return;
   const step = x(times[1] as number) - x(times[0] as number);
   context.globalAlpha = 0.2;
-  context.fillStyle = colour;
+  context.fillStyle = color;
   for (const [index, time] of times.entries()) {
     const [under, over] = [low[index], high[index]];
     if (under === null || under === undefined || over === null || over === undefined) continue;

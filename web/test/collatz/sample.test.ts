@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from "vitest";
 import { grid } from "../../src/density/grid";
-import { share } from "../../src/density/colour";
+import { share } from "../../src/density/color";
 import { joined, left } from "../../src/pages/collatz/model/cover";
 import { window } from "../../src/pages/collatz/model/delays";
 import { expectation, paceOf } from "../../src/pages/collatz/model/estimate";
@@ -146,7 +146,7 @@ describe("a picture of several sources", () => {
   });
 });
 
-describe("colours of more numbers than are computed one by one", () => {
+describe("colors of more numbers than are computed one by one", () => {
   const range = { first: 1n, end: 10n ** 9n };
   const some = sample(range, 20_000, false);
   const wanted = { view: whole(range), log: false, modulus: 3, dark: false, width: 300, height: 200, scale: 1 };

@@ -3,7 +3,7 @@ import { bounds, coral, upright } from "../../src/pages/collatz/model/coral";
 import { delayOf } from "../../src/pages/collatz/model/delays";
 import { around, grow, pathOf, placed } from "../../src/pages/collatz/model/inverse";
 import { bitLength, power } from "../../src/pages/collatz/model/number";
-import { colours, PALETTES } from "../../src/pages/collatz/model/palette";
+import { paletteColors, PALETTES } from "../../src/pages/collatz/model/palette";
 import { walk } from "../../src/pages/collatz/model/walk";
 
 test("delays of single numbers before any table is made, also where doubles do not hold the peak", () => {
@@ -73,8 +73,8 @@ test.each([
 });
 
 /** Return the WCAG contrast between a color and a background of the given luminance. */
-function contrast(colour: string, ground: number): number {
-  const [red, green, blue] = colour.match(/\d+/g)!.map((channel) => {
+function contrast(color: string, ground: number): number {
+  const [red, green, blue] = color.match(/\d+/g)!.map((channel) => {
     const value = Number(channel) / 255;
     return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
   }) as [number, number, number];
@@ -85,9 +85,9 @@ function contrast(colour: string, ground: number): number {
 describe.each(PALETTES)("palette %s", (name) => {
   it("is seen from root to middle on light and on dark ground, and changes on the way", () => {
     for (const dark of [false, true]) {
-      const colour = colours(name, dark);
-      for (const share of [0, 0.25, 0.5]) expect(contrast(colour(share), dark ? 0.008 : 0.96)).toBeGreaterThan(2);
-      expect(new Set([0, 0.25, 0.5, 0.75, 1].map(colour)).size).toBe(5);
+      const color = paletteColors(name, dark);
+      for (const share of [0, 0.25, 0.5]) expect(contrast(color(share), dark ? 0.008 : 0.96)).toBeGreaterThan(2);
+      expect(new Set([0, 0.25, 0.5, 0.75, 1].map(color)).size).toBe(5);
     }
   });
 });

@@ -66,7 +66,7 @@ function contrast(one: Rgb, other: Rgb): number {
 }
 
 it.each(MODES.flatMap((mode) => [false, true].map((dark) => [mode, dark] as const)))(
-  "colours by %s, dark %s, stand out from the ground",
+  "colors by %s, dark %s, stand out from the ground",
   (mode, dark) => {
     const found = palette(mode, dark);
     for (let level = 0; level <= 1; level += 0.05)

@@ -48,8 +48,8 @@ const LOOKS: Record<string, readonly [Sign, string]> = {
 };
 
 function lookOf(name: string): Look {
-  const [sign, colour] = LOOKS[name] ?? ["hollow", "ink-soft"];
-  return { sign, colour: token(colour) };
+  const [sign, color] = LOOKS[name] ?? ["hollow", "ink-soft"];
+  return { sign, color: token(color) };
 }
 
 /** Select an action; an empty ID clears the selection. */
@@ -267,7 +267,7 @@ function boxLook(actions: readonly Action[]): BoxLook {
     title: `${actions.length} × ${namesOf(actions)}`,
     note: counts.map(([name, count]) => `${count} ${name}`).join(", "),
     look,
-    shares: counts.toReversed().map(([name, count]) => [lookOf(name).colour, count / actions.length]),
+    shares: counts.toReversed().map(([name, count]) => [lookOf(name).color, count / actions.length]),
     folded: true,
     faint,
   };
@@ -286,7 +286,7 @@ function noteOf(action: Action): string {
 }
 
 function progressOf({ progress, ended, state: name }: Action): [string, number][] {
-  return progress && !ended ? [[lookOf(name).colour, progress]] : [];
+  return progress && !ended ? [[lookOf(name).color, progress]] : [];
 }
 
 function drawingOf(

@@ -12,7 +12,7 @@ import { Canvas, Figure } from "../../ui/figure";
 import { now } from "../../ui/page";
 import { Empty, Skeleton } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
-import { colourOf, takeColours } from "./model/colours";
+import { jobColor, assignColors } from "./model/colors";
 import { titleOfJob } from "./model/names";
 import { usePolled } from "./model/polled";
 import {
@@ -50,7 +50,7 @@ const skew = signal(0);
 async function ask(control: AbortSignal): Promise<Stream> {
   const stream = await get<Stream>("/api/stream", { seconds: SECONDS }, control);
   skew.value = stream.to * 1000 - Date.now();
-  takeColours(stream);
+  assignColors(stream);
   return stream;
 }
 
@@ -236,10 +236,10 @@ function boxOf(frame: Frame, lane: number, from: number, to: number): Box {
 }
 
 function drawSpan(context: CanvasRenderingContext2D, box: Box, span: Span): void {
-  const colour = colourOf(span.job_id ?? "") ?? { series: 5, hatched: false };
-  context.fillStyle = token(`series-${colour.series}`);
+  const color = jobColor(span.job_id ?? "") ?? { series: 5, hatched: false };
+  context.fillStyle = token(`series-${color.series}`);
   context.fillRect(...box);
-  if (colour.hatched) hatch(context, box, token("bg"));
+  if (color.hatched) hatch(context, box, token("bg"));
   if (!span.lost) return;
   context.fillStyle = token("bad");
   context.fillRect(box[0] + box[2] - 3, box[1], 3, box[3]);
@@ -254,10 +254,10 @@ function drawName(context: CanvasRenderingContext2D, frame: Frame, run: Run): vo
   context.font = SANS;
   const name = fitting(context, run.job ? titleOfJob(run.job, run.kind) : run.kind, to - from - 10);
   if (!name) return;
-  const colour = colourOf(run.job);
-  if (colour?.hatched) {
+  const color = jobColor(run.job);
+  if (color?.hatched) {
     // Text is unreadable on stripes of its own color.
-    context.fillStyle = token(`series-${colour.series}`);
+    context.fillStyle = token(`series-${color.series}`);
     context.fillRect(from + 1, run.lane * frame.lane + 3, context.measureText(name).width + 8, frame.lane - 6);
   }
   context.textAlign = "left";
@@ -292,13 +292,13 @@ function drawUnknown(context: CanvasRenderingContext2D, frame: Frame, lane: numb
   context.fillText("not known", box[0] + 10, (lane + 0.5) * frame.lane);
 }
 
-function hatch(context: CanvasRenderingContext2D, [x, y, width, height]: Box, colour: string): void {
+function hatch(context: CanvasRenderingContext2D, [x, y, width, height]: Box, color: string): void {
   if (width < 3 || height < 4) return;
   context.save();
   context.beginPath();
   context.rect(x, y, width, height);
   context.clip();
-  context.strokeStyle = colour;
+  context.strokeStyle = color;
   context.beginPath();
   // Align the pattern to the page, so that it does not move with the bars.
   for (let at = Math.floor((x - height) / 6) * 6; at < x + width; at += 6) {

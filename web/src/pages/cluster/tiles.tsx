@@ -5,7 +5,7 @@ import { percent, seconds } from "../../lib/format";
 import { TextButton } from "../../ui/button";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
-import { colourOf } from "./model/colours";
+import { jobColor } from "./model/colors";
 import { shownState, takesWork, urgency } from "./model/workers";
 import { titleOfJob } from "./model/names";
 import { fleet, go, open } from "./model/state";
@@ -84,12 +84,12 @@ function Tile({ worker }: { worker: Worker }) {
 
 function LaneCells({ lanes, busy, job }: { lanes: number; busy: number; job: string }) {
   if (lanes > MOST_LANES) return <Bar ratio={busy / lanes} label="busy lanes" />;
-  const series = colourOf(job)?.series;
-  const colour = series && job ? `var(--series-${series})` : "var(--accent)";
+  const series = jobColor(job)?.series;
+  const color = series && job ? `var(--series-${series})` : "var(--accent)";
   return (
     <span class="lane-cells" aria-hidden="true">
       {Array.from({ length: lanes }, (_, lane) => (
-        <i key={lane} style={lane < busy ? { background: colour, borderColor: colour } : {}} />
+        <i key={lane} style={lane < busy ? { background: color, borderColor: color } : {}} />
       ))}
     </span>
   );

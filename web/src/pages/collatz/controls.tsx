@@ -12,7 +12,7 @@ import { active, cancel, current, jobViews, lost, pause, phase, resume, runtimeT
 import { learnPace, situation } from "./model/situation";
 import { reset } from "./model/acts";
 import { Check, Numeral, Whole } from "./fields";
-import { asked, COLOURS, fit, metric, size, state, strategy } from "./model/state";
+import { asked, COLOR_MODES, fit, metric, size, state, strategy } from "./model/state";
 import { snapshot } from "../../lib/live";
 
 function set(name: "from" | "to", value: string): void {
@@ -145,7 +145,7 @@ export function Controls() {
       <label class="inline">
         colour
         <select value={metric.value} onChange={(event) => (state.colour.value = event.currentTarget.value)}>
-          {COLOURS.map((each) => (
+          {COLOR_MODES.map((each) => (
             <option key={each} value={each}>
               {{ count: "how many", peak: "bits of the peak", residue: "n mod m" }[each]}
             </option>

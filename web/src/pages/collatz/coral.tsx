@@ -3,7 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { bounds, coral, svg, upright } from "./model/coral";
-import { colours, PALETTES, type Palette } from "./model/palette";
+import { paletteColors, PALETTES, type Palette } from "./model/palette";
 import { download } from "../../lib/export";
 import { integer } from "../../lib/format";
 import { calm, dark } from "../../lib/theme";
@@ -41,7 +41,7 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number, 
   const x = (value: number) => width / 2 + (value - box.left - box.width / 2) * scale;
   const y = (value: number) => height / 2 - (value - box.top + box.height / 2) * scale;
   const deepest = all.at(-1)?.depth || 1;
-  const paint = colours(palette.value, dark.value);
+  const paint = paletteColors(palette.value, dark.value);
   const thick = Math.max(1, Math.min(width, height) / 700);
   context.lineCap = "round";
   let depth = 0;
@@ -154,7 +154,11 @@ export function CoralView() {
   const canvas = useCanvas((context, width, height) => draw(context, width, height, grown.value));
   const words = `Collatz coral: ${described()}; ${integer(segments.value.length)} numbers`;
   const save = () =>
-    download("collatz-coral.svg", svg(segments.value, colours(palette.value, dark.value), words), "image/svg+xml");
+    download(
+      "collatz-coral.svg",
+      svg(segments.value, paletteColors(palette.value, dark.value), words),
+      "image/svg+xml",
+    );
   return (
     <div class="stack">
       <Figure summary={`${words}.`} twin={() => ({ head: ["steps from 1", "numbers"], rows: levels() })}>

@@ -124,8 +124,8 @@ export function Coverage() {
   );
 }
 
-function frame(context: CanvasRenderingContext2D, from: number, to: number, colour: string, inset: number): void {
-  context.strokeStyle = token(colour);
+function frame(context: CanvasRenderingContext2D, from: number, to: number, color: string, inset: number): void {
+  context.strokeStyle = token(color);
   context.lineWidth = 2;
   context.strokeRect(Math.max(1, from), BAR.top - 2 + inset, Math.max(3, to - from - 1), BAR.height + 4 - 2 * inset);
   context.lineWidth = 1;

@@ -2,7 +2,7 @@
 
 import { compact, integer } from "../../lib/format";
 import { dark } from "../../lib/theme";
-import { CLASSES, css, MIXED_COLOUR, viridis } from "../../density/colour";
+import { CLASSES, css, MIXED_COLOR, viridis } from "../../density/color";
 import { state } from "./model/state";
 import type { Scene } from "./model/scene";
 
@@ -43,7 +43,7 @@ export function Legend({ scene }: { scene: Scene | undefined }) {
       {look?.mode === "class" && (scene?.source === "exact" || scene?.source === "sample") && (
         <li>
           <svg viewBox="0 0 18 8" aria-hidden="true">
-            <rect x="5" width="8" height="8" fill={`rgb(${MIXED_COLOUR.join(",")})`} />
+            <rect x="5" width="8" height="8" fill={`rgb(${MIXED_COLOR.join(",")})`} />
           </svg>
           several
         </li>

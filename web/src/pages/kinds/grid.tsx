@@ -209,11 +209,11 @@ function Frame({ of: name, cell, grid }: { of: string; cell: number; grid: Grid 
 const SIGNS_FROM = 8;
 
 function draw(context: CanvasRenderingContext2D, grid: Grid, shown: Uint8Array): void {
-  const colours = UNIT_STATES.map((name) => token(`unit-${name}`));
+  const colors = UNIT_STATES.map((name) => token(`unit-${name}`));
   const size = grid.side - (grid.side > 6 ? 2 : 1);
   const wanted = UNIT_STATES.indexOf(state.units.value as UnitState);
-  for (const [code, colour] of colours.entries()) {
-    context.fillStyle = context.strokeStyle = colour;
+  for (const [code, color] of colors.entries()) {
+    context.fillStyle = context.strokeStyle = color;
     // Waiting cells without a frame are paler, so that they do not dominate.
     const usual = grid.side < SIGNS_FROM && UNIT_STATES[code] === "waiting" ? 0.5 : 1;
     context.globalAlpha = wanted < 0 || wanted === code ? usual : 0.15;

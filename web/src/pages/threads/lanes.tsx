@@ -2,7 +2,7 @@
 
 import { computed, useSignal, type ReadonlySignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { colour, palette, shadeAt } from "../../timeline/palette";
+import { cssColor, palette, shadeAt } from "../../timeline/palette";
 import {
   coreAt,
   drawLanes,
@@ -417,19 +417,19 @@ export function Legend() {
     <ul class="legend" aria-label="Legend">
       {scales.map(([level, text]) => (
         <li key={text}>
-          <i class="swatch" style={{ backgroundColor: colour(shadeAt(paint.value, level)) }} />
+          <i class="swatch" style={{ backgroundColor: cssColor(shadeAt(paint.value, level)) }} />
           {text}
         </li>
       ))}
       {trace.kind.includes(3) && (
         <li>
-          <i class="swatch hatched" style={{ backgroundColor: colour(paint.value.steal) }} />
+          <i class="swatch hatched" style={{ backgroundColor: cssColor(paint.value.steal) }} />
           idle (stealing)
         </li>
       )}
       {trace.kind.includes(1) && (
         <li>
-          <i class="swatch hatched down" style={{ backgroundColor: colour(paint.value.blocked) }} />
+          <i class="swatch hatched down" style={{ backgroundColor: cssColor(paint.value.blocked) }} />
           blocked in join
         </li>
       )}

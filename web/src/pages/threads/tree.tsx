@@ -1,7 +1,7 @@
 /** The spawn tree as an icicle or an expandable list, with widths that show time on cores. */
 
 import { useComputed, useSignal } from "@preact/signals";
-import { colour, palette, shadeAt } from "../../timeline/palette";
+import { cssColor, palette, shadeAt } from "../../timeline/palette";
 import { compact, counted, integer, percent } from "../../lib/format";
 import { dark, token } from "../../lib/theme";
 import type { Loaded } from "../../timeline/load";
@@ -187,7 +187,7 @@ function draw(
     const wide = Math.max(0.5, width - (width > 3 ? 1 : 0));
     const unborn = thread !== NONE && (trace.threads.born[thread] as number) > now;
     // Several narrow threads have a neutral color.
-    context.fillStyle = thread === NONE ? token("line-strong") : colour(shadeAt(paint, levelOf(opened, thread)));
+    context.fillStyle = thread === NONE ? token("line-strong") : cssColor(shadeAt(paint, levelOf(opened, thread)));
     context.globalAlpha = unborn ? 0.15 : thread === NONE ? 0.6 : 1;
     context.fillRect(x, y, wide, tall - 1);
     context.globalAlpha = 1;

@@ -84,7 +84,7 @@ export function bounds(segments: readonly Segment[]): Box {
 }
 
 /** Return the coral as an SVG file. */
-export function svg(segments: readonly Segment[], colour: (share: number) => string, note: string): string {
+export function svg(segments: readonly Segment[], color: (share: number) => string, note: string): string {
   const { left, top, width, height } = bounds(segments);
   const deepest = segments.at(-1)?.depth || 1;
   const groups = new Map<number, string[]>();
@@ -96,9 +96,7 @@ export function svg(segments: readonly Segment[], colour: (share: number) => str
     if (group) group.push(path);
     else groups.set(each.depth, [path]);
   }
-  const paths = [...groups].map(
-    ([depth, parts]) => `<path stroke="${colour(depth / deepest)}" d="${parts.join("")}"/>`,
-  );
+  const paths = [...groups].map(([depth, parts]) => `<path stroke="${color(depth / deepest)}" d="${parts.join("")}"/>`);
   const box = `${-0.02 * width} ${-0.02 * height} ${1.04 * width} ${1.04 * height}`;
   return (
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box}"><title>${note}</title>` +

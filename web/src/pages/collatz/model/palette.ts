@@ -1,6 +1,6 @@
 /** Palettes of the coral: a color for each fraction of the way from root to tip. Pure functions. */
 
-import { css, viridis } from "../../../density/colour";
+import { css, viridis } from "../../../density/color";
 
 export const PALETTES = ["viridis", "coral", "kelp", "ink"] as const;
 export type Palette = (typeof PALETTES)[number];
@@ -56,7 +56,7 @@ function between(stops: readonly Stop[], share: number): Stop {
 }
 
 /** Return the color function of a palette on a light or dark background. */
-export function colours(palette: Palette, dark: boolean): (share: number) => string {
+export function paletteColors(palette: Palette, dark: boolean): (share: number) => string {
   if (palette === "viridis") return (share) => css(viridis(share, dark));
   const stops = STOPS[palette][dark ? 1 : 0];
   return (share) => css(between(stops, share));

@@ -4,7 +4,7 @@
  */
 
 import type { Points } from "../../../density/painter";
-import type { Look } from "../../../density/colour";
+import type { Look } from "../../../density/color";
 import { grid, type Grid } from "../../../density/grid";
 import { joined, type Covered } from "./cover";
 import {

@@ -8,7 +8,7 @@ import { hashState } from "../../../lib/hash";
 
 export const TABS = ["graph", "histogram", "residues", "tree", "coral", "log"] as const;
 export type TabName = (typeof TABS)[number];
-export const COLOURS = ["count", "peak", "residue"] as const;
+export const COLOR_MODES = ["count", "peak", "residue"] as const;
 
 /** Maximum number of compared trajectories. */
 export const MOST_PATHS = 8;
@@ -61,7 +61,7 @@ export const tab = computed<TabName>(() => TABS.find((each) => each === state.vi
 export const strategy = computed<Strategy>(
   () => STRATEGIES.find((each) => each === state.strategy.value) ?? "sequential",
 );
-export const metric = computed(() => COLOURS.find((each) => each === state.colour.value) ?? "count");
+export const metric = computed(() => COLOR_MODES.find((each) => each === state.colour.value) ?? "count");
 
 export function show(name: TabName): void {
   state.view.value = name;

@@ -25,7 +25,7 @@ export const CLASSES: readonly (readonly [number, number, number])[] = [
   [120, 120, 120],
 ];
 /** Color of a cell with several residues. */
-export const MIXED_COLOUR = [150, 150, 150] as const;
+export const MIXED_COLOR = [150, 150, 150] as const;
 
 /** Return the part of the scale to use: its ends have too little contrast on light or dark pages. */
 export function part(dark: boolean): readonly [number, number] {
@@ -66,7 +66,7 @@ export function share(value: number, { mode, least, most }: Look): number {
 }
 
 /** Return the color of a nonempty cell. */
-export function colour(value: number, look: Look): readonly [number, number, number] {
+export function cellColor(value: number, look: Look): readonly [number, number, number] {
   if (look.mode !== "class") return viridis(share(value, look), look.dark);
-  return CLASSES[Math.round(value) - 1] ?? MIXED_COLOUR;
+  return CLASSES[Math.round(value) - 1] ?? MIXED_COLOR;
 }

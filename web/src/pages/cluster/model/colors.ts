@@ -6,9 +6,9 @@ import { placed } from "./spans";
 
 /** Color series without gray, which stands for several jobs. */
 const SERIES = [1, 2, 3, 4, 7, 6, 8];
-const GREY = 5;
+const GRAY = 5;
 
-export interface Colour {
+export interface JobColor {
   /** Number N of --series-N. */
   series: number;
   /** True if the job is hatched, because all colors are used. */
@@ -18,14 +18,14 @@ export interface Colour {
 const places = signal<ReadonlyMap<string, number>>(new Map());
 
 /** Assign colors to the jobs of a new stream. */
-export function takeColours(stream: Stream): void {
+export function assignColors(stream: Stream): void {
   places.value = placed(stream, places.peek());
 }
 
 /** Return a job's color; gray for several jobs, undefined for a job outside the stream. */
-export function colourOf(job: string): Colour | undefined {
-  if (!job) return { series: GREY, hatched: false };
+export function jobColor(job: string): JobColor | undefined {
+  if (!job) return { series: GRAY, hatched: false };
   const place = places.value.get(job);
   if (place === undefined) return undefined;
-  return { series: SERIES[place % SERIES.length] ?? GREY, hatched: Math.floor(place / SERIES.length) % 2 === 1 };
+  return { series: SERIES[place % SERIES.length] ?? GRAY, hatched: Math.floor(place / SERIES.length) % 2 === 1 };
 }
