@@ -4,7 +4,7 @@ import { defineConfig } from "vite";
 const port = process.env.COORDINATOR_PORT ?? "3000";
 
 const SHARED =
-  /node_modules\/@?preact|preload-helper|src\/(kinds|lib|ui)\/(?!form|fields|submission|outline|trouble|histogram|bins|summary|rows|sight|follow|sheet|svg|save\.|chart|scale)/;
+  /node_modules\/@?preact|preload-helper|src\/(kinds|lib|ui)\/(?!form|fields|submission|outline|trouble|histogram|bins|summary|rows|visible-rows|follow|sheet|svg|save\.|chart|scale)/;
 const JOB = /src\/(ui\/(outline|trouble)|lib\/(summary|submission))/;
 /** Modules that the initially visible parts of the Collatz page share; they are bundled as one script. */
 const NUMBERS = /src\/(density|pages\/collatz)\/(?!classes|trajectory|model\/(coral|palette|inverse))/;

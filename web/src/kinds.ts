@@ -8,24 +8,24 @@ export interface KindEntry {
   page?: PageEntry;
   /**
    * True if the kind's units run programs. Each unit then has a state, an exit code and a log. The form has extra
-   * fields, and the one-line summary shows only the parameters in `few`.
+   * fields, and the one-line summary shows only the parameters in `mainParameters`.
    */
-  programs?: boolean;
+  hasPrograms?: boolean;
   /** True if only the cluster creates the kind's jobs, so that users cannot submit them. */
-  kept?: boolean;
+  isInternal?: boolean;
   /** Parameters that most jobs need, in the order of the form; other parameters are under "More parameters". */
-  few: readonly string[];
+  mainParameters: readonly string[];
   /** Parameters that affect only how a job is computed or drawn; omitted from the job's one-line summary. */
-  quiet: readonly string[];
+  technicalParameters: readonly string[];
   /** Values that summarize a result: title, and path in the result. */
-  figures: readonly Figure[];
+  resultValues: readonly ResultValue[];
   /** Example shell command that submits a first job. */
-  command: string;
+  exampleCommand: string;
   /** Example job that every worker computes within seconds, as fields of a workflow action. */
-  action?: readonly string[];
+  exampleAction?: readonly string[];
 }
 
-export type Figure = readonly [title: string, path: string];
+export type ResultValue = readonly [title: string, path: string];
 
 export interface PageEntry {
   name: string;
@@ -36,22 +36,22 @@ export interface PageEntry {
 export const KINDS: Readonly<Record<string, KindEntry>> = {
   thread: {
     page: { name: "threads", address: "/", title: "Threads" },
-    few: ["thread_count", "max_depth", "replicas", "cores", "scheduler", "seed"],
-    quiet: ["batch_size"],
-    figures: [
+    mainParameters: ["thread_count", "max_depth", "replicas", "cores", "scheduler", "seed"],
+    technicalParameters: ["batch_size"],
+    resultValues: [
       ["replicas", "replicas"],
       ["mean makespan, µs", "cells.0.metrics.makespan_us.mean"],
       ["mean speedup", "cells.0.metrics.speedup.mean"],
       ["mean utilization", "cells.0.metrics.utilization.mean"],
       ["threads simulated", "threads_simulated"],
     ],
-    command: "cluster submit thread --cores 1,2,4,8 --replicas 256 --wait",
+    exampleCommand: "cluster submit thread --cores 1,2,4,8 --replicas 256 --wait",
   },
   collatz: {
     page: { name: "collatz", address: "/collatz.html", title: "Collatz" },
-    few: ["mode", "start_number", "number_count", "n"],
-    quiet: ["columns", "density", "known", "batch_size"],
-    figures: [
+    mainParameters: ["mode", "start_number", "number_count", "n"],
+    technicalParameters: ["columns", "density", "known", "batch_size"],
+    resultValues: [
       ["numbers", "count"],
       ["mean delay", "delay.mean"],
       ["longest delay", "delay.max.value"],
@@ -60,23 +60,23 @@ export const KINDS: Readonly<Record<string, KindEntry>> = {
       ["steps", "steps"],
       ["checksum", "checksum"],
     ],
-    command: "cluster submit collatz --start-number 1 --number-count 100000000 --wait",
-    action: ["action_type: collatz", "start_number: 1", "number_count: 1000000"],
+    exampleCommand: "cluster submit collatz --start-number 1 --number-count 100000000 --wait",
+    exampleAction: ["action_type: collatz", "start_number: 1", "number_count: 1000000"],
   },
   service: {
-    programs: true,
-    kept: true,
-    few: ["service", "engine"],
-    quiet: ["command", "env", "packages", "module", "health", "start_timeout_seconds", "grace_seconds"],
-    figures: [],
-    command: "cluster serve model.gguf",
+    hasPrograms: true,
+    isInternal: true,
+    mainParameters: ["service", "engine"],
+    technicalParameters: ["command", "env", "packages", "module", "health", "start_timeout_seconds", "grace_seconds"],
+    resultValues: [],
+    exampleCommand: "cluster serve model.gguf",
   },
   command: {
-    programs: true,
-    few: ["command", "count", "items", "files"],
-    quiet: [],
-    figures: [],
-    command: "cluster submit command --count 100 -- ./simulate --seed {unit}",
+    hasPrograms: true,
+    mainParameters: ["command", "count", "items", "files"],
+    technicalParameters: [],
+    resultValues: [],
+    exampleCommand: "cluster submit command --count 100 -- ./simulate --seed {unit}",
   },
 };
 
@@ -91,14 +91,14 @@ export const PAGES: readonly PageEntry[] = [
 ];
 
 /** Return True if a user with these scopes can submit jobs of a kind. */
-export function submits(kind: string, scopes: readonly string[]): boolean {
-  const needed = KINDS[kind]?.programs ? ["submit", "run"] : ["submit"];
-  return scopes.includes("admin") || needed.every((each) => scopes.includes(each));
+export function canSubmit(kind: string, scopes: readonly string[]): boolean {
+  const needed = KINDS[kind]?.hasPrograms ? ["submit", "run"] : ["submit"];
+  return scopes.includes("admin") || needed.every((scope) => scopes.includes(scope));
 }
 
 /** Return True if jobs of a kind appear in job lists; jobs that the cluster creates appear only with their owner. */
 export function isListed(kind: string): boolean {
-  return !KINDS[kind]?.kept;
+  return !KINDS[kind]?.isInternal;
 }
 
 /** Return the page of a kind, or the generic page. */

@@ -2,8 +2,8 @@ import { expect, test } from "vitest";
 import type { Job, Stream } from "../src/lib/api";
 import { counts, desiredText } from "../src/pages/cluster/model/counts";
 import { matches, only, parse, toggled } from "../src/pages/cluster/model/filter";
-import { summary } from "../src/lib/summary";
-import { curl, literal, python } from "../src/lib/submission";
+import { summarizeJob } from "../src/lib/summary";
+import { formatCurl, formatLiteral, formatPython } from "../src/lib/submission";
 import { busy, edges, runsOf, spanAt, UNTOLD, worksOf } from "../src/pages/cluster/model/spans";
 
 const JOB = {
@@ -56,8 +56,10 @@ test("a token is switched on and off", () => {
 });
 
 test("parameters in a line leave out what is not set and shorten what is long", () => {
-  expect(summary(JOB)).toBe("start_number 27");
-  expect(summary({ parameters: { n: "7".repeat(100) } } as unknown as Job)).toBe(`n ${"7".repeat(30)}… (100 digits)`);
+  expect(summarizeJob(JOB)).toBe("start_number 27");
+  expect(summarizeJob({ parameters: { n: "7".repeat(100) } } as unknown as Job)).toBe(
+    `n ${"7".repeat(30)}… (100 digits)`,
+  );
 });
 
 test("commands quote for their language", () => {
@@ -66,13 +68,13 @@ test("commands quote for their language", () => {
     parameters: { note: "it's", on: true, none: null, list: [1, "a"] },
     priority: "high",
   };
-  expect(curl(submission, "http://h:1", true)).toContain('\'{"type":"x","parameters":{"note":"it\'\\\'\'s",');
-  expect(curl(submission, "http://h:1", true)).toContain('"Authorization: Bearer $CLUSTER_TOKEN"');
-  expect(curl(submission, "http://h:1", false)).not.toContain("Authorization");
-  expect(python(submission, "http://h:1")).toContain(
+  expect(formatCurl(submission, "http://h:1", true)).toContain('\'{"type":"x","parameters":{"note":"it\'\\\'\'s",');
+  expect(formatCurl(submission, "http://h:1", true)).toContain('"Authorization: Bearer $CLUSTER_TOKEN"');
+  expect(formatCurl(submission, "http://h:1", false)).not.toContain("Authorization");
+  expect(formatPython(submission, "http://h:1")).toContain(
     'cluster.run("x", {"note": "it\'s", "on": True, "none": None, "list": [1, "a"]}, priority="high")',
   );
-  expect(literal({ a: { b: [] } })).toBe('{"a": {"b": []}}');
+  expect(formatLiteral({ a: { b: [] } })).toBe('{"a": {"b": []}}');
 });
 
 const STREAM = {

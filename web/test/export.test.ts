@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { csv } from "../src/lib/export";
+import { formatCsv } from "../src/lib/export";
 
 test("csv quotes what must be, keeps big integers and ends each line", () => {
   expect(
-    csv([
+    formatCsv([
       ["Number", "Steps"],
       [27, 111n],
       ["a,b", 'say "x"'],
@@ -13,5 +13,5 @@ test("csv quotes what must be, keeps big integers and ends each line", () => {
 });
 
 test("a spreadsheet takes no text for a formula, and negative numbers stay numbers", () => {
-  expect(csv([["=1+1", "-5", "@x", -5, "-x"]])).toBe("'=1+1,-5,'@x,-5,'-x\r\n");
+  expect(formatCsv([["=1+1", "-5", "@x", -5, "-x"]])).toBe("'=1+1,-5,'@x,-5,'-x\r\n");
 });

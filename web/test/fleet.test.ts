@@ -1,21 +1,21 @@
 import { beforeEach, expect, test } from "vitest";
 import type { Job, Worker, Snapshot } from "../src/lib/api";
 import {
-  adopted,
-  apply,
-  clockAhead,
-  beingComputed,
-  empty,
+  mergeJob,
+  applyEvent,
+  clockOffset,
+  runningJobs,
+  createModel,
   oldestWait,
-  secondsRun,
-  whyNoSpeed,
-  speedsOf,
-  surplus,
-  take,
-  type HeardQueue,
-  type Model,
+  runSeconds,
+  explainMissingSpeed,
+  kindSpeeds,
+  surplusJobs,
+  applySnapshot,
+  type ReceivedQueue,
+  type FleetModel,
 } from "../src/lib/fleet";
-import { paced } from "../src/lib/pace";
+import { updatePace } from "../src/lib/pace";
 
 function job(fields: Partial<Job> = {}): Job {
   return {
@@ -53,11 +53,11 @@ function progress(done: number, id: string) {
   return frame("progress", { job: "a", kind: "collatz", type: "progress", state: "running", done, total: 100 }, id);
 }
 
-let model: Model;
+let model: FleetModel;
 
 beforeEach(() => {
-  model = empty();
-  take(model, {
+  model = createModel();
+  applySnapshot(model, {
     stream: "1000-0",
     jobs: [job()],
     status: {},
@@ -70,20 +70,20 @@ beforeEach(() => {
 });
 
 test("progress moves a job, its speed and the time left", () => {
-  apply(model, progress(10, "2000-0"));
-  expect(apply(model, progress(30, "3000-0"))).toMatchObject({ job: "a" });
+  applyEvent(model, progress(10, "2000-0"));
+  expect(applyEvent(model, progress(30, "3000-0"))).toMatchObject({ job: "a" });
   expect(model.jobs.get("a")).toMatchObject({ done: 30, progress: 0.3, rate: 20, eta_seconds: 3.5 });
-  expect(model.at).toBe("3000-0");
+  expect(model.position).toBe("3000-0");
 });
 
 test("less done than known is old news", () => {
-  apply(model, progress(30, "3000-0"));
-  expect(apply(model, progress(20, "3100-0")).job).toBeUndefined();
+  applyEvent(model, progress(30, "3000-0"));
+  expect(applyEvent(model, progress(20, "3100-0")).job).toBeUndefined();
   expect(model.jobs.get("a")?.done).toBe(30);
 });
 
 test("what the snapshot covers is history: it is listed, and changes nothing", () => {
-  const old = apply(
+  const old = applyEvent(
     model,
     frame("cancelled", { job: "a", type: "cancelled", state: "cancelled", done: 0, total: 100 }, "999-0"),
   );
@@ -91,7 +91,7 @@ test("what the snapshot covers is history: it is listed, and changes nothing", (
 });
 
 test("an end asks for the whole view, and an error stands at once", () => {
-  const change = apply(
+  const change = applyEvent(
     model,
     frame(
       "failed",
@@ -99,58 +99,59 @@ test("an end asks for the whole view, and an error stands at once", () => {
       "2000-0",
     ),
   );
-  expect(change).toMatchObject({ job: "a", ask: "a" });
+  expect(change).toMatchObject({ job: "a", missingJob: "a" });
   expect(model.jobs.get("a")).toMatchObject({ state: "failed", error: "unit 4 kills", rate: null, eta_seconds: null });
 });
 
 test("a job that somebody deleted goes, and one that is not known is not asked for", () => {
   const deleted = (id: string) =>
     frame("deleted", { job: id, type: "deleted", state: "deleted", done: 1, total: 100 }, "9999-0");
-  expect(apply(model, deleted("a"))).toMatchObject({ deleted: "a", event: { type: "deleted" } });
+  expect(applyEvent(model, deleted("a"))).toMatchObject({ deletedJob: "a", event: { type: "deleted" } });
   expect(model.jobs.has("a")).toBe(false);
-  const unknown = apply(model, deleted("z"));
-  expect([unknown.event?.type, unknown.deleted, unknown.ask]).toEqual(["deleted", undefined, undefined]);
+  const unknown = applyEvent(model, deleted("z"));
+  expect([unknown.event?.type, unknown.deletedJob, unknown.missingJob]).toEqual(["deleted", undefined, undefined]);
 });
 
 test("a job that is not known is asked for", () => {
   expect(
-    apply(model, frame("queued", { job: "b", type: "queued", state: "queued", done: 0, total: 1 }, "2000-0")),
-  ).toMatchObject({ ask: "b" });
+    applyEvent(model, frame("queued", { job: "b", type: "queued", state: "queued", done: 0, total: 1 }, "2000-0")),
+  ).toMatchObject({ missingJob: "b" });
 });
 
 test("counts beyond 2^53 stay decimal strings", () => {
-  apply(
+  applyEvent(
     model,
     frame("running", { job: "a", type: "running", state: "running", done: 0, total: "9007199254740993" }, "2000-0"),
   );
   expect(model.jobs.get("a")?.total).toBe("9007199254740993");
 });
 
-test("resync says so", () => expect(apply(model, frame("resync", {}))).toEqual({ resync: true }));
+test("resync says so", () => expect(applyEvent(model, frame("resync", {}))).toEqual({ needsSnapshot: true }));
 
 test("rows change in their places, are added at the end and go", () => {
   const worker = (id: string, more: object = {}) => frame("fleet", { id, live: true, job: null, ...more });
-  apply(model, worker("one"));
-  apply(model, worker("two"));
-  expect(apply(model, worker("one", { job: "a", gpus: [{ uuid: "g" }] }))).toMatchObject({ rows: true });
+  applyEvent(model, worker("one"));
+  applyEvent(model, worker("two"));
+  expect(applyEvent(model, worker("one", { job: "a", gpus: [{ uuid: "g" }] }))).toMatchObject({ hasFleetChange: true });
   expect(model.workers.map((each: Worker) => each.id)).toEqual(["one", "two"]);
   expect(model.gpus).toEqual([{ uuid: "g", worker: "one", live: true, job: "a" }]);
-  apply(model, worker("one", { gone: true }));
+  applyEvent(model, worker("one", { gone: true }));
   expect([model.workers.map((each) => each.id), model.gpus]).toEqual([["two"], []]);
 });
 
 test("a queue whose depth changed tells that jobs wait otherwise", () => {
   const queue = (jobs: number, wait: number) =>
     frame("queue", { queue: "any.normal", jobs, bells: 0, oldest_wait_seconds: wait });
-  expect([apply(model, queue(1, 0)).waits, apply(model, queue(1, 5)).waits, apply(model, queue(2, 6)).waits]).toEqual([
-    true,
-    false,
-    true,
-  ]);
+  expect([
+    applyEvent(model, queue(1, 0)).hasWaitingChange,
+    applyEvent(model, queue(1, 5)).hasWaitingChange,
+    applyEvent(model, queue(2, 6)).hasWaitingChange,
+  ]).toEqual([true, false, true]);
 });
 
 test("the oldest wait is that of the queues' own rows, and goes on between them", () => {
-  const queue = (jobs: number, wait: number) => ({ jobs, oldest_wait_seconds: wait, heard: 5000 }) as HeardQueue;
+  const queue = (jobs: number, wait: number) =>
+    ({ jobs, oldest_wait_seconds: wait, receivedAt: 5000 }) as ReceivedQueue;
   const queues = [queue(2, 13), queue(1, 21), queue(0, 99)];
   expect([oldestWait([], 5000), oldestWait(queues, 5000), oldestWait(queues, 8500)]).toEqual([0, 21, 24.5]);
   // A disconnected page shows the wait at the time of its last message.
@@ -160,7 +161,8 @@ test("the oldest wait is that of the queues' own rows, and goes on between them"
 test("a worker that is free, full, drained or lost changes why jobs wait; one that beats does not", () => {
   model.jobs.set("a", job({ state: "queued", waiting_because: "every worker is busy" }));
   const worker = (fields: object) =>
-    apply(model, frame("fleet", { id: "w", live: true, lanes: 2, busy_lanes: 2, draining: false, ...fields })).waits;
+    applyEvent(model, frame("fleet", { id: "w", live: true, lanes: 2, busy_lanes: 2, draining: false, ...fields }))
+      .hasWaitingChange;
   expect(worker({})).toBe(true);
   expect(worker({ seen_seconds_ago: 0.3 })).toBe(false);
   expect(worker({ busy_lanes: 0 })).toBe(true);
@@ -174,39 +176,39 @@ test("a worker that is free, full, drained or lost changes why jobs wait; one th
 test("jobs that are computed now, as far as is known, run and do not wait for their turn", () => {
   model.jobs.set("b", job({ job_id: "b", waiting_because: "1 job is before it" }));
   model.jobs.set("c", job({ job_id: "c", rate: 5, state: "done" }));
-  expect(beingComputed(model)).toEqual(["a"]);
+  expect(runningJobs(model)).toEqual(["a"]);
   // The job is running again.
-  apply(model, frame("progress", { job: "b", type: "progress", state: "running", done: 9, total: 100 }, "2000-0"));
-  expect(beingComputed(model)).toEqual(["a", "b"]);
+  applyEvent(model, frame("progress", { job: "b", type: "progress", state: "running", done: 9, total: 100 }, "2000-0"));
+  expect(runningJobs(model)).toEqual(["a", "b"]);
 });
 
 test("there is no speed without a live worker", () => {
   const status = { units_per_second: { collatz: 7 } };
-  expect([speedsOf(status, 1), speedsOf(status, 0)]).toEqual([[["collatz", 7]], []]);
+  expect([kindSpeeds(status, 1), kindSpeeds(status, 0)]).toEqual([[["collatz", 7]], []]);
 });
 
 test("where no speed is shown, it says why", () => {
-  expect(whyNoSpeed({ jobs: {} }, 1)).toBe("nothing runs");
-  expect(whyNoSpeed({ jobs: { running: 0 } }, 0)).toBe("nothing runs");
-  expect(whyNoSpeed({ jobs: { running: 1 } }, 0)).toBe("no live worker");
-  expect(whyNoSpeed({ jobs: { running: 1 } }, 2)).toBe("not measured yet");
+  expect(explainMissingSpeed({ jobs: {} }, 1)).toBe("nothing runs");
+  expect(explainMissingSpeed({ jobs: { running: 0 } }, 0)).toBe("nothing runs");
+  expect(explainMissingSpeed({ jobs: { running: 1 } }, 0)).toBe("no live worker");
+  expect(explainMissingSpeed({ jobs: { running: 1 } }, 2)).toBe("not measured yet");
 });
 
 test("the time that a job has run goes on until its end", () => {
   const started = "2026-01-01T00:00:00.000Z";
   const at = Date.parse(started) + 90_000;
-  expect(secondsRun(job(), at)).toBeNull();
-  expect(secondsRun(job({ started, seconds: 3 }), at)).toBe(90);
-  expect(secondsRun(job({ started, seconds: 95 }), at)).toBe(95);
-  expect(secondsRun(job({ started, ended: "2026-01-01T00:00:04.000Z", seconds: 4 }), at)).toBe(4);
+  expect(runSeconds(job(), at)).toBeNull();
+  expect(runSeconds(job({ started, seconds: 3 }), at)).toBe(90);
+  expect(runSeconds(job({ started, seconds: 95 }), at)).toBe(95);
+  expect(runSeconds(job({ started, ended: "2026-01-01T00:00:04.000Z", seconds: 4 }), at)).toBe(4);
 });
 
 test("a job that runs tells the cluster's clock, others do not", () => {
   const started = "2026-01-01T00:00:00.000Z";
   const at = Date.parse(started);
-  expect(clockAhead(job({ started, seconds: 90 }), at + 60_000)).toBe(30_000);
-  expect(clockAhead(job({ started, ended: "2026-01-01T00:01:30.000Z", seconds: 90 }), at)).toBeUndefined();
-  expect(clockAhead(job(), at)).toBeUndefined();
+  expect(clockOffset(job({ started, seconds: 90 }), at + 60_000)).toBe(30_000);
+  expect(clockOffset(job({ started, ended: "2026-01-01T00:01:30.000Z", seconds: 90 }), at)).toBeUndefined();
+  expect(clockOffset(job(), at)).toBeUndefined();
 });
 
 test("ended jobs beyond the limit go, oldest first; others never", () => {
@@ -218,28 +220,28 @@ test("ended jobs beyond the limit go, oldest first; others never", () => {
   ] as const) {
     model.jobs.set(id, job({ job_id: id, state, created: `2026-01-0${day}T00:00:00.000Z` }));
   }
-  expect(surplus(model, () => false, 3)).toEqual(["d", "c"]);
-  expect(surplus(model, (id) => id === "d", 3)).toEqual(["c", "b"]);
-  expect(surplus(model, () => false, 5)).toEqual([]);
+  expect(surplusJobs(model, () => false, 3)).toEqual(["d", "c"]);
+  expect(surplusJobs(model, (id) => id === "d", 3)).toEqual(["c", "b"]);
+  expect(surplusJobs(model, () => false, 5)).toEqual([]);
 });
 
 test("a pace smooths, and a count that fell begins anew", () => {
-  let pace = paced(undefined, 0, 0);
+  let pace = updatePace(undefined, 0, 0);
   expect(pace.rate).toBeNull();
-  pace = paced(pace, 100, 1000);
+  pace = updatePace(pace, 100, 1000);
   expect(pace.rate).toBe(100);
-  pace = paced(pace, 400, 2000);
+  pace = updatePace(pace, 400, 2000);
   expect(pace.rate).toBeGreaterThan(100);
   expect(pace.rate).toBeLessThan(300);
-  expect(paced(pace, 10, 3000)).toEqual({ done: 10, time: 3000, rate: null });
-  expect(paced(pace, 500, 2000).rate).toBe(pace.rate);
+  expect(updatePace(pace, 10, 3000)).toEqual({ done: 10, time: 3000, rate: null });
+  expect(updatePace(pace, 500, 2000).rate).toBe(pace.rate);
 });
 
 test("a job keeps the page's own speed while the API has none, but not while it waits", () => {
   const before = job({ rate: 20 });
-  expect(adopted(job(), before).rate).toBe(20);
-  expect(adopted(job({ rate: 7 }), before).rate).toBe(7);
-  expect(adopted(job({ waiting_because: "no live worker serves the queue" }), before).rate).toBeNull();
-  expect(adopted(job({ state: "paused" }), before).rate).toBeNull();
-  expect(adopted(job({ rate: 7, eta_seconds: 3 }), before, 0)).toMatchObject({ rate: null, eta_seconds: null });
+  expect(mergeJob(job(), before).rate).toBe(20);
+  expect(mergeJob(job({ rate: 7 }), before).rate).toBe(7);
+  expect(mergeJob(job({ waiting_because: "no live worker serves the queue" }), before).rate).toBeNull();
+  expect(mergeJob(job({ state: "paused" }), before).rate).toBeNull();
+  expect(mergeJob(job({ rate: 7, eta_seconds: 3 }), before, 0)).toMatchObject({ rate: null, eta_seconds: null });
 });

@@ -1,5 +1,15 @@
 import { expect, test } from "vitest";
-import { ago, bytes, compact, counted, integer, passed, percent, rate, seconds } from "../src/lib/format";
+import {
+  formatAge,
+  formatBytes,
+  formatCompact,
+  formatCount,
+  formatInteger,
+  formatElapsed,
+  formatPercent,
+  formatRate,
+  formatSeconds,
+} from "../src/lib/format";
 
 const plain = (text: string) => text.replaceAll("\u202f", " ");
 
@@ -13,7 +23,7 @@ test.each([
   [2n ** 64n, "18 446 744 073 709 551 616"],
   [null, ""],
   [undefined, ""],
-])("integer %s", (value, expected) => expect(plain(integer(value))).toBe(expected));
+])("integer %s", (value, expected) => expect(plain(formatInteger(value))).toBe(expected));
 
 test.each([
   [0, "0"],
@@ -30,7 +40,7 @@ test.each([
   [`1${"0".repeat(400)}`, "1.00e400"],
   [NaN, "NaN"],
   [null, ""],
-])("compact %s", (value, expected) => expect(plain(compact(value))).toBe(expected));
+])("compact %s", (value, expected) => expect(plain(formatCompact(value))).toBe(expected));
 
 test.each([
   [0, "0 %"],
@@ -41,7 +51,9 @@ test.each([
   [1, "100 %"],
   [1.5, "150 %"],
   [null, ""],
-])("percent %s never says all or nothing too early", (value, expected) => expect(plain(percent(value))).toBe(expected));
+])("percent %s never says all or nothing too early", (value, expected) =>
+  expect(plain(formatPercent(value))).toBe(expected),
+);
 
 test.each([
   [0, "0 s"],
@@ -60,7 +72,7 @@ test.each([
   [273_600, "3 d 4 h"],
   [Infinity, "never"],
   [NaN, ""],
-])("seconds %s", (value, expected) => expect(plain(seconds(value))).toBe(expected));
+])("seconds %s", (value, expected) => expect(plain(formatSeconds(value))).toBe(expected));
 
 test.each([
   [0, "0 B"],
@@ -69,14 +81,14 @@ test.each([
   [1.5 * 2 ** 30, "1.5 GiB"],
   [1023.9 * 1024, "1 MiB"],
   [null, ""],
-])("bytes %s", (value, expected) => expect(plain(bytes(value))).toBe(expected));
+])("bytes %s", (value, expected) => expect(plain(formatBytes(value))).toBe(expected));
 
 test("rates and ages", () => {
-  expect(plain(rate(12_345_678))).toBe("12.3 M/s");
-  expect(plain(rate(12, "jobs"))).toBe("12 jobs/s");
-  expect(plain(rate(29_850, "requests"))).toBe("29.9 k requests/s");
-  expect(plain(ago("2026-01-01T00:00:00Z", Date.parse("2026-01-01T00:03:20Z")))).toBe("3 min 20 s ago");
-  expect(ago(null)).toBe("");
+  expect(plain(formatRate(12_345_678))).toBe("12.3 M/s");
+  expect(plain(formatRate(12, "jobs"))).toBe("12 jobs/s");
+  expect(plain(formatRate(29_850, "requests"))).toBe("29.9 k requests/s");
+  expect(plain(formatAge("2026-01-01T00:00:00Z", Date.parse("2026-01-01T00:03:20Z")))).toBe("3 min 20 s ago");
+  expect(formatAge(null)).toBe("");
 });
 
 test.each([
@@ -84,7 +96,7 @@ test.each([
   [5, "5 s"],
   [59.4, "59 s"],
   [200, "3 min 20 s"],
-])("passed %s is in whole seconds", (value, expected) => expect(plain(passed(value))).toBe(expected));
+])("passed %s is in whole seconds", (value, expected) => expect(plain(formatElapsed(value))).toBe(expected));
 
 test.each([
   [0, "0 steps"],
@@ -92,10 +104,10 @@ test.each([
   [1n, "1 step"],
   ["1", "1 step"],
   [1234, "1 234 steps"],
-])("counted %s", (count, expected) => expect(plain(counted(count, "step"))).toBe(expected));
+])("counted %s", (count, expected) => expect(plain(formatCount(count, "step"))).toBe(expected));
 
 test("the plural of a word that takes no s", () =>
-  expect([1, 2].map((count) => counted(count, "dependency", "dependencies"))).toEqual([
+  expect([1, 2].map((count) => formatCount(count, "dependency", "dependencies"))).toEqual([
     "1 dependency",
     "2 dependencies",
   ]));

@@ -1,6 +1,6 @@
 import { expect, test, vi } from "vitest";
 import { get } from "../src/lib/api";
-import { connection, reason, retryNow, start } from "../src/lib/live";
+import { connection, connectionProblem, reconnect, startLive } from "../src/lib/live";
 import { Parser } from "../src/lib/sse";
 
 const SNAPSHOT = { stream: "1-0", time: 1, jobs: [], workers: [], gpus: [], queues: [], alerts: [], status: {} };
@@ -23,7 +23,7 @@ function answer(path: string, options: RequestInit): Response {
 }
 
 async function again(): Promise<void> {
-  retryNow();
+  reconnect();
   await vi.waitFor(() => expect(connection.value).toBe("reconnecting"));
 }
 
@@ -46,20 +46,20 @@ test("what is no stream of a coordinator's is told, its connection given back, a
   ]) {
     const before = streams.length;
     said = garbage;
-    reason.value = "";
-    start();
-    retryNow();
-    await vi.waitFor(() => expect(reason.value, garbage.slice(0, 30)).toBe(WORDS), 10_000);
+    connectionProblem.value = "";
+    startLive();
+    reconnect();
+    await vi.waitFor(() => expect(connectionProblem.value, garbage.slice(0, 30)).toBe(WORDS), 10_000);
     expect(streams.length).toBe(before + 1);
     expect(streams.at(-1)?.aborted, "nobody reads it, nobody keeps it").toBe(true);
   }
   [kind, said] = ["text/html", "<h1>Log in to the wireless network</h1>"];
-  reason.value = "";
+  connectionProblem.value = "";
   await again();
-  await vi.waitFor(() => expect(reason.value).toBe(WORDS), 10_000);
+  await vi.waitFor(() => expect(connectionProblem.value).toBe(WORDS), 10_000);
   snapshot = "<h1>Log in to the wireless network</h1>";
   await again();
-  await vi.waitFor(() => expect(reason.value).toBe(WORDS.replace("events", "snapshot")), 10_000);
+  await vi.waitFor(() => expect(connectionProblem.value).toBe(WORDS.replace("events", "snapshot")), 10_000);
   await expect(get("/api/jobs")).rejects.toThrow("what answers /api/jobs is not the cluster");
 });
 

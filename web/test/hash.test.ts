@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { decode, encode } from "../src/lib/hash";
+import { decodeHash, encodeHash } from "../src/lib/hash";
 
 const DEFAULTS = { v: 1, tab: "overview", filter: "", live: false, range: 600, kinds: [] as readonly string[] };
 
@@ -10,16 +10,16 @@ test.each([
   { kinds: ["1"] },
 ])("what is written is read again: %j", (given) => {
   const values = { ...DEFAULTS, ...given };
-  expect(decode(`#${encode(values, DEFAULTS)}`, DEFAULTS)).toEqual(values);
+  expect(decodeHash(`#${encodeHash(values, DEFAULTS)}`, DEFAULTS)).toEqual(values);
 });
 
 test("the address is readable, and holds only what differs", () => {
-  expect(encode({ ...DEFAULTS, tab: "jobs", filter: "state:running kind:collatz", live: true }, DEFAULTS)).toBe(
+  expect(encodeHash({ ...DEFAULTS, tab: "jobs", filter: "state:running kind:collatz", live: true }, DEFAULTS)).toBe(
     "tab=jobs&filter=state:running+kind:collatz&live=1",
   );
-  expect(encode(DEFAULTS, DEFAULTS)).toBe("");
+  expect(encodeHash(DEFAULTS, DEFAULTS)).toBe("");
 });
 
 test("what does not parse is the default, and unknown keys are left out", () => {
-  expect(decode("#range=abc&tab=%E0%A4%A&nope=1&live=0&=x&range", DEFAULTS)).toEqual(DEFAULTS);
+  expect(decodeHash("#range=abc&tab=%E0%A4%A&nope=1&live=0&=x&range", DEFAULTS)).toEqual(DEFAULTS);
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { percent } from "../src/lib/format";
+import { formatPercent } from "../src/lib/format";
 import type { Worker } from "../src/lib/api";
 import { cardsOf, clockOf, cordonsOf, labelsOf, loadOf, stateOf, versionsOf } from "../src/pages/cluster/model/hosts";
 
@@ -58,5 +58,8 @@ test("GPUs that no worker has are named, with their use where it is known", () =
     { card: "card0", name: "Intel GPU 0x9a49" },
     { card: "card1", name: "AMD Instinct MI210", utilization_ratio: 0.37 },
   ];
-  expect(cardsOf({ cards })).toEqual(["card0: Intel GPU 0x9a49", `card1: AMD Instinct MI210, ${percent(0.37)} used`]);
+  expect(cardsOf({ cards })).toEqual([
+    "card0: Intel GPU 0x9a49",
+    `card1: AMD Instinct MI210, ${formatPercent(0.37)} used`,
+  ]);
 });

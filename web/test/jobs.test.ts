@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { kinds, trouble, watch } from "../src/lib/jobs";
-import { adopt, connection, lose } from "../src/lib/live";
+import { loadKinds, jobProblem, watchJob } from "../src/lib/jobs";
+import { storeJob, connection, forgetJob } from "../src/lib/live";
 import { Problem, type Job } from "../src/lib/api";
 
 const asked: string[] = [];
@@ -28,21 +28,21 @@ const settled = () => vi.advanceTimersByTimeAsync(1);
 
 test("a job that does not exist is asked for once, however often it is watched, and said to be missing", async () => {
   status = 404;
-  for (let time = 0; time < 20; time += 1) watch("unknown").value;
+  for (let time = 0; time < 20; time += 1) watchJob("unknown").value;
   await settled();
-  for (let time = 0; time < 20; time += 1) watch("unknown").value;
+  for (let time = 0; time < 20; time += 1) watchJob("unknown").value;
   await vi.advanceTimersByTimeAsync(60_000);
   expect(asked).toEqual(["/api/jobs/unknown"]);
-  expect(trouble("unknown").value?.status).toBe(404);
+  expect(jobProblem("unknown").value?.status).toBe(404);
 });
 
 test("what many parts of a page need is asked for once", async () => {
   status = 200;
-  const views = Array.from({ length: 5 }, () => watch("wanted"));
-  const lists = Array.from({ length: 5 }, () => kinds());
+  const views = Array.from({ length: 5 }, () => watchJob("wanted"));
+  const lists = Array.from({ length: 5 }, () => loadKinds());
   await settled();
-  for (let time = 0; time < 5; time += 1) watch("wanted").value;
-  await Promise.all([...lists, kinds()]);
+  for (let time = 0; time < 5; time += 1) watchJob("wanted").value;
+  await Promise.all([...lists, loadKinds()]);
   await vi.advanceTimersByTimeAsync(60_000);
   expect(views.map((view) => view.value?.job_id)).toEqual(Array(5).fill("wanted"));
   expect(asked.toSorted()).toEqual(["/api/job-types", "/api/jobs/wanted"]);
@@ -50,27 +50,27 @@ test("what many parts of a page need is asked for once", async () => {
 
 test("a job of which nobody could tell is asked for again once the cluster answers", async () => {
   status = 503;
-  const job = watch("later");
+  const job = watchJob("later");
   await settled();
-  expect(trouble("later").value?.status).toBe(503);
+  expect(jobProblem("later").value?.status).toBe(503);
   connection.value = "reconnecting";
   await vi.advanceTimersByTimeAsync(60_000);
   expect(asked.length).toBe(1);
   status = 200;
   connection.value = "live";
   await vi.advanceTimersByTimeAsync(1000);
-  expect([asked.length, job.value?.job_id, trouble("later").value]).toEqual([2, "later", undefined]);
+  expect([asked.length, job.value?.job_id, jobProblem("later").value]).toEqual([2, "later", undefined]);
 });
 
 test("a job that was deleted is missing, not awaited", async () => {
-  const job = watch("doomed");
-  adopt({ job_id: "doomed", state: "done" } as Job);
+  const job = watchJob("doomed");
+  storeJob({ job_id: "doomed", state: "done" } as Job);
   await vi.advanceTimersByTimeAsync(1000);
   expect(job.value?.state).toBe("done");
-  lose("doomed", new Problem(404, "Deleted", "job doomed was deleted"));
-  expect([job.value, trouble("doomed").value?.detail]).toEqual([undefined, "job doomed was deleted"]);
+  forgetJob("doomed", new Problem(404, "Deleted", "job doomed was deleted"));
+  expect([job.value, jobProblem("doomed").value?.detail]).toEqual([undefined, "job doomed was deleted"]);
   asked.length = 0;
-  watch("doomed").value;
+  watchJob("doomed").value;
   await vi.advanceTimersByTimeAsync(60_000);
   expect(asked).toEqual([]);
 });

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { nameOf } from "../src/lib/keys";
+import { keyName } from "../src/lib/keys";
 
 const press = (key: string, more = {}) =>
-  nameOf({ key, shiftKey: false, ctrlKey: false, metaKey: false, altKey: false, ...more });
+  keyName({ key, shiftKey: false, ctrlKey: false, metaKey: false, altKey: false, ...more });
 
 test("keys have the names of the tables", () => {
   expect([

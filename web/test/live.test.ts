@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
 import { get } from "../src/lib/api";
-import { age, clusterTime, connection, heard, now, reason, start } from "../src/lib/live";
+import { age, clusterTime, connection, lastMessageAt, now, connectionProblem, startLive } from "../src/lib/live";
 
 const SNAPSHOT = {
   stream: "1-0",
@@ -45,7 +45,7 @@ test("an answer that the cluster is not well ends the colors, though its stream 
     Object.defineProperty(given, "url", { value: `http://127.0.0.1${path}` });
     return given;
   });
-  start();
+  startLive();
   await vi.waitFor(() => expect(connection.value).toBe("live"));
   expect(age.value).toBe("live");
   expect(Math.abs(clusterTime(0) - 7200_000), "known without any job").toBeLessThan(60_000);
@@ -58,6 +58,6 @@ test("an answer that the cluster is not well ends the colors, though its stream 
   unwell = "/api/";
   await get("/api/stream").catch(() => undefined);
   await vi.waitFor(() => expect(connection.value).toBe("reconnecting"));
-  expect([age.value, reason.value]).toEqual(["lost", "503: redis cannot be reached"]);
-  expect(heard.value).toBeLessThanOrEqual(now.value + 1000);
+  expect([age.value, connectionProblem.value]).toEqual(["lost", "503: redis cannot be reached"]);
+  expect(lastMessageAt.value).toBeLessThanOrEqual(now.value + 1000);
 });

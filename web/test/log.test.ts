@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { scrollTo, sight } from "../src/lib/sight";
+import { scrollTopOf, computeVisibleRows } from "../src/lib/visible-rows";
 import { Lines, MOST_BYTES } from "../src/logs/lines";
 import { take, unheard, type StreamName } from "../src/logs/log";
 import { Search } from "../src/logs/search";
@@ -59,14 +59,14 @@ test("a note stands between lines, and a line that had begun ends before it", ()
 });
 
 test("only what is in sight is drawn, to the last line of a list of any length", () => {
-  expect(sight(0, 18, 0, 400)).toMatchObject({ first: 0, last: 0, height: 0 });
-  expect(sight(100, 18, 900, 400)).toMatchObject({ first: 50, last: 74, height: 1800, top: 900 });
+  expect(computeVisibleRows(0, 18, 0, 400)).toMatchObject({ first: 0, last: 0, height: 0 });
+  expect(computeVisibleRows(100, 18, 900, 400)).toMatchObject({ first: 50, last: 74, height: 1800, top: 900 });
   const count = 5_000_000;
-  const { height } = sight(count, 18, 0, 400);
+  const { height } = computeVisibleRows(count, 18, 0, 400);
   expect(height).toBe(8_000_000);
-  expect(sight(count, 18, height - 400, 400).last).toBe(count);
+  expect(computeVisibleRows(count, 18, height - 400, 400).last).toBe(count);
   for (const line of [0, 12, 2_500_000, count - 1]) {
-    const seen = sight(count, 18, scrollTo(line, count, 18, 400), 400);
+    const seen = computeVisibleRows(count, 18, scrollTopOf(line, count, 18, 400), 400);
     expect(seen.first).toBeLessThanOrEqual(line);
     expect(seen.last).toBeGreaterThan(line);
   }

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import type { Job } from "../src/lib/api";
-import { middleCut, moment, shortId, titleOf, took, waited } from "../src/lib/naming";
+import { shortenMiddle, formatTimestamp, shortId, jobTitle, formatDuration, formatWait } from "../src/lib/naming";
 
 const plain = (text: string) => text.replaceAll("\u202f", " ");
 
 test("a job has its name, and its kind if that gives no names", () => {
-  expect(titleOf({ title: "Collatz 1…10⁷, statistics", type: "collatz" })).toBe("Collatz 1…10⁷, statistics");
-  expect(titleOf({ title: "", type: "thread" })).toBe("thread");
+  expect(jobTitle({ title: "Collatz 1…10⁷, statistics", type: "collatz" })).toBe("Collatz 1…10⁷, statistics");
+  expect(jobTitle({ title: "", type: "thread" })).toBe("thread");
 });
 
 test.each([
@@ -21,29 +21,29 @@ test.each([
   ["rack-001", 2, "r…"],
   ["rack-001", 1, "…"],
 ])("the name %s in %s letters is %s", (name, most, expected) => {
-  expect(middleCut(name, most)).toBe(expected);
+  expect(shortenMiddle(name, most)).toBe(expected);
   expect(expected.length).toBeLessThanOrEqual(most);
 });
 
 test("a moment has its day unless it is today, and its year unless it is this one", () => {
   const now = new Date(2026, 10, 21, 20, 0, 0).getTime();
-  expect(moment(new Date(2026, 10, 21, 14, 3, 27).getTime(), now)).toBe("14:03:27");
-  expect(moment(new Date(2026, 10, 20, 23, 59, 59).getTime(), now)).toBe("20 Nov 23:59");
-  expect(moment(new Date(2025, 11, 31, 8, 0, 0).getTime(), now)).toBe("31 Dec 2025 08:00");
-  expect([moment(null, now), moment("", now), moment("soon", now)]).toEqual(["", "", ""]);
+  expect(formatTimestamp(new Date(2026, 10, 21, 14, 3, 27).getTime(), now)).toBe("14:03:27");
+  expect(formatTimestamp(new Date(2026, 10, 20, 23, 59, 59).getTime(), now)).toBe("20 Nov 23:59");
+  expect(formatTimestamp(new Date(2025, 11, 31, 8, 0, 0).getTime(), now)).toBe("31 Dec 2025 08:00");
+  expect([formatTimestamp(null, now), formatTimestamp("", now), formatTimestamp("soon", now)]).toEqual(["", "", ""]);
 });
 
 test("a duration is of the whole job, or so far", () => {
   const job = { state: "done", started: "2026-01-01T00:00:00Z", ended: "2026-01-01T00:01:30Z", seconds: 90 } as Job;
-  expect(plain(took(job, 0))).toBe("1 min 30 s");
+  expect(plain(formatDuration(job, 0))).toBe("1 min 30 s");
   const running = { ...job, state: "running", ended: null, seconds: 4 } as Job;
-  expect(plain(took(running, Date.parse("2026-01-01T00:00:12.9Z")))).toBe("12 s so far");
-  expect(took({ ...running, started: null, seconds: null } as Job, 0)).toBe("");
+  expect(plain(formatDuration(running, Date.parse("2026-01-01T00:00:12.9Z")))).toBe("12 s so far");
+  expect(formatDuration({ ...running, started: null, seconds: null } as Job, 0)).toBe("");
 });
 
 test("a job that never ran waits until now, or waited until its end", () => {
   const created = "2026-01-01T00:00:00Z";
   const now = Date.parse("2026-01-01T00:00:30Z");
-  expect(plain(waited({ created, ended: null }, now))).toBe("30 s waiting");
-  expect(plain(waited({ created, ended: "2026-01-01T00:00:12Z" }, now))).toBe("waited 12 s");
+  expect(plain(formatWait({ created, ended: null }, now))).toBe("30 s waiting");
+  expect(plain(formatWait({ created, ended: "2026-01-01T00:00:12Z" }, now))).toBe("waited 12 s");
 });

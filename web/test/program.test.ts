@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { byJob, gpuTexts, offered, runnersOf } from "../src/pages/cluster/model/runners";
 import { counts, desiredText, titleOf } from "../src/pages/cluster/model/counts";
-import { curl, draftOf, submissionOf } from "../src/lib/submission";
-import { asTyped, summary, waits, workflowOf } from "../src/lib/summary";
+import { formatCurl, createDraft, createSubmission } from "../src/lib/submission";
+import { typedParameters, summarizeJob, explainWait, jobWorkflowAddress } from "../src/lib/summary";
 import type { Artifact, Job, Worker } from "../src/lib/api";
 import {
   artifactText,
@@ -39,9 +39,9 @@ test("a literal argument stays one when a job is copied, edited and kept as curl
   for (const line of ['{"literal":', '{"literal":1}', '{"literal":"a","b":1}', '{"other":"a"}'])
     expect(commandOf(line, "arguments")).toEqual([line]);
   const job = { type: "command", parameters: { command, count: 2 }, priority: "normal", device: "runner" };
-  const kept = curl(submissionOf(draftOf(job as unknown as Job)), "http://a", false);
+  const kept = formatCurl(createSubmission(createDraft(job as unknown as Job)), "http://a", false);
   expect(kept).toContain(String.raw`"command":["echo","{unit}",{"literal":"a{unit}b\n\"c\""}]`);
-  expect(asTyped("command", job.parameters).command).toBe(String.raw`echo {unit} "a{unit}b\n\"c\""`);
+  expect(typedParameters("command", job.parameters).command).toBe(String.raw`echo {unit} "a{unit}b\n\"c\""`);
 });
 
 test("items are JSON where they are, else texts, and come back as they were typed", () => {
@@ -90,28 +90,28 @@ test("an artifact is known by its name and its size", () => {
 
 test("a job of programs in a line has what runs and how often", () => {
   const parameters = { command: ["a"], count: 3, env: {}, retries: { max: 3 }, files: null };
-  expect(summary({ type: "command", parameters } as unknown as Job)).toBe("command a, count 3");
+  expect(summarizeJob({ type: "command", parameters } as unknown as Job)).toBe("command a, count 3");
   const words = { command: ["./simulate", "--seed", "{unit}", "a b"] };
-  expect(summary({ type: "command", parameters: words } as unknown as Job)).toBe(
+  expect(summarizeJob({ type: "command", parameters: words } as unknown as Job)).toBe(
     'command ./simulate --seed {unit} "a b"',
   );
 });
 
 test("a job that runs does not wait", () => {
   const why = "its last leases are being computed";
-  expect(waits({ state: "running", waiting_because: why })).toBe("Its last leases are being computed.");
-  expect(waits({ state: "queued", waiting_because: "no worker" })).toBe("Waits: no worker.");
-  expect(waits({ state: "queued", waiting_because: null })).toBe("");
-  expect(waits({ state: "blocked", waiting_because: "waits for 1 job" })).toBe("Waits for 1 job.");
+  expect(explainWait({ state: "running", waiting_because: why })).toBe("Its last leases are being computed.");
+  expect(explainWait({ state: "queued", waiting_because: "no worker" })).toBe("Waits: no worker.");
+  expect(explainWait({ state: "queued", waiting_because: null })).toBe("");
+  expect(explainWait({ state: "blocked", waiting_because: "waits for 1 job" })).toBe("Waits for 1 job.");
 });
 
 test("a job of a workflow leads to it", () => {
-  expect(workflowOf("w-a1f90f4531c5-train-large-1")).toBe("/cluster.html#tab=workflows&workflow=a1f90f4531c5");
-  expect(workflowOf("f-a1f90f4531c5-0-train-1"), "an item of a foreach").toBe(
+  expect(jobWorkflowAddress("w-a1f90f4531c5-train-large-1")).toBe("/cluster.html#tab=workflows&workflow=a1f90f4531c5");
+  expect(jobWorkflowAddress("f-a1f90f4531c5-0-train-1"), "an item of a foreach").toBe(
     "/cluster.html#tab=workflows&workflow=a1f90f4531c5",
   );
-  expect(workflowOf("5c7b3fb0a1d24e6f")).toBeUndefined();
-  expect(workflowOf("w-mine")).toBeUndefined();
+  expect(jobWorkflowAddress("5c7b3fb0a1d24e6f")).toBeUndefined();
+  expect(jobWorkflowAddress("w-mine")).toBeUndefined();
 });
 
 // -- runners --------------------------------------------------------------------------------------------------------

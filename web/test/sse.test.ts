@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { after, Parser } from "../src/lib/sse";
+import { isAfter, Parser } from "../src/lib/sse";
 
 const TEXT =
   'retry: 2000\n\n: ping\n\nid: 5-1\nevent: progress\ndata: {"done":1}\n\n' +
@@ -27,7 +27,7 @@ test("pieces may end anywhere", () => {
 });
 
 test("positions compare as numbers", () => {
-  expect([after("10-0", "9-9"), after("9-10", "9-9"), after("9-9", "9-9"), after("8-1", "9-0")]).toEqual([
+  expect([isAfter("10-0", "9-9"), isAfter("9-10", "9-9"), isAfter("9-9", "9-9"), isAfter("8-1", "9-0")]).toEqual([
     true,
     true,
     false,

@@ -11,9 +11,9 @@ export type Age = "live" | "old" | "lost";
 /** Maximum silence in milliseconds of a live stream, which sends something at least every 12 s. */
 export const OLD_MS = 20_000;
 
-/** Return the age of stream data, last received at `heard`; both times are in ms since 1970. */
-export function ageOf(connection: Connection, heard: number, now: number): Age {
+/** Return the age of stream data, last received at `lastMessageAt`; both times are in ms since 1970. */
+export function ageOf(connection: Connection, lastMessageAt: number, now: number): Age {
   if (connection === "reconnecting" || connection === "offline" || connection === "denied") return "lost";
   if (connection === "stale") return "old";
-  return heard && now - heard > OLD_MS ? "old" : "live";
+  return lastMessageAt && now - lastMessageAt > OLD_MS ? "old" : "live";
 }

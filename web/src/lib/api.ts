@@ -8,7 +8,7 @@ type Schemas = components["schemas"];
 export type Job = Schemas["Job"];
 export type JobState = Schemas["JobState"];
 export type Jobs = Schemas["Jobs"];
-export type Related = Schemas["Relations"];
+export type JobRelations = Schemas["Relations"];
 export type RelatedJob = Schemas["Related"];
 export type Worker = Schemas["Worker"];
 export type Host = Schemas["Host"];
@@ -36,19 +36,19 @@ export type Recording = Schemas["Recording"];
 export type ServedModel = Schemas["ServedModel"];
 export type Service = Schemas["Service"];
 export type ServiceReplica = Schemas["ServiceReplica"];
-export type WorkflowRow = Schemas["Workflow"];
+export type WorkflowSummary = Schemas["Workflow"];
 export type Workflow = Schemas["Course"];
-export type WorkflowRows = Schemas["Workflows"];
+export type WorkflowList = Schemas["Workflows"];
 export type Action = Schemas["Action"];
 export type ActionDetail = Schemas["ActionDetail"];
-export type Complaint = Schemas["Complaint"];
+export type ValidationError = Schemas["Complaint"];
 export type Validation = Schemas["Validation"];
 
 /** A kind of job in the response of GET /api/job-types. */
 export type Kind = Schemas["Kind"];
 
 /** Timeout of a request in milliseconds. */
-const PATIENCE_MS = 40_000;
+const REQUEST_TIMEOUT_MS = 40_000;
 
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
@@ -76,30 +76,30 @@ export function asProblem(error: unknown): Problem {
 /** True after a request failed because a token is required. The page then shows the login form. */
 export const needsToken = signal(false);
 
-/** User and scopes of the login, or of anonymous access. Undefined until `askWho` has finished. */
-export const who = signal<Session | undefined>(undefined);
+/** User and scopes of the login, or of anonymous access. Undefined until `loadSession` has finished. */
+export const session = signal<Session | undefined>(undefined);
 
-export async function askWho(): Promise<void> {
-  who.value = await ask<Session>("/api/session");
+export async function loadSession(): Promise<void> {
+  session.value = await getOnce<Session>("/api/session");
 }
 
 /** Return True if the page shows jobs of all tenants. */
-export function seesAll(): boolean {
-  return allIn(who.value?.scopes ?? ["admin"]);
+export function canSeeAllTenants(): boolean {
+  return includeAllTenants(session.value?.scopes ?? ["admin"]);
 }
 
-function allIn(scopes: readonly string[]): boolean {
+function includeAllTenants(scopes: readonly string[]): boolean {
   return scopes.includes("operate") || scopes.includes("admin");
 }
 
 /** Wait until the user has logged in; the page shows the login form. */
-export function signedIn(): Promise<void> {
-  return new Promise((done) => {
-    const stop = needsToken.subscribe((needed) => {
-      if (!needed)
+export function waitForLogin(): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = needsToken.subscribe((isNeeded) => {
+      if (!isNeeded)
         queueMicrotask(() => {
           stop();
-          done();
+          resolve();
         });
     });
   });
@@ -109,29 +109,29 @@ export function signedIn(): Promise<void> {
  * Cookie whose value proves that a request comes from a page of this origin and port, because the login cookie is not
  * enough.
  */
-const CSRF = "csrf-token";
+const CSRF_KEY = "csrf-token";
 
-function proof(): string {
-  return globalThis.localStorage?.getItem(CSRF) ?? "";
+function readCsrfToken(): string {
+  return globalThis.localStorage?.getItem(CSRF_KEY) ?? "";
 }
 
 /** True if this browser is probably logged in. */
-export const loggedIn = signal(proof() !== "");
+export const isLoggedIn = signal(readCsrfToken() !== "");
 
 globalThis.addEventListener?.("storage", (event) => {
-  if (event.key !== CSRF) return;
+  if (event.key !== CSRF_KEY) return;
   // The user logged out in another tab, so this tab must not show private data either.
   if (event.newValue === null) location.reload();
-  loggedIn.value = event.newValue !== null;
-  if (loggedIn.value) void takeLogin();
+  isLoggedIn.value = event.newValue !== null;
+  if (isLoggedIn.value) void adoptLogin();
 });
 
 /** Use the login of another tab. */
-async function takeLogin(): Promise<void> {
+async function adoptLogin(): Promise<void> {
   try {
-    const login = await ask<Session>("/api/session");
-    if (seesOther(login)) location.reload();
-    who.value = login;
+    const login = await getOnce<Session>("/api/session");
+    if (canSeeOtherData(login)) location.reload();
+    session.value = login;
     needsToken.value = false;
   } catch {
     location.reload(); // the user of the new login is unknown
@@ -139,114 +139,117 @@ async function takeLogin(): Promise<void> {
 }
 
 /** Return True if a login can see other data than the login with which this page was loaded. */
-function seesOther({ tenant, scopes }: Pick<Session, "tenant" | "scopes">): boolean {
-  const before = who.peek();
-  return before !== undefined && (before.tenant !== tenant || allIn(before.scopes) !== allIn(scopes));
+function canSeeOtherData({ tenant, scopes }: Pick<Session, "tenant" | "scopes">): boolean {
+  const current = session.peek();
+  return (
+    current !== undefined &&
+    (current.tenant !== tenant || includeAllTenants(current.scopes) !== includeAllTenants(scopes))
+  );
 }
 
 /** Error message of the last login attempt. */
-export const loginTrouble = signal("");
+export const loginError = signal("");
 
-/** Log in with a token or the code of a one-time link. On failure, `loginTrouble` contains the reason. */
-export async function logIn(given: { token: string } | { code: string }): Promise<void> {
+/** Log in with a token or the code of a one-time link. On failure, `loginError` contains the reason. */
+export async function logIn(credentials: { token: string } | { code: string }): Promise<void> {
   try {
-    const answer = await post<Schemas["LoggedIn"]>("/api/login", given);
-    localStorage.setItem(CSRF, answer.csrf_token);
-    loginTrouble.value = "";
-    loggedIn.value = true;
-    if (seesOther(answer)) location.reload();
+    const login = await post<Schemas["LoggedIn"]>("/api/login", credentials);
+    localStorage.setItem(CSRF_KEY, login.csrf_token);
+    loginError.value = "";
+    isLoggedIn.value = true;
+    if (canSeeOtherData(login)) location.reload();
     needsToken.value = false;
   } catch (error) {
-    loginTrouble.value = (error as Error).message;
+    loginError.value = (error as Error).message;
   }
 }
 
 /** Log out and show the page as an anonymous user sees it. Rejects with a Problem if the logout fails. */
 export async function logOut(): Promise<void> {
-  await call("/api/logout", { method: "POST" }).catch((error: unknown) => {
+  await sendRequest("/api/logout", { method: "POST" }).catch((error: unknown) => {
     if (!(error instanceof Problem && error.status === 401)) throw error;
   });
-  localStorage.removeItem(CSRF);
+  localStorage.removeItem(CSRF_KEY);
   location.reload();
 }
 
 /** Remove the code of a one-time link from the URL's hash, which browsers do not send to servers. */
-export function codeOfLink(): string {
+export function takeLinkCode(): string {
   const code = /^#login=([A-Za-z0-9_-]+)$/.exec(location.hash)?.[1] ?? "";
   if (code) history.replaceState(null, "", location.pathname + location.search);
   return code;
 }
 
 /** Return the headers for requests of a logged-in browser. */
-export function authorization(): Record<string, string> {
-  const known = proof();
-  return known ? { "X-CSRF-Token": known } : {};
+export function authorizationHeaders(): Record<string, string> {
+  const csrfToken = readCsrfToken();
+  return csrfToken ? { "X-CSRF-Token": csrfToken } : {};
 }
 
-export function address(path: string, query: Query = {}): string {
+export function buildUrl(path: string, query: Query = {}): string {
   const entries = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
   const text = new URLSearchParams(entries.map(([name, value]) => [name, String(value)])).toString();
   return text ? `${path}?${text}` : path;
 }
 
 /** Parse the problem in an error response. */
-export async function problemOf(answer: Response): Promise<Problem> {
-  const body = (await answer.json().catch(() => ({}))) as { title?: string; detail?: string; field?: string };
-  const title = body.title ?? (answer.statusText || `Status ${answer.status}`);
-  const detail = body.detail ?? `${new URL(answer.url).pathname} answered ${answer.status}`;
-  if (answer.status === 401) needsToken.value = true;
-  return new Problem(answer.status, title, detail, body.field, answer.headers.get("X-Request-ID") ?? undefined);
+export async function parseProblem(response: Response): Promise<Problem> {
+  const body = (await response.json().catch(() => ({}))) as { title?: string; detail?: string; field?: string };
+  const title = body.title ?? (response.statusText || `Status ${response.status}`);
+  const detail = body.detail ?? `${new URL(response.url).pathname} answered ${response.status}`;
+  if (response.status === 401) needsToken.value = true;
+  return new Problem(response.status, title, detail, body.field, response.headers.get("X-Request-ID") ?? undefined);
 }
 
 /** Status codes of an unhealthy or unreachable cluster. */
-export const UNWELL = [0, 502, 503, 504];
-let doubted = (_why: Problem): void => undefined;
+export const UNHEALTHY_STATUSES = [0, 502, 503, 504];
+let suspicionListener = (_why: Problem): void => undefined;
 
 /** Register a listener for responses that suggest an unhealthy cluster. */
-export function onDoubt(listen: (why: Problem) => void): void {
-  doubted = listen;
+export function onSuspicion(listener: (problem: Problem) => void): void {
+  suspicionListener = listener;
 }
 
-function told(problem: Problem): Problem {
-  if (UNWELL.includes(problem.status)) doubted(problem);
+function reportSuspicion(problem: Problem): Problem {
+  if (UNHEALTHY_STATUSES.includes(problem.status)) suspicionListener(problem);
   return problem;
 }
 
-async function call(path: string, options: RequestInit): Promise<Response> {
-  let answer: Response;
+async function sendRequest(path: string, options: RequestInit): Promise<Response> {
+  let response: Response;
   try {
-    answer = await fetch(path, {
+    response = await fetch(path, {
       ...options,
       cache: options.method ? "no-store" : "default",
-      headers: { ...authorization(), ...options.headers },
-      signal: options.signal ?? AbortSignal.timeout(PATIENCE_MS),
+      headers: { ...authorizationHeaders(), ...options.headers },
+      signal: options.signal ?? AbortSignal.timeout(REQUEST_TIMEOUT_MS),
     });
   } catch (error) {
     if ((error as Error).name === "AbortError") throw error;
-    const late = (error as Error).name === "TimeoutError";
-    const why = late ? `no answer within ${PATIENCE_MS / 1000} s` : "the cluster does not answer";
-    throw told(new Problem(0, "No answer", `${why}; see ./deploy-cluster.sh status`));
+    const isTimeout = (error as Error).name === "TimeoutError";
+    const reason = isTimeout ? `no answer within ${REQUEST_TIMEOUT_MS / 1000} s` : "the cluster does not answer";
+    throw reportSuspicion(new Problem(0, "No answer", `${reason}; see ./deploy-cluster.sh status`));
   }
-  if (!answer.ok) throw told(await problemOf(answer));
-  return answer;
+  if (!response.ok) throw reportSuspicion(await parseProblem(response));
+  return response;
 }
 
 /** Return the problem for a response that does not come from a coordinator, such as a proxy's error page. */
-export function unreadable(path: string): Problem {
+export function unreadableResponse(path: string): Problem {
   return new Problem(0, "Unreadable", `what answers ${path} is not the cluster; look at what stands before it`);
 }
 
-async function parsed<T>(answer: Response): Promise<T> {
+async function parseJson<T>(response: Response): Promise<T> {
   try {
-    return (await answer.json()) as T;
+    return (await response.json()) as T;
   } catch (error) {
-    throw error instanceof SyntaxError ? told(unreadable(new URL(answer.url).pathname)) : error;
+    throw error instanceof SyntaxError ? reportSuspicion(unreadableResponse(new URL(response.url).pathname)) : error;
   }
 }
 
 /** Return the JSON of a GET request, without retries. */
-export async function ask<T>(path: string): Promise<T> {
-  return parsed(await call(path, {}));
+export async function getOnce<T>(path: string): Promise<T> {
+  return parseJson(await sendRequest(path, {}));
 }
 
 /**
@@ -254,60 +257,64 @@ export async function ask<T>(path: string): Promise<T> {
  * minutes have passed. If a token is required, wait for the login.
  */
 export async function get<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
-  return parsed(await answered(path, query, signal));
+  return parseJson(await getResponse(path, query, signal));
 }
 
 /** Return the bytes of a GET request; handles status 202 like `get`. */
-export async function bytes(path: string, query?: Query, signal?: AbortSignal): Promise<ArrayBuffer> {
-  return (await answered(path, query, signal)).arrayBuffer();
+export async function getBytes(path: string, query?: Query, signal?: AbortSignal): Promise<ArrayBuffer> {
+  return (await getResponse(path, query, signal)).arrayBuffer();
 }
 
 /** Return the response to a GET request with its headers; handles status 202 like `get`. */
-export function answered(path: string, query?: Query, signal?: AbortSignal): Promise<Response> {
-  return settled(address(path, query), signal);
+export function getResponse(path: string, query?: Query, signal?: AbortSignal): Promise<Response> {
+  return waitUntilReady(buildUrl(path, query), signal);
 }
 
 const PENDING_MS = 120_000;
 
-async function allowed(path: string, signal?: AbortSignal): Promise<Response> {
+async function requestWithLogin(path: string, signal?: AbortSignal): Promise<Response> {
   for (;;) {
-    if (needsToken.peek()) await signedIn(); // all other requests would be refused too
+    if (needsToken.peek()) await waitForLogin(); // all other requests would be refused too
     try {
-      return await call(path, signal ? { signal } : {});
+      return await sendRequest(path, signal ? { signal } : {});
     } catch (error) {
       if (!(error instanceof Problem && error.status === 401)) throw error;
     }
   }
 }
 
-async function settled(path: string, signal?: AbortSignal): Promise<Response> {
-  const until = Date.now() + PENDING_MS;
+async function waitUntilReady(path: string, signal?: AbortSignal): Promise<Response> {
+  const deadline = Date.now() + PENDING_MS;
   for (;;) {
-    const answer = await allowed(path, signal);
-    if (answer.status !== 202) return answer;
-    if (Date.now() > until) {
+    const response = await requestWithLogin(path, signal);
+    if (response.status !== 202) return response;
+    if (Date.now() > deadline) {
       throw new Problem(202, "Not ready", "the answer is still being computed; try again, or see the job list");
     }
-    await new Promise((done) => setTimeout(done, 1000 * Number(answer.headers.get("Retry-After") ?? 1)));
+    await new Promise((resolve) => setTimeout(resolve, 1000 * Number(response.headers.get("Retry-After") ?? 1)));
   }
 }
 
 export async function post<T>(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
-  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-  const answer = await call(path, {
+  const bodyOption = body === undefined ? {} : { body: JSON.stringify(body) };
+  const response = await sendRequest(path, {
     method: "POST",
     headers: { "Content-Type": "application/json", ...headers },
-    ...sent,
+    ...bodyOption,
   });
-  return parsed(answer);
+  return parseJson(response);
 }
 
 /** Send a POST request with a text and return the JSON response. */
 export async function postText<T>(path: string, text: string, type: string, headers = {}): Promise<T> {
-  const answer = await call(path, { method: "POST", headers: { "Content-Type": type, ...headers }, body: text });
-  return parsed(answer);
+  const response = await sendRequest(path, {
+    method: "POST",
+    headers: { "Content-Type": type, ...headers },
+    body: text,
+  });
+  return parseJson(response);
 }
 
-export async function del(path: string): Promise<void> {
-  await call(path, { method: "DELETE" });
+export async function deleteResource(path: string): Promise<void> {
+  await sendRequest(path, { method: "DELETE" });
 }

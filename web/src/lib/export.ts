@@ -13,11 +13,11 @@ export function download(name: string, content: Blob | string, type = "text/plai
 type Cell = string | number | bigint | boolean | null | undefined;
 
 /** Format CSV (RFC 4180). Texts that spreadsheets would read as formulas get a leading quote. */
-export function csv(rows: readonly (readonly Cell[])[]): string {
-  return rows.map((row) => `${row.map(field).join(",")}\r\n`).join("");
+export function formatCsv(rows: readonly (readonly Cell[])[]): string {
+  return rows.map((row) => `${row.map(formatField).join(",")}\r\n`).join("");
 }
 
-function field(value: Cell): string {
+function formatField(value: Cell): string {
   if (value === null || value === undefined) return "";
   let text = String(value);
   if (typeof value === "string" && /^[=+@\t\r-]/.test(text) && !/^-?\d+(\.\d+)?$/.test(text)) text = `'${text}`;
@@ -25,24 +25,24 @@ function field(value: Cell): string {
 }
 
 /** Copy a text to the clipboard. Returns false if the browser forbids it. */
-export async function copy(text: string): Promise<boolean> {
+export async function copyText(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return copyByHand(text);
+    return copyBySelection(text);
   }
 }
 
 /** Copy through a selection: pages served over plain HTTP have no clipboard API. */
-function copyByHand(text: string): boolean {
+function copyBySelection(text: string): boolean {
   const area = document.createElement("textarea");
   area.value = text;
   area.setAttribute("readonly", "");
   area.className = "visually-hidden";
   document.body.append(area);
   area.select();
-  const done = document.execCommand("copy");
+  const isCopied = document.execCommand("copy");
   area.remove();
-  return done;
+  return isCopied;
 }

@@ -1,12 +1,12 @@
 /** Apply events to the page's model of the cluster. Pure functions. */
 
 import type { Alert, Gpu, Job, JobState, Queue, Snapshot, Status, Worker } from "./api";
-import { paced, type Pace } from "./pace";
-import { after, type Frame } from "./sse";
+import { updatePace, type Pace } from "./pace";
+import { isAfter, type Frame } from "./sse";
 
 export const ENDED: readonly JobState[] = ["done", "failed", "cancelled", "skipped"];
 
-export function ended(job: Pick<Job, "state">): boolean {
+export function isEnded(job: Pick<Job, "state">): boolean {
   return ENDED.includes(job.state);
 }
 
@@ -27,23 +27,23 @@ export interface LiveEvent {
 }
 
 /** A queue, with the time of its last update on this machine's clock in ms since 1970. */
-export type HeardQueue = Queue & { heard?: number };
+export type ReceivedQueue = Queue & { receivedAt?: number };
 
 /** An item that is no longer listed. */
-interface Gone {
+interface Removable {
   gone?: boolean;
 }
 
-export interface Model {
+export interface FleetModel {
   /** Position of the last known event in the stream. */
-  at: string;
+  position: string;
   /** Position up to which the snapshot contains all events. */
-  covered: string;
+  snapshotPosition: string;
   jobs: Map<string, Job>;
   /** Counts for computing the rate of committed units, keyed by job. */
   paces: Map<string, Pace>;
   status?: Status | undefined;
-  queues: HeardQueue[];
+  queues: ReceivedQueue[];
   workers: Worker[];
   gpus: Gpu[];
   alerts: Alert[];
@@ -55,40 +55,49 @@ export interface Change {
   /** ID of a job that changed in the model. */
   job?: string;
   /** ID of a job to request in full, because it is unknown or the event lacks its changes. */
-  ask?: string;
+  missingJob?: string;
   /** ID of a known job that was deleted. */
-  deleted?: string;
+  deletedJob?: string;
   /** True if workers, queues or alerts changed. */
-  rows?: boolean;
+  hasFleetChange?: boolean;
   /** True if the number of waiting jobs changed. */
-  waits?: boolean;
-  resync?: boolean;
+  hasWaitingChange?: boolean;
+  needsSnapshot?: boolean;
 }
 
 /** Maximum number of jobs in the model, apart from watched and unfinished jobs. */
-export const MOST_JOBS = 1000;
+export const MAX_JOBS = 1000;
 
-export function empty(): Model {
-  return { at: "", covered: "", jobs: new Map(), paces: new Map(), queues: [], workers: [], gpus: [], alerts: [] };
+export function createModel(): FleetModel {
+  return {
+    position: "",
+    snapshotPosition: "",
+    jobs: new Map(),
+    paces: new Map(),
+    queues: [],
+    workers: [],
+    gpus: [],
+    alerts: [],
+  };
 }
 
 /** Update the model from a snapshot, keeping jobs that the snapshot does not contain. */
-export function take(model: Model, snapshot: Snapshot, at = Date.now()): void {
+export function applySnapshot(model: FleetModel, snapshot: Snapshot, at = Date.now()): void {
   const { status, queues, workers, gpus, alerts, stream } = snapshot;
   Object.assign(model, {
     status,
-    queues: queues.map((queue) => ({ ...queue, heard: at })),
+    queues: queues.map((queue) => ({ ...queue, receivedAt: at })),
     workers,
     gpus,
     alerts,
-    covered: stream,
-  });
-  if (!model.at || after(stream, model.at)) model.at ||= stream;
+    snapshotPosition: stream,
+  } satisfies Partial<FleetModel>);
+  if (!model.position || isAfter(stream, model.position)) model.position ||= stream;
   for (const job of snapshot.jobs) model.jobs.set(job.job_id, job);
 }
 
 /** Create events from a job's timestamps, for the time before the stream started. */
-export function past(job: Job): LiveEvent[] {
+export function createPastEvents(job: Job): LiveEvent[] {
   const { job_id, type: kind, done, total, error } = job;
   const common = { id: "", job: job_id, kind, total };
   const events: LiveEvent[] = [{ ...common, type: "queued", state: "queued", done: 0, time: Date.parse(job.created) }];
@@ -106,19 +115,19 @@ export function past(job: Job): LiveEvent[] {
   return events;
 }
 
-function share(done: number | string, total: number | string): number {
+function progressRatio(done: number | string, total: number | string): number {
   return Number(total) > 0 ? Number(done) / Number(total) : 0;
 }
 
-function eta(done: number | string, total: number | string, rate: number | null): number | null {
+function remainingSeconds(done: number | string, total: number | string, rate: number | null): number | null {
   return rate ? Math.max(0, Number(total) - Number(done)) / rate : null;
 }
 
 /** Return a job updated by an event. `rate` is in units/s, or null if it is not known yet. */
-export function moved(job: Job, event: LiveEvent, rate: number | null = null): Job {
+export function updateJob(job: Job, event: LiveEvent, rate: number | null = null): Job {
   const state = (event.state ?? job.state) as JobState;
-  const works = state === "running" || state === "cancelling";
-  const now = works ? (rate ?? job.rate) : null;
+  const isRunning = state === "running" || state === "cancelling";
+  const currentRate = isRunning ? (rate ?? job.rate) : null;
   const done = event.done ?? job.done;
   const total = event.total ?? job.total;
   return {
@@ -126,9 +135,9 @@ export function moved(job: Job, event: LiveEvent, rate: number | null = null): J
     state,
     done,
     total,
-    rate: now,
-    progress: share(done, total),
-    eta_seconds: eta(done, total, now),
+    rate: currentRate,
+    progress: progressRatio(done, total),
+    eta_seconds: remainingSeconds(done, total, currentRate),
     waiting_because: event.type === "progress" || ENDED.includes(state) ? null : job.waiting_because,
     error: event.error ?? (state === "failed" ? job.error : null),
   };
@@ -138,27 +147,27 @@ export function moved(job: Job, event: LiveEvent, rate: number | null = null): J
  * Return a job from the API, with the rate that the page measured if the API has none yet. Without live workers, omit
  * the rate and the remaining time, because the API's rate is an average that falls slowly.
  */
-export function adopted(job: Job, before: Job | undefined, workers = 1): Job {
+export function mergeJob(job: Job, previous: Job | undefined, workers = 1): Job {
   if (!workers) return { ...job, rate: null, eta_seconds: null };
-  if (job.rate !== null || job.waiting_because || job.state !== before?.state) return job;
-  return { ...job, rate: before.rate };
+  if (job.rate !== null || job.waiting_because || job.state !== previous?.state) return job;
+  return { ...job, rate: previous.rate };
 }
 
 /**
  * Return how many ms the cluster's clock was ahead of `at` when it created this job record; undefined unless it is
  * running.
  */
-export function clockAhead({ started, ended: end, seconds }: Job, at: number): number | undefined {
+export function clockOffset({ started, ended: end, seconds }: Job, at: number): number | undefined {
   return started && !end && seconds !== null ? Date.parse(started) + seconds * 1000 - at : undefined;
 }
 
 /** Return units/s by kind, or nothing without live workers, because the API's rates are averages that fall slowly. */
-export function speedsOf(status: Pick<Status, "units_per_second">, workers: number): [string, number][] {
+export function kindSpeeds(status: Pick<Status, "units_per_second">, workers: number): [string, number][] {
   return workers ? Object.entries(status.units_per_second) : [];
 }
 
 /** Explain why no speed is shown: no running job, no live worker, or no committed work yet. */
-export function whyNoSpeed(status: Pick<Status, "jobs">, workers: number): string {
+export function explainMissingSpeed(status: Pick<Status, "jobs">, workers: number): string {
   if (!status.jobs.running) return "nothing runs";
   return workers ? "not measured yet" : "no live worker";
 }
@@ -167,21 +176,21 @@ export function whyNoSpeed(status: Pick<Status, "jobs">, workers: number): strin
  * Return the seconds from a job's start to its end or to `at` (cluster time in ms since 1970), at least the value from
  * the API. Null before the start.
  */
-export function secondsRun({ started, ended: end, seconds }: Job, at: number): number | null {
+export function runSeconds({ started, ended: end, seconds }: Job, at: number): number | null {
   return started && !end && seconds !== null ? Math.max(seconds, (at - Date.parse(started)) / 1000) : seconds;
 }
 
 /** Return how many seconds the oldest job of a queue has waited at a time in ms since 1970; 0 for an empty queue. */
-export function waitOf({ jobs, oldest_wait_seconds: told, heard }: HeardQueue, at: number): number {
-  return jobs ? told + Math.max(0, at - (heard ?? at)) / 1000 : 0;
+export function queueWait({ jobs, oldest_wait_seconds: reportedWait, receivedAt }: ReceivedQueue, at: number): number {
+  return jobs ? reportedWait + Math.max(0, at - (receivedAt ?? at)) / 1000 : 0;
 }
 
 /** Return the longest wait in seconds of all queues. */
-export function oldestWait(queues: readonly HeardQueue[], at: number): number {
-  return Math.max(0, ...queues.map((queue) => waitOf(queue, at)));
+export function oldestWait(queues: readonly ReceivedQueue[], at: number): number {
+  return Math.max(0, ...queues.map((queue) => queueWait(queue, at)));
 }
 
-function event(frame: Frame): LiveEvent {
+function parseEvent(frame: Frame): LiveEvent {
   const data = JSON.parse(frame.data) as Record<string, unknown>;
   return {
     ...data,
@@ -192,77 +201,81 @@ function event(frame: Frame): LiveEvent {
 }
 
 /** Apply an event of /api/events to the model. */
-export function apply(model: Model, frame: Frame, at = Date.now()): Change {
-  if (frame.event === "resync") return { resync: true };
-  if (frame.event === "fleet" || frame.event === "queue" || frame.event === "alert") return row(model, frame, at);
-  const heard = event(frame);
-  if (frame.id) model.at = frame.id;
-  if (!heard.job) return { event: heard };
-  if (frame.id && model.covered && !after(frame.id, model.covered)) return { event: heard };
-  return happened(model, heard, heard.job);
+export function applyEvent(model: FleetModel, frame: Frame, at = Date.now()): Change {
+  if (frame.event === "resync") return { needsSnapshot: true };
+  if (frame.event === "fleet" || frame.event === "queue" || frame.event === "alert")
+    return applyRecord(model, frame, at);
+  const event = parseEvent(frame);
+  if (frame.id) model.position = frame.id;
+  if (!event.job) return { event };
+  if (frame.id && model.snapshotPosition && !isAfter(frame.id, model.snapshotPosition)) return { event };
+  return applyJobEvent(model, event, event.job);
 }
 
-function happened(model: Model, heard: LiveEvent, id: string): Change {
-  const known = model.jobs.get(id);
-  if (heard.type === "deleted") {
+function applyJobEvent(model: FleetModel, event: LiveEvent, id: string): Change {
+  const job = model.jobs.get(id);
+  if (event.type === "deleted") {
     model.jobs.delete(id);
     model.paces.delete(id);
-    return known ? { event: heard, deleted: id } : { event: heard };
+    return job ? { event, deletedJob: id } : { event };
   }
-  if (!known) return { event: heard, ask: id };
-  const progress = heard.type === "progress";
-  if (progress && Number(heard.done) < Number(known.done)) return { event: heard };
-  const pace = paced(progress ? model.paces.get(id) : undefined, Number(heard.done), heard.time);
+  if (!job) return { event, missingJob: id };
+  const isProgress = event.type === "progress";
+  if (isProgress && Number(event.done) < Number(job.done)) return { event };
+  const pace = updatePace(isProgress ? model.paces.get(id) : undefined, Number(event.done), event.time);
   model.paces.set(id, pace);
-  const next = moved(known, heard, pace.rate);
+  const next = updateJob(job, event, pace.rate);
   model.jobs.set(id, next);
-  if (ended(next)) model.paces.delete(id);
-  return progress ? { event: heard, job: id } : { event: heard, job: id, ask: id };
+  if (isEnded(next)) model.paces.delete(id);
+  return isProgress ? { event, job: id } : { event, job: id, missingJob: id };
 }
 
-function row(model: Model, frame: Frame, at: number): Change {
-  const data = JSON.parse(frame.data) as (Worker | Alert | Queue) & Gone;
-  if (frame.event === "fleet") return workerRow(model, data as Worker);
+function applyRecord(model: FleetModel, frame: Frame, at: number): Change {
+  const data = JSON.parse(frame.data) as (Worker | Alert | Queue) & Removable;
+  if (frame.event === "fleet") return applyWorker(model, data as Worker);
   if (frame.event === "alert") {
-    model.alerts = placed(model.alerts, data as Alert, (alert) => alert.id);
-    return { rows: true };
+    model.alerts = replaceItem(model.alerts, data as Alert, (alert) => alert.id);
+    return { hasFleetChange: true };
   }
-  const before = model.queues.find((queue) => queue.queue === (data as Queue).queue)?.jobs;
-  model.queues = placed(model.queues, { ...(data as Queue), heard: at }, (queue) => queue.queue);
-  return { rows: true, waits: before !== (data as Queue).jobs };
+  const previousJobs = model.queues.find((queue) => queue.queue === (data as Queue).queue)?.jobs;
+  model.queues = replaceItem(model.queues, { ...(data as Queue), receivedAt: at }, (queue) => queue.queue);
+  return { hasFleetChange: true, hasWaitingChange: previousJobs !== (data as Queue).jobs };
 }
 
 /** Return True if a worker can accept more work, which affects the reasons of waiting jobs. */
-function hasRoom(worker: Worker | undefined): boolean {
+function hasCapacity(worker: Worker | undefined): boolean {
   return worker?.live === true && !worker.draining && worker.busy_lanes < worker.lanes;
 }
 
-function workerRow(model: Model, worker: Worker & Gone): Change {
-  const before = model.workers.find((each) => each.id === worker.id);
-  model.workers = placed(model.workers, worker, (each) => each.id);
-  model.gpus = gpus(model.workers);
-  const other = before?.live !== worker.live || hasRoom(before) !== hasRoom(worker);
+function applyWorker(model: FleetModel, worker: Worker & Removable): Change {
+  const previous = model.workers.find((each) => each.id === worker.id);
+  model.workers = replaceItem(model.workers, worker, (each) => each.id);
+  model.gpus = listGpus(model.workers);
+  const isChanged = previous?.live !== worker.live || hasCapacity(previous) !== hasCapacity(worker);
   return {
-    rows: true,
-    waits: other && [...model.jobs.values()].some((job) => job.state === "queued" || job.waiting_because),
+    hasFleetChange: true,
+    hasWaitingChange:
+      isChanged && [...model.jobs.values()].some((job) => job.state === "queued" || job.waiting_because),
   };
 }
 
 /** Return the IDs of running jobs. */
-export function beingComputed(model: Model): string[] {
+export function runningJobs(model: FleetModel): string[] {
   const jobs = [...model.jobs.values()];
   return jobs.filter((job) => job.state === "running" && !job.waiting_because).map((job) => job.job_id);
 }
 
 /** Return the items with one item replaced in place, appended or removed; the order of listed items never changes. */
-export function placed<T>(rows: readonly T[], row: T & Gone, name: (row: T) => string): T[] {
-  const others = (each: T) => name(each) !== name(row);
-  if (row.gone) return rows.filter(others);
-  return rows.some((each) => !others(each)) ? rows.map((each) => (others(each) ? each : row)) : [...rows, row];
+export function replaceItem<T>(items: readonly T[], item: T & Removable, name: (item: T) => string): T[] {
+  const isOther = (other: T) => name(other) !== name(item);
+  if (item.gone) return items.filter(isOther);
+  return items.some((other) => !isOther(other))
+    ? items.map((other) => (isOther(other) ? other : item))
+    : [...items, item];
 }
 
 /** Return the GPUs of all workers with their owners. */
-export function gpus(workers: readonly Worker[]): Gpu[] {
+export function listGpus(workers: readonly Worker[]): Gpu[] {
   return workers.flatMap((worker) =>
     (worker.gpus ?? []).map(
       (gpu) => ({ ...gpu, worker: worker.id, live: worker.live, job: worker.live ? worker.job : null }) as Gpu,
@@ -270,10 +283,10 @@ export function gpus(workers: readonly Worker[]): Gpu[] {
   );
 }
 
-/** Return the IDs of ended jobs beyond the limit, oldest first; `kept` marks jobs that must stay. */
-export function surplus(model: Model, kept: (id: string) => boolean, most = MOST_JOBS): string[] {
-  if (model.jobs.size <= most) return [];
-  const old = [...model.jobs.values()].filter((job) => ended(job) && !kept(job.job_id));
+/** Return the IDs of ended jobs beyond the limit, oldest first; `isKept` returns true for jobs that must stay. */
+export function surplusJobs(model: FleetModel, isKept: (id: string) => boolean, limit = MAX_JOBS): string[] {
+  if (model.jobs.size <= limit) return [];
+  const old = [...model.jobs.values()].filter((job) => isEnded(job) && !isKept(job.job_id));
   old.sort((left, right) => (left.created < right.created ? -1 : 1));
-  return old.slice(0, model.jobs.size - most).map((job) => job.job_id);
+  return old.slice(0, model.jobs.size - limit).map((job) => job.job_id);
 }

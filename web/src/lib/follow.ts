@@ -5,53 +5,53 @@ const SOON_MS = 300;
 const BUSY_MS = 1000;
 const IDLE_MS = 3000;
 /** Maximum fraction of time spent on requests; larger responses are requested less often. */
-const SHARE = 0.1;
+const MAX_REQUEST_SHARE = 0.1;
 
 /**
- * Return the milliseconds to wait before the next request, after an event or without one; the last request took `took`
- * ms.
+ * Return the milliseconds to wait before the next request, after an event or without one. `durationMs` is the duration
+ * of the last request.
  */
-export function patience(event: boolean, sinceLast: number, took: number): number {
-  const least = Math.max(BUSY_MS, took / SHARE);
-  return event ? Math.max(SOON_MS, least - sinceLast) : Math.max(IDLE_MS, least);
+export function nextDelay(hasEvent: boolean, sinceLastMs: number, durationMs: number): number {
+  const minimum = Math.max(BUSY_MS, durationMs / MAX_REQUEST_SHARE);
+  return hasEvent ? Math.max(SOON_MS, minimum - sinceLastMs) : Math.max(IDLE_MS, minimum);
 }
 
 export interface Follower {
   /** Report that something happened to the job. */
-  poke(): void;
+  notify(): void;
   stop(): void;
 }
 
 /**
- * Send requests now, soon after each `poke`, and every few seconds while `lasting` returns true, one at a time. `ask`
- * rejects on failure; the next request then follows at its usual time.
+ * Send requests now, soon after each `notify`, and every few seconds while `isActive` returns true, one at a time.
+ * `request` rejects on failure; the next request then follows at its usual time.
  */
-export function follow(ask: (signal: AbortSignal) => Promise<unknown>, lasting: () => boolean): Follower {
+export function follow(request: (signal: AbortSignal) => Promise<unknown>, isActive: () => boolean): Follower {
   const control = new AbortController();
-  let [timer, last, took, busy, poked] = [0, 0, 0, false, false];
-  const plan = (event: boolean) => {
+  let [timer, last, durationMs, isBusy, isNotified] = [0, 0, 0, false, false];
+  const schedule = (hasEvent: boolean) => {
     clearTimeout(timer);
-    const wait = patience(event, Date.now() - last, took);
-    timer = setTimeout(round, wait) as unknown as number;
+    const wait = nextDelay(hasEvent, Date.now() - last, durationMs);
+    timer = setTimeout(sendRequest, wait) as unknown as number;
   };
-  const round = async () => {
-    [busy, poked] = [true, false];
-    const begun = Date.now();
-    const answered = await ask(control.signal).then(
+  const sendRequest = async () => {
+    [isBusy, isNotified] = [true, false];
+    const start = Date.now();
+    const isSuccess = await request(control.signal).then(
       () => true,
       () => false,
     );
-    [busy, last] = [false, Date.now()];
-    took = answered ? last - begun : 0; // a timeout does not indicate the size of a response
+    [isBusy, last] = [false, Date.now()];
+    durationMs = isSuccess ? last - start : 0; // a timeout does not indicate the size of a response
     if (control.signal.aborted) return;
-    if (poked) plan(true);
-    else if (lasting()) plan(false);
+    if (isNotified) schedule(true);
+    else if (isActive()) schedule(false);
   };
-  void round();
+  void sendRequest();
   return {
-    poke: () => {
-      poked = true;
-      if (!busy) plan(true);
+    notify: () => {
+      isNotified = true;
+      if (!isBusy) schedule(true);
     },
     stop: () => {
       control.abort();

@@ -22,21 +22,21 @@ export type HashState<D extends Defaults> = { [K in keyof D]: Signal<Widened<D[K
 const THROTTLE_MS = 350;
 
 /** Escape like encodeURIComponent, but keep characters that are safe after # and write spaces as +. */
-function escaped(plain: string): string {
+function escapeValue(plain: string): string {
   return encodeURIComponent(plain).replaceAll("%20", "+").replaceAll("%3A", ":").replaceAll("%2F", "/");
 }
 
-function unescaped(given: string): string {
-  return decodeURIComponent(given.replaceAll("+", "%20"));
+function unescapeValue(escaped: string): string {
+  return decodeURIComponent(escaped.replaceAll("+", "%20"));
 }
 
-function text(value: Value): string {
-  return Array.isArray(value) ? value.map((each) => escaped(each)).join(",") : escaped(String(value));
+function formatValue(value: Value): string {
+  return Array.isArray(value) ? value.map((item) => escapeValue(item)).join(",") : escapeValue(String(value));
 }
 
-function parsed(given: string, example: Value): Value | undefined {
-  if (Array.isArray(example)) return given ? given.split(",").map(unescaped) : [];
-  const plain = unescaped(given);
+function parseValue(text: string, example: Value): Value | undefined {
+  if (Array.isArray(example)) return text ? text.split(",").map(unescapeValue) : [];
+  const plain = unescapeValue(text);
   if (typeof example === "boolean") return plain === "1" || plain === "true";
   if (typeof example !== "number") return plain;
   const number = Number(plain);
@@ -44,63 +44,65 @@ function parsed(given: string, example: Value): Value | undefined {
 }
 
 /** Encode the values that differ from the defaults, in the order of their keys. */
-export function encode(values: Record<string, Value>, defaults: Defaults): string {
+export function encodeHash(values: Record<string, Value>, defaults: Defaults): string {
   const parts: string[] = [];
-  for (const [name, usual] of Object.entries(defaults)) {
+  for (const [name, initial] of Object.entries(defaults)) {
     const value = values[name];
-    if (value === undefined || text(value) === text(usual)) continue;
-    parts.push(`${name}=${typeof value === "boolean" ? Number(value) : text(value)}`);
+    if (value === undefined || formatValue(value) === formatValue(initial)) continue;
+    parts.push(`${name}=${typeof value === "boolean" ? Number(value) : formatValue(value)}`);
   }
   return parts.join("&");
 }
 
 /** Decode a hash. Missing or invalid values get the default, and unknown keys are ignored. */
-export function decode(hash: string, defaults: Defaults): Record<string, Value> {
-  const given = new Map<string, string>();
+export function decodeHash(hash: string, defaults: Defaults): Record<string, Value> {
+  const texts = new Map<string, string>();
   for (const part of hash.replace(/^#/, "").split("&")) {
     const [name, ...rest] = part.split("=");
-    if (name) given.set(name, rest.join("="));
+    if (name) texts.set(name, rest.join("="));
   }
-  return Object.fromEntries(Object.entries(defaults).map(([name, usual]) => [name, read(given.get(name), usual)]));
+  return Object.fromEntries(
+    Object.entries(defaults).map(([name, initial]) => [name, readValue(texts.get(name), initial)]),
+  );
 }
 
-function read(given: string | undefined, usual: Value): Value {
-  if (given === undefined) return usual;
+function readValue(text: string | undefined, initial: Value): Value {
+  if (text === undefined) return initial;
   try {
-    return parsed(given, usual) ?? usual;
+    return parseValue(text, initial) ?? initial;
   } catch {
-    return usual; // a broken % escape
+    return initial; // a broken % escape
   }
 }
 
 /** Create signals that are stored in the URL's hash. Call once per page. */
-export function hashState<D extends Defaults>(defaults: D): HashState<D> {
+export function createHashState<D extends Defaults>(defaults: D): HashState<D> {
   const signals: Record<string, Signal<Value>> = {};
-  for (const [name, value] of Object.entries(decode(location.hash, defaults))) signals[name] = signal(value);
-  const current = () => Object.fromEntries(Object.entries(signals).map(([name, each]) => [name, each.value]));
+  for (const [name, value] of Object.entries(decodeHash(location.hash, defaults))) signals[name] = signal(value);
+  const current = () => Object.fromEntries(Object.entries(signals).map(([name, state]) => [name, state.value]));
   const link = () => {
-    const hash = encode(current(), defaults);
+    const hash = encodeHash(current(), defaults);
     return location.pathname + location.search + (hash ? `#${hash}` : "");
   };
   let timer = 0;
-  const write = (how: "pushState" | "replaceState") => {
+  const write = (method: "pushState" | "replaceState") => {
     clearTimeout(timer);
     timer = 0;
-    if (location.pathname + location.search + location.hash !== link()) history[how](null, "", link());
+    if (location.pathname + location.search + location.hash !== link()) history[method](null, "", link());
   };
   effect(() => {
     link();
     timer ||= setTimeout(() => write("replaceState"), THROTTLE_MS) as unknown as number;
   });
-  const adopt = () => {
+  const readUrl = () => {
     clearTimeout(timer);
     timer = 0;
-    for (const [name, value] of Object.entries(decode(location.hash, defaults))) {
-      const known = signals[name] as Signal<Value>;
-      if (text(known.peek()) !== text(value)) known.value = value;
+    for (const [name, value] of Object.entries(decodeHash(location.hash, defaults))) {
+      const state = signals[name] as Signal<Value>;
+      if (formatValue(state.peek()) !== formatValue(value)) state.value = value;
     }
   };
-  addEventListener("popstate", adopt);
-  addEventListener("hashchange", adopt);
+  addEventListener("popstate", readUrl);
+  addEventListener("hashchange", readUrl);
   return Object.assign(signals, { commit: () => write("pushState"), link }) as unknown as HashState<D>;
 }

@@ -1,8 +1,8 @@
 /** Submit, follow, control and read jobs. */
 
 import { computed, effect, signal, type ReadonlySignal } from "@preact/signals";
-import { del, get, post, Problem, type Job, type Kind, type Result, type Submitted } from "./api";
-import { adopt, connection, gone, keep, lose, snapshot } from "./live";
+import { deleteResource, get, post, Problem, type Job, type Kind, type Result, type Submitted } from "./api";
+import { storeJob, connection, missingJobs, keepJob, forgetJob, snapshot } from "./live";
 
 export interface SubmitOptions {
   priority?: "high" | "normal" | "low";
@@ -11,117 +11,123 @@ export interface SubmitOptions {
 }
 
 /** Return a random idempotency key, so that a repeated request has no second effect. */
-export function key(): string {
+export function createIdempotencyKey(): string {
   // randomUUID requires HTTPS, which local clusters do not have.
   return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Status codes after which it is unknown whether the job was stored; the idempotency key makes a repetition safe. */
-const UNSURE = [0, 502, 503, 504];
+const UNCERTAIN_STATUSES = [0, 502, 503, 504];
 
 /** Submit a job and return its ID. Throws a Problem whose field names the parameter. */
-export async function submit(type: string, parameters: object, options: SubmitOptions = {}): Promise<string> {
-  return (await submitted(type, parameters, options)).job_id;
+export async function submitJob(type: string, parameters: object, options: SubmitOptions = {}): Promise<string> {
+  return (await sendSubmission(type, parameters, options)).job_id;
 }
 
-export async function submitted(type: string, parameters: object, options: SubmitOptions = {}): Promise<Submitted> {
-  const body = { type, parameters, ...options, idempotency_key: key() };
-  for (let tries = 1; ; tries += 1) {
+export async function sendSubmission(
+  type: string,
+  parameters: object,
+  options: SubmitOptions = {},
+): Promise<Submitted> {
+  const body = { type, parameters, ...options, idempotency_key: createIdempotencyKey() };
+  for (let attempt = 1; ; attempt += 1) {
     try {
-      const answer = await post<Submitted>("/api/submit", body);
-      keep(answer.job_id).catch(() => undefined);
-      return answer;
+      const submission = await post<Submitted>("/api/submit", body);
+      keepJob(submission.job_id).catch(() => undefined);
+      return submission;
     } catch (error) {
-      if (!(error instanceof Problem) || !UNSURE.includes(error.status) || tries === 3) throw error;
-      await new Promise((done) => setTimeout(done, 1000 * tries));
+      if (!(error instanceof Problem) || !UNCERTAIN_STATUSES.includes(error.status) || attempt === 3) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 1000 * attempt));
     }
   }
 }
 
-const failures = signal<ReadonlyMap<string, Problem>>(new Map());
+const problems = signal<ReadonlyMap<string, Problem>>(new Map());
 /** IDs of requested jobs. Requests without a response are repeated after a while. */
-const asked = new Set<string>();
-const unsure = new Set<string>();
-const AGAIN_MS = 5000;
+const requestedJobs = new Set<string>();
+const failedJobs = new Set<string>();
+const RETRY_MS = 5000;
 
-function lookUp(id: string): void {
-  if (asked.has(id)) return;
-  asked.add(id);
-  keep(id).catch((error: unknown) => {
+function requestJob(id: string): void {
+  if (requestedJobs.has(id)) return;
+  requestedJobs.add(id);
+  keepJob(id).catch((error: unknown) => {
     if (!(error instanceof Problem)) throw error;
-    failures.value = new Map(failures.peek()).set(id, error);
+    problems.value = new Map(problems.peek()).set(id, error);
     // A rejected request would be rejected again.
-    if (error.status < 400 || error.status >= 500) setTimeout(() => lookAgain(id), AGAIN_MS);
+    if (error.status < 400 || error.status >= 500) setTimeout(() => retryRequest(id), RETRY_MS);
   });
 }
 
-function lookAgain(id: string): void {
-  asked.delete(id);
-  if (connection.peek() === "live") lookUp(id);
-  else unsure.add(id);
+function retryRequest(id: string): void {
+  requestedJobs.delete(id);
+  if (connection.peek() === "live") requestJob(id);
+  else failedJobs.add(id);
 }
 
 // When the cluster is reachable again, repeat the failed requests.
 effect(() => {
   if (connection.value !== "live") return;
-  for (const id of unsure) lookUp(id);
-  unsure.clear();
+  for (const id of failedJobs) requestJob(id);
+  failedJobs.clear();
 });
 
 /** Return a signal with the current state of a job from the tab's stream; undefined until it is known. */
-export function watch(id: string): ReadonlySignal<Job | undefined> {
-  lookUp(id);
+export function watchJob(id: string): ReadonlySignal<Job | undefined> {
+  requestJob(id);
   return computed(() => snapshot.value.jobs.get(id)?.value);
 }
 
 /** Return a signal with the reason why a job is unknown (nonexistent, deleted or unreachable), or undefined. */
-export function trouble(id: string): ReadonlySignal<Problem | undefined> {
-  return computed(() => (snapshot.value.jobs.has(id) ? undefined : (gone.value.get(id) ?? failures.value.get(id))));
+export function jobProblem(id: string): ReadonlySignal<Problem | undefined> {
+  return computed(() =>
+    snapshot.value.jobs.has(id) ? undefined : (missingJobs.value.get(id) ?? problems.value.get(id)),
+  );
 }
 
 /**
  * Return the result with its metadata; with `partial`, the committed part. Throws Problem 409 if the job has not
  * finished.
  */
-export async function result<T = unknown>(
+export async function loadResult<T = unknown>(
   id: string,
   partial = false,
 ): Promise<Omit<Result, "result"> & { result: T }> {
   return get(`/api/jobs/${id}/result`, partial ? { partial: true } : {});
 }
 
-export type Verb = "cancel" | "pause" | "resume" | "retry";
+export type JobVerb = "cancel" | "pause" | "resume" | "retry";
 
 /** Await an action on a job, and forget the job if somebody else deleted it. */
-async function onto<T>(id: string, act: Promise<T>): Promise<T> {
+async function forgetIfDeleted<T>(id: string, request: Promise<T>): Promise<T> {
   try {
-    return await act;
+    return await request;
   } catch (error) {
-    if (error instanceof Problem && error.status === 404) lose(id, error);
+    if (error instanceof Problem && error.status === 404) forgetJob(id, error);
     throw error;
   }
 }
 
 /** Cancel, pause or resume a job. Problem 409 names a state that does not allow it. */
-export async function steer(id: string, verb: Verb): Promise<Job> {
-  const job = await onto(id, post<Job>(`/api/jobs/${id}/${verb}`));
-  adopt(job);
+export async function controlJob(id: string, verb: JobVerb): Promise<Job> {
+  const job = await forgetIfDeleted(id, post<Job>(`/api/jobs/${id}/${verb}`));
+  storeJob(job);
   return job;
 }
 
-export const cancel = (id: string): Promise<Job> => steer(id, "cancel");
-export const pause = (id: string): Promise<Job> => steer(id, "pause");
-export const resume = (id: string): Promise<Job> => steer(id, "resume");
-export const retry = (id: string): Promise<Job> => steer(id, "retry");
+export const cancelJob = (id: string): Promise<Job> => controlJob(id, "cancel");
+export const pauseJob = (id: string): Promise<Job> => controlJob(id, "pause");
+export const resumeJob = (id: string): Promise<Job> => controlJob(id, "resume");
+export const retryJob = (id: string): Promise<Job> => controlJob(id, "retry");
 
 /** Delete a finished job and its result. */
-export async function remove(id: string): Promise<void> {
-  await onto(id, del(`/api/jobs/${id}`));
-  lose(id, new Problem(404, "Deleted", `job ${id} was deleted`));
+export async function deleteJob(id: string): Promise<void> {
+  await forgetIfDeleted(id, deleteResource(`/api/jobs/${id}`));
+  forgetJob(id, new Problem(404, "Deleted", `job ${id} was deleted`));
 }
 
 /** Return the actions that a job's state allows. */
-export function verbs(job: Pick<Job, "state">): Verb[] {
+export function allowedVerbs(job: Pick<Job, "state">): JobVerb[] {
   switch (job.state) {
     case "blocked":
       return ["cancel"];
@@ -138,11 +144,11 @@ export function verbs(job: Pick<Job, "state">): Verb[] {
   }
 }
 
-let listed: Promise<Kind[]> | undefined;
+let kindsRequest: Promise<Kind[]> | undefined;
 
 /** Return all kinds with their schemas, requested once. */
-export function kinds(): Promise<Kind[]> {
-  listed ??= get<{ kinds: Kind[] }>("/api/job-types").then((answer) => answer.kinds);
-  listed.catch(() => (listed = undefined));
-  return listed;
+export function loadKinds(): Promise<Kind[]> {
+  kindsRequest ??= get<{ kinds: Kind[] }>("/api/job-types").then((answer) => answer.kinds);
+  kindsRequest.catch(() => (kindsRequest = undefined));
+  return kindsRequest;
 }

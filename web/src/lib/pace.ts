@@ -12,11 +12,15 @@ export interface Pace {
 const MEMORY_MS = 5000;
 
 /** Return the pace after another count. A lower count restarts the measurement; a count at the same time is ignored. */
-export function paced(before: Pace | undefined, done: number, time: number): Pace {
-  if (!before || done < before.done) return { done, time, rate: null };
-  const passed = time - before.time;
-  if (passed <= 0) return { ...before, done };
-  const now = ((done - before.done) * 1000) / passed;
-  const kept = Math.exp(-passed / MEMORY_MS);
-  return { done, time, rate: before.rate === null ? now : kept * before.rate + (1 - kept) * now };
+export function updatePace(previous: Pace | undefined, done: number, time: number): Pace {
+  if (!previous || done < previous.done) return { done, time, rate: null };
+  const elapsedMs = time - previous.time;
+  if (elapsedMs <= 0) return { ...previous, done };
+  const currentRate = ((done - previous.done) * 1000) / elapsedMs;
+  const oldWeight = Math.exp(-elapsedMs / MEMORY_MS);
+  return {
+    done,
+    time,
+    rate: previous.rate === null ? currentRate : oldWeight * previous.rate + (1 - oldWeight) * currentRate,
+  };
 }

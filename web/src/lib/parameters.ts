@@ -1,16 +1,16 @@
 /** Job parameters in a page's URL, such as `cores:4,spawn.mean:2`. Pure functions. */
 
 /** Convert {cores: 4, spawn: {mean: 2}} to ["cores:4", "spawn.mean:2"]. */
-export function flat(value: Record<string, unknown>, path = ""): string[] {
+export function flattenParameters(value: Record<string, unknown>, path = ""): string[] {
   return Object.entries(value).flatMap(([name, each]) => {
     if (each !== null && typeof each === "object" && !Array.isArray(each))
-      return flat(each as Record<string, unknown>, `${path}${name}.`);
-    return [`${path}${name}:${typeof each === "string" && parsed(each) === each ? each : JSON.stringify(each)}`];
+      return flattenParameters(each as Record<string, unknown>, `${path}${name}.`);
+    return [`${path}${name}:${typeof each === "string" && parseValue(each) === each ? each : JSON.stringify(each)}`];
   });
 }
 
 /** Convert the list back to an object. Values that are not JSON become strings. */
-export function nested(list: readonly string[]): Record<string, unknown> {
+export function nestParameters(list: readonly string[]): Record<string, unknown> {
   const tree: Record<string, unknown> = {};
   for (const each of list) {
     const colon = each.indexOf(":");
@@ -22,12 +22,12 @@ export function nested(list: readonly string[]): Record<string, unknown> {
       at[name] ??= {};
       at = at[name] as Record<string, unknown>;
     }
-    at[last] = parsed(each.slice(colon + 1));
+    at[last] = parseValue(each.slice(colon + 1));
   }
   return tree;
 }
 
-function parsed(text: string): unknown {
+function parseValue(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text);
     // Keep integers as strings if a double would change their digits.

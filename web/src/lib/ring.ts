@@ -16,8 +16,8 @@ export class Ring<T> {
   }
 
   /** Return the item at an index; 0 is the oldest, -1 the newest. */
-  at(place: number): T | undefined {
-    const from = place < 0 ? this.length + place : place;
+  at(index: number): T | undefined {
+    const from = index < 0 ? this.length + index : index;
     return from >= 0 && from < this.length ? this.items[(this.first + from) % this.capacity] : undefined;
   }
 
@@ -27,7 +27,7 @@ export class Ring<T> {
   }
 
   *[Symbol.iterator](): Iterator<T> {
-    for (let place = 0; place < this.length; place += 1) yield this.at(place) as T;
+    for (let index = 0; index < this.length; index += 1) yield this.at(index) as T;
   }
 
   /** Return all items, oldest first. */

@@ -9,10 +9,10 @@ export interface Draft {
   device: "any" | "cpu" | "gpu";
 }
 
-export const EMPTY: Draft = { kind: "", parameters: {}, priority: "normal", device: "any" };
+export const EMPTY_DRAFT: Draft = { kind: "", parameters: {}, priority: "normal", device: "any" };
 
 /** Return a draft with the parameters of an existing job. */
-export function draftOf(job: Job): Draft {
+export function createDraft(job: Job): Draft {
   const set = Object.entries(job.parameters).filter(([, value]) => value !== null);
   const device = (["cpu", "gpu", "any"] as const).find((each) => each === job.device) ?? "any";
   const priority = (["high", "normal", "low"] as const).find((each) => each === job.priority) ?? "normal";
@@ -20,7 +20,7 @@ export function draftOf(job: Job): Draft {
 }
 
 /** Return the body of POST /api/submit for a draft, without default values. */
-export function submissionOf({ kind, parameters, priority, device }: Draft): Submission {
+export function createSubmission({ kind, parameters, priority, device }: Draft): Submission {
   return {
     type: kind,
     parameters,
@@ -36,40 +36,40 @@ export interface Submission {
   device?: string;
 }
 
-function body({ type, parameters, priority, device }: Submission): Record<string, unknown> {
+function requestBody({ type, parameters, priority, device }: Submission): Record<string, unknown> {
   return { type, parameters, ...(priority ? { priority } : {}), ...(device ? { device } : {}) };
 }
 
 /** Quote a text for a shell. */
-function quoted(text: string): string {
+function quoteShell(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-export function curl(submission: Submission, origin: string, withToken: boolean): string {
+export function formatCurl(submission: Submission, origin: string, withToken: boolean): string {
   const token = withToken ? ` \\\n  -H "Authorization: Bearer $CLUSTER_TOKEN"` : "";
   return (
     `curl -sS ${origin}/api/submit${token} \\\n  -H 'Content-Type: application/json' \\\n  -d ` +
-    `${quoted(JSON.stringify(body(submission)))}`
+    `${quoteShell(JSON.stringify(requestBody(submission)))}`
   );
 }
 
 /** Format a value as a Python literal. */
-export function literal(value: unknown): string {
+export function formatLiteral(value: unknown): string {
   if (value === null || value === undefined) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
-  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  if (Array.isArray(value)) return `[${value.map(formatLiteral).join(", ")}]`;
   if (typeof value === "object") {
     return `{${Object.entries(value)
-      .map(([name, each]) => `${JSON.stringify(name)}: ${literal(each)}`)
+      .map(([name, each]) => `${JSON.stringify(name)}: ${formatLiteral(each)}`)
       .join(", ")}}`;
   }
   return JSON.stringify(value);
 }
 
-export function python(submission: Submission, origin: string): string {
+export function formatPython(submission: Submission, origin: string): string {
   const options = [
-    submission.priority && `priority=${literal(submission.priority)}`,
-    submission.device && `device=${literal(submission.device)}`,
+    submission.priority && `priority=${formatLiteral(submission.priority)}`,
+    submission.device && `device=${formatLiteral(submission.device)}`,
   ];
   const more = options
     .filter(Boolean)
@@ -78,8 +78,8 @@ export function python(submission: Submission, origin: string): string {
   return [
     "from threads_cluster import Cluster",
     "",
-    `with Cluster(${literal(origin)}) as cluster:`,
-    `    print(cluster.run(${literal(submission.type)}, ${literal(submission.parameters)}${more}))`,
+    `with Cluster(${formatLiteral(origin)}) as cluster:`,
+    `    print(cluster.run(${formatLiteral(submission.type)}, ${formatLiteral(submission.parameters)}${more}))`,
     "",
   ].join("\n");
 }

@@ -4,33 +4,33 @@ import { computed, signal } from "@preact/signals";
 
 export type Theme = "auto" | "light" | "dark";
 
-function stored(): Theme {
+function readPreference(): Theme {
   const setting = localStorage.getItem("theme");
   return setting === "light" || setting === "dark" ? setting : "auto";
 }
 
-const preference = signal<Theme>(stored());
+const preference = signal<Theme>(readPreference());
 const media = matchMedia("(prefers-color-scheme: dark)");
-const system = signal(media.matches);
-media.addEventListener("change", () => (system.value = media.matches));
+const isSystemDark = signal(media.matches);
+media.addEventListener("change", () => (isSystemDark.value = media.matches));
 
 export const theme = computed(() => preference.value);
 /** True while the page is dark. Canvases read this signal so that they are redrawn. */
-export const dark = computed(() => (preference.value === "auto" ? system.value : preference.value === "dark"));
+export const isDark = computed(() => (preference.value === "auto" ? isSystemDark.value : preference.value === "dark"));
 
-function show(wanted: Theme): void {
-  if (wanted === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = wanted;
+function applyTheme(choice: Theme): void {
+  if (choice === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = choice;
 }
 
 /** Store the theme of this browser. */
-export function choose(wanted: Theme): void {
-  show(wanted); // first, because listeners of the signal read colors from the page
-  localStorage.setItem("theme", wanted);
-  preference.value = wanted;
+export function chooseTheme(choice: Theme): void {
+  applyTheme(choice); // first, because listeners of the signal read colors from the page
+  localStorage.setItem("theme", choice);
+  preference.value = choice;
 }
 
-show(preference.peek());
+applyTheme(preference.peek());
 
 const colorCache = new Map<string, string>();
 
@@ -39,13 +39,13 @@ const colorCache = new Map<string, string>();
  * changes.
  */
 export function token(name: string): string {
-  const key = `${dark.value} ${name}`;
-  const color = colorCache.get(key) ?? resolve(name);
+  const key = `${isDark.value} ${name}`;
+  const color = colorCache.get(key) ?? resolveToken(name);
   colorCache.set(key, color);
   return color;
 }
 
-function resolve(name: string): string {
+function resolveToken(name: string): string {
   const probe = document.createElement("i");
   probe.style.color = `var(--${name})`;
   document.body.append(probe);
@@ -55,6 +55,6 @@ function resolve(name: string): string {
 }
 
 /** True for touch screens, which have no wheel and no Shift key. */
-export const touch = matchMedia("(hover: none)").matches;
+export const isTouchScreen = matchMedia("(hover: none)").matches;
 /** True if the user prefers reduced motion. */
-export const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+export const hasReducedMotion = matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -1,8 +1,8 @@
 /** Log of a unit: loaded completely if stored, followed while its program is running. */
 
 import { signal, type ReadonlySignal, type Signal } from "@preact/signals";
-import { asProblem, answered, authorization, Problem, problemOf } from "../lib/api";
-import { bytes as sized } from "../lib/format";
+import { asProblem, getResponse, authorizationHeaders, Problem, parseProblem } from "../lib/api";
+import { formatBytes } from "../lib/format";
 import { Parser, type Frame } from "../lib/sse";
 import { Lines } from "./lines";
 
@@ -70,7 +70,7 @@ export function take(lines: Lines, heard: Heard, frame: Frame, wanted: StreamNam
 }
 
 function missed(lines: Lines, heard: Heard, count: number): void {
-  lines.note(`${sized(count)} were not sent; the log has them once the program has ended`);
+  lines.note(`${formatBytes(count)} were not sent; the log has them once the program has ended`);
   heard.at += count;
 }
 
@@ -151,7 +151,7 @@ async function whole(
   let total = 1;
   let from = 0;
   while (from < total) {
-    const answer = await answered(path, { stream, from, limit: PIECE }, control);
+    const answer = await getResponse(path, { stream, from, limit: PIECE }, control);
     total = Number(answer.headers.get("X-Log-Bytes") ?? 0);
     const piece = new Uint8Array(await answer.arrayBuffer());
     lines.push(piece);
@@ -199,13 +199,13 @@ async function connection(
   listen: (frame: Frame) => void,
 ): Promise<void> {
   const since: Record<string, string> = heard.id ? { "Last-Event-ID": heard.id } : {};
-  const headers = { ...authorization(), Accept: "text/event-stream", ...since };
+  const headers = { ...authorizationHeaders(), Accept: "text/event-stream", ...since };
   const answer = await fetch(path, { headers, cache: "no-store", signal: control });
   if (answer.status === 204) {
     heard.ended = true;
     return;
   }
-  if (!answer.ok || !answer.body) throw await problemOf(answer);
+  if (!answer.ok || !answer.body) throw await parseProblem(answer);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   const parser = new Parser();
   for (let piece = await reader.read(); !piece.done; piece = await reader.read())

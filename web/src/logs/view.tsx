@@ -4,9 +4,9 @@ import "./logs.css";
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { download } from "../lib/export";
-import { bytes, integer } from "../lib/format";
-import { keys } from "../lib/keys";
-import { scrollTo, sight } from "../lib/sight";
+import { formatBytes, formatInteger } from "../lib/format";
+import { bindShortcuts } from "../lib/keys";
+import { scrollTopOf, computeVisibleRows } from "../lib/visible-rows";
 import { Button } from "../ui/button";
 import { Skeleton } from "../ui/table";
 import { Trouble } from "../ui/trouble";
@@ -89,9 +89,9 @@ function Opened({
 
 function said({ lines, total, going, problem }: Log, running: boolean): string {
   if (problem) return "";
-  const size = `${bytes(lines.size)}, ${integer(lines.count)} line${lines.count === 1 ? "" : "s"}`;
+  const size = `${formatBytes(lines.size)}, ${formatInteger(lines.count)} line${lines.count === 1 ? "" : "s"}`;
   if (going && total === undefined && running) return `live, ${size} so far`;
-  return going && total ? `${bytes(lines.size)} of ${bytes(total)}` : size;
+  return going && total ? `${formatBytes(lines.size)} of ${formatBytes(total)}` : size;
 }
 
 function Scrolled({ log: { lines, going } }: { log: Log }) {
@@ -100,7 +100,7 @@ function Scrolled({ log: { lines, going } }: { log: Log }) {
   const following = useSignal(going);
   const search = useSearch(lines, going, (line) => {
     following.value = false;
-    if (box.current) box.current.scrollTop = scrollTo(line, lines.count, ROW, TALL);
+    if (box.current) box.current.scrollTop = scrollTopOf(line, lines.count, ROW, TALL);
   });
   useLayoutEffect(() => {
     if (following.value && box.current) box.current.scrollTop = box.current.scrollHeight;
@@ -111,7 +111,7 @@ function Scrolled({ log: { lines, going } }: { log: Log }) {
     // Scrolling up stops following until the end is visible again.
     if (going) following.value = at.scrollTop + at.clientHeight >= at.scrollHeight - ROW;
   };
-  const seen = sight(lines.count, ROW, top.value, TALL);
+  const seen = computeVisibleRows(lines.count, ROW, top.value, TALL);
   const digits = String(lines.count).length;
   return (
     <>
@@ -217,7 +217,7 @@ function useSearch(lines: Lines, going: boolean, show: (line: number) => void) {
     step();
     return () => clearTimeout(timer);
   }, [search.value, lines, lines.complete, going]);
-  useLayoutEffect(() => keys({ "/": { text: "search the log", run: () => input.current?.focus() } }), []);
+  useLayoutEffect(() => bindShortcuts({ "/": { text: "search the log", run: () => input.current?.focus() } }), []);
   const move = (step: number) => {
     const found = search.peek()?.hits;
     if (!found?.length) return;
@@ -234,7 +234,7 @@ function useSearch(lines: Lines, going: boolean, show: (line: number) => void) {
 
 function count(place: number, hits: number): string {
   if (!hits) return "not there";
-  return `${integer(place + 1)} of ${integer(hits)} line${hits === 1 ? "" : "s"}${hits >= MOST_HITS ? " or more" : ""}`;
+  return `${formatInteger(place + 1)} of ${formatInteger(hits)} line${hits === 1 ? "" : "s"}${hits >= MOST_HITS ? " or more" : ""}`;
 }
 
 interface SearchProps {

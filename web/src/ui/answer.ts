@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { asProblem, type Job, type Problem } from "../lib/api";
-import { result } from "../lib/jobs";
+import { loadResult } from "../lib/jobs";
 
 export interface Answer<T> {
   value: T | undefined;
@@ -44,7 +44,7 @@ export function useResult(job: Job) {
   const ask = async (partial: boolean) => {
     problem.value = undefined;
     try {
-      answer.value = { value: (await result(job.job_id, partial)).result, partial };
+      answer.value = { value: (await loadResult(job.job_id, partial)).result, partial };
     } catch (error) {
       problem.value = asProblem(error);
     }

@@ -1,7 +1,7 @@
 /** Line charts over time. Charts with the same `sync` share their cursor. */
 
 import { signal, type Signal } from "@preact/signals";
-import { clock, compact } from "../lib/format";
+import { formatClock, formatCompact } from "../lib/format";
 import { token } from "../lib/theme";
 import { useCanvas, type Draw } from "./canvas";
 import { Canvas, Figure } from "./figure";
@@ -66,7 +66,7 @@ function shown(value: number | null | undefined, format: (value: number) => stri
 }
 
 /** Describe the chart in words. */
-export function describe({ title, series, times, format = compact }: ChartProps): string {
+export function describe({ title, series, times, format = formatCompact }: ChartProps): string {
   const parts = series.map((each) => {
     const now = last(each.values);
     if (now === null) return `${each.label} not known`;
@@ -74,11 +74,11 @@ export function describe({ title, series, times, format = compact }: ChartProps)
     return `${each.label} ${format(now)}, at most ${format(most)}`;
   });
   const from = times[0];
-  return `${title}${from === undefined ? "" : ` since ${clock(from * 1000)}`}: ${parts.join("; ") || "no data"}.`;
+  return `${title}${from === undefined ? "" : ` since ${formatClock(from * 1000)}`}: ${parts.join("; ") || "no data"}.`;
 }
 
 export function Chart(props: ChartProps) {
-  const { title, times, series, format = compact, sync = title, height = 120, unit = "" } = props;
+  const { title, times, series, format = formatCompact, sync = title, height = 120, unit = "" } = props;
   const summary = describe(props);
   const cursor = cursorOf(sync);
   const paint: Draw = (context, width, tall) => draw(context, width, tall, props, cursor.value);
@@ -93,7 +93,7 @@ export function Chart(props: ChartProps) {
   const twin = () => ({
     head: ["time", ...series.map((each) => each.label + (unit && `, ${unit}`))],
     rows: times
-      .map((time, row) => [clock(time * 1000), ...series.map((each) => shown(each.values[row], format))])
+      .map((time, row) => [formatClock(time * 1000), ...series.map((each) => shown(each.values[row], format))])
       .toReversed(),
   });
   return (
@@ -132,7 +132,7 @@ function place(series: Series, index: number): number {
 function Legend({ series, at, time, format }: LegendProps) {
   return (
     <ul class="legend">
-      {time !== undefined && <li class="num">{clock(time * 1000)}</li>}
+      {time !== undefined && <li class="num">{formatClock(time * 1000)}</li>}
       {series.map((each, index) => (
         <li key={each.label}>
           {series.length > 1 && <Dash of={place(each, index)} />}
@@ -208,7 +208,11 @@ function draw(
   if (cursor) drawCursor(context, plane, props, cursor);
 }
 
-function drawAxes(context: CanvasRenderingContext2D, plane: Plane, { times, format = compact }: ChartProps): void {
+function drawAxes(
+  context: CanvasRenderingContext2D,
+  plane: Plane,
+  { times, format = formatCompact }: ChartProps,
+): void {
   context.strokeStyle = token("line");
   context.fillStyle = token("ink-soft");
   context.textBaseline = "middle";
@@ -228,7 +232,7 @@ function drawAxes(context: CanvasRenderingContext2D, plane: Plane, { times, form
     const x = Math.round(plane.x(tick)) + 0.5;
     context.strokeRect(x, EDGE.top, 0, plane.height - EDGE.top - EDGE.bottom + 3);
     if (x > EDGE.left + 14 && x < plane.width - 18)
-      context.fillText(clock(tick * 1000).slice(0, length), x, plane.height - 4);
+      context.fillText(formatClock(tick * 1000).slice(0, length), x, plane.height - 4);
   }
 }
 

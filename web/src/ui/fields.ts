@@ -1,6 +1,6 @@
 /** Form fields from a JSON Schema, and parsing of their texts. Pure functions. */
 
-import { integer } from "../lib/format";
+import { formatInteger } from "../lib/format";
 
 export interface Schema {
   type?: string;
@@ -255,7 +255,7 @@ export function range(field: Shape): string {
 }
 
 function grouped(bound: string | undefined): string | undefined {
-  return bound !== undefined && /^-?\d+$/.test(bound) ? integer(bound) : bound;
+  return bound !== undefined && /^-?\d+$/.test(bound) ? formatInteger(bound) : bound;
 }
 
 /** Return a copy without unset fields. */

@@ -1,6 +1,6 @@
 /** Histogram with bars from zero and a table of its data. */
 
-import { compact, integer } from "../lib/format";
+import { formatCompact, formatInteger } from "../lib/format";
 import { token } from "../lib/theme";
 import { EDGE, heights, placeAt, type Bin } from "./bins";
 import { useCanvas, type Draw } from "./canvas";
@@ -28,10 +28,10 @@ function summaryOf({ title, bins, unit = "" }: HistogramProps): string {
   const tallest = bins[tall.indexOf(Math.max(...tall))] ?? { from: 0, to: 0, count: 0 };
   if (!total) return `${title}: no values.`;
   return (
-    `${title}: ${integer(total)} values from ${compact(bins[0]?.from ?? 0)} to ${compact(bins.at(-1)?.to ?? 0)} ` +
+    `${title}: ${formatInteger(total)} values from ${formatCompact(bins[0]?.from ?? 0)} to ${formatCompact(bins.at(-1)?.to ?? 0)} ` +
     `${unit}; ` +
-    `${dense ? "densest" : "most"}, ${integer(tallest.count)}, between ${compact(tallest.from)} and ` +
-    `${compact(tallest.to)} ${unit}.`
+    `${dense ? "densest" : "most"}, ${formatInteger(tallest.count)}, between ${formatCompact(tallest.from)} and ` +
+    `${formatCompact(tallest.to)} ${unit}.`
   );
 }
 
@@ -48,7 +48,7 @@ export function Histogram(props: HistogramProps) {
   };
   const twin = () => ({
     head: [`from${unit && `, ${unit}`}`, `to${unit && `, ${unit}`}`, "count"],
-    rows: bins.map((bin) => [compact(bin.from), compact(bin.to), integer(bin.count)]),
+    rows: bins.map((bin) => [formatCompact(bin.from), formatCompact(bin.to), formatInteger(bin.count)]),
   });
   return (
     <Figure title={title} summary={summary} twin={twin} note={note} saved={{ title, draw: paint }}>
@@ -80,12 +80,12 @@ function draw(
   context.fillStyle = token("ink-soft");
   context.textBaseline = "middle";
   context.textAlign = "right";
-  for (const count of [0, most]) context.fillText(compact(count), EDGE.left - 6, y(count));
+  for (const count of [0, most]) context.fillText(formatCompact(count), EDGE.left - 6, y(count));
   context.textBaseline = "alphabetic";
   context.textAlign = "left";
-  context.fillText(compact(first.from), EDGE.left, height - 5);
+  context.fillText(formatCompact(first.from), EDGE.left, height - 5);
   context.textAlign = "right";
-  context.fillText(`${compact(last.to)} ${unit}`, width - EDGE.right, height - 5);
+  context.fillText(`${formatCompact(last.to)} ${unit}`, width - EDGE.right, height - 5);
   for (const [place, bin] of bins.entries()) {
     if (!bin.count) continue;
     context.fillStyle = token(place === selected ? "ink" : "series-1");

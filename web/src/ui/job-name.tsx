@@ -1,7 +1,7 @@
 /** A job's name followed by its short ID. */
 
 import type { Job } from "../lib/api";
-import { shortId, titleOf } from "../lib/naming";
+import { shortId, jobTitle } from "../lib/naming";
 import { TextButton } from "./button";
 
 interface JobNameProps {
@@ -11,7 +11,7 @@ interface JobNameProps {
 }
 
 export function JobName({ job, onOpen }: JobNameProps) {
-  const title = titleOf(job);
+  const title = jobTitle(job);
   return (
     <span class="job-name">
       {onOpen ? (

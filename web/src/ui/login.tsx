@@ -1,12 +1,12 @@
 /** Dialog for a token. */
 
 import { useSignal } from "@preact/signals";
-import { loggedIn, logIn, loginTrouble } from "../lib/api";
+import { isLoggedIn, logIn, loginError } from "../lib/api";
 import { Dialog } from "./dialog";
 
 export function LogIn() {
   const given = useSignal("");
-  const trouble = loginTrouble.value;
+  const trouble = loginError.value;
   return (
     <Dialog title="This cluster needs a token">
       <form
@@ -33,7 +33,7 @@ export function LogIn() {
             </p>
           )}
           <p class="hint" id="token-hint">
-            {loggedIn.value && "Your login expired: a login lasts up to 12 hours, or until its token expires. "}
+            {isLoggedIn.value && "Your login expired: a login lasts up to 12 hours, or until its token expires. "}
             Paste a token that <code>cluster token create</code> printed, or CLUSTER_TOKEN (in containers: the file
             secrets/cluster_token). Or open the address that <code>cluster login --link</code> prints. The browser does
             not store the token.

@@ -1,6 +1,6 @@
 /** JSON as an expandable outline with grouped digits; long lists are cut and counted. */
 
-import { counted, integer } from "../lib/format";
+import { formatCount, formatInteger } from "../lib/format";
 
 /** Maximum number of displayed list items; the file contains all. */
 const MOST_ITEMS = 30;
@@ -12,8 +12,8 @@ const ASKED = ["type", "model_version", "parameters"];
 
 export function leaf(value: unknown): string {
   if (value === null) return "none";
-  if (typeof value === "number") return Number.isInteger(value) ? integer(value) : String(value);
-  if (typeof value === "string" && /^-?\d{5,}$/.test(value)) return integer(value);
+  if (typeof value === "number") return Number.isInteger(value) ? formatInteger(value) : String(value);
+  if (typeof value === "string" && /^-?\d{5,}$/.test(value)) return formatInteger(value);
   return String(value);
 }
 
@@ -26,7 +26,7 @@ function List({ items }: { items: readonly unknown[] }) {
   return (
     <span class="num values">
       {items.slice(0, MOST_ITEMS).map(leaf).join(", ") || "empty"}
-      {rest > 0 && <span class="soft"> and {integer(rest)} more</span>}
+      {rest > 0 && <span class="soft"> and {formatInteger(rest)} more</span>}
     </span>
   );
 }
@@ -52,13 +52,15 @@ function Branch({ name, value, depth }: { name: string; value: unknown; depth: n
       <details open={!list && entries.length <= (depth ? MOST_OPEN_DEEPER : MOST_OPEN) && !ASKED.includes(name)}>
         <summary>
           {name}{" "}
-          <span class="soft small">{list ? counted(entries.length, "item") : counted(entries.length, "field")}</span>
+          <span class="soft small">
+            {list ? formatCount(entries.length, "item") : formatCount(entries.length, "field")}
+          </span>
         </summary>
         <ul>
           {entries.slice(0, list ? MOST_ITEMS : undefined).map(([each, inner]) => (
             <Branch key={each} name={each} value={inner} depth={depth + 1} />
           ))}
-          {rest > 0 && <li class="soft">and {integer(rest)} more in the file</li>}
+          {rest > 0 && <li class="soft">and {formatInteger(rest)} more in the file</li>}
         </ul>
       </details>
     </li>

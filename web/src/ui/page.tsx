@@ -5,11 +5,21 @@ import { computed, signal, useComputed } from "@preact/signals";
 import { render, type ComponentChild, type ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { PAGES } from "../kinds";
-import { askWho, codeOfLink, loggedIn, logIn, logOut, needsToken, who } from "../lib/api";
-import { passed } from "../lib/format";
-import { bound, keys } from "../lib/keys";
-import { age, connection, heard, known, now, reason, retryAt, retryNow, start } from "../lib/live";
-import { choose, theme, type Theme } from "../lib/theme";
+import { loadSession, takeLinkCode, isLoggedIn, logIn, logOut, needsToken, session } from "../lib/api";
+import { formatElapsed } from "../lib/format";
+import { boundShortcuts, bindShortcuts } from "../lib/keys";
+import {
+  age,
+  connection,
+  lastMessageAt,
+  hasSnapshot,
+  now,
+  connectionProblem,
+  retryAt,
+  reconnect,
+  startLive,
+} from "../lib/live";
+import { chooseTheme, theme, type Theme } from "../lib/theme";
 import { Button } from "./button";
 import { Confirmation, Dialog } from "./dialog";
 import { tables } from "./figure";
@@ -28,18 +38,18 @@ const listing = signal(false);
 /** Render a page, after the login of a one-time link if there is one. */
 export function mount(page: ComponentChild): void {
   const show = () => render(page, document.getElementById("page") as HTMLElement);
-  const code = codeOfLink();
+  const code = takeLinkCode();
   if (code) void logIn({ code }).then(show);
   else show();
 }
 
 export function Page({ current, children }: { current: string; children: ComponentChildren }) {
   useEffect(() => {
-    if (!needsToken.value) askWho().catch(() => undefined); // the stream reports errors
+    if (!needsToken.value) loadSession().catch(() => undefined); // the stream reports errors
   }, [needsToken.value]);
   useEffect(() => {
-    start();
-    return keys({
+    startLive();
+    return bindShortcuts({
       "?": { text: "this list", run: () => (listing.value = !listing.value) },
       T: {
         text: "switch between pictures and tables",
@@ -50,7 +60,7 @@ export function Page({ current, children }: { current: string; children: Compone
       },
     });
   }, []);
-  const shown = useComputed(() => (known.value ? age.value : "live"));
+  const shown = useComputed(() => (hasSnapshot.value ? age.value : "live"));
   return (
     <div data-age={shown.value}>
       <Header current={current} />
@@ -67,7 +77,7 @@ export function Page({ current, children }: { current: string; children: Compone
 
 function Header({ current }: { current: string }) {
   return (
-    <header class={`header ${loggedIn.value ? "with-login" : ""}`}>
+    <header class={`header ${isLoggedIn.value ? "with-login" : ""}`}>
       <span class="name">Threads Cluster</span>
       <nav aria-label="Pages">
         {PAGES.map(({ name, address, title }) => (
@@ -81,12 +91,12 @@ function Header({ current }: { current: string }) {
         class="connection"
         data-state={connection.value}
         role="status"
-        title={reason.value || "following the cluster"}
+        title={connectionProblem.value || "following the cluster"}
       >
         <Shape of={connection.value} />
         <span>{connection.value === "denied" ? "not allowed" : connection.value}</span>
       </span>
-      {loggedIn.value && <LogOut />}
+      {isLoggedIn.value && <LogOut />}
       <ThemeSwitch />
       <Button class="plain" aria-label="Keys" onClick={() => (listing.value = true)}>
         <kbd>?</kbd>
@@ -97,7 +107,7 @@ function Header({ current }: { current: string }) {
 
 /** Menu item that logs out the current user. */
 function LogOut() {
-  const { tenant, token_name: name, token_id: id, scopes } = who.value ?? {};
+  const { tenant, token_name: name, token_id: id, scopes } = session.value ?? {};
   return (
     <>
       {tenant && (
@@ -117,7 +127,7 @@ const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" 
 function ThemeSwitch() {
   const next = NEXT[theme.value];
   return (
-    <Button class="plain" aria-label={`Theme: ${theme.value}; change to ${next}`} onClick={() => choose(next)}>
+    <Button class="plain" aria-label={`Theme: ${theme.value}; change to ${next}`} onClick={() => chooseTheme(next)}>
       <span class="roomy">Theme: </span>
       {theme.value}
     </Button>
@@ -130,16 +140,16 @@ const wait = computed(() => Math.max(0, Math.ceil((retryAt.value - now.value) / 
 function Banner() {
   const state = connection.value;
   if (state === "live" || state === "connecting") return null;
-  const age = heard.value
-    ? ` The data on this page is ${passed(Math.max(1, (now.value - heard.value) / 1000))} old.`
+  const age = lastMessageAt.value
+    ? ` The data on this page is ${formatElapsed(Math.max(1, (now.value - lastMessageAt.value) / 1000))} old.`
     : "";
   const what = {
     stale: "The cluster has sent nothing for 20 s.",
-    reconnecting: `Not live: ${reason.value}.`,
+    reconnecting: `Not live: ${connectionProblem.value}.`,
     offline: "This machine is offline.",
     denied: needsToken.value
       ? "This cluster needs a token."
-      : `The cluster refused the requests of this page: ${reason.value}.`,
+      : `The cluster refused the requests of this page: ${connectionProblem.value}.`,
   }[state];
   const again =
     state === "reconnecting" || state === "offline" || (state === "denied" && !needsToken.value)
@@ -154,7 +164,7 @@ function Banner() {
         {again}
         {age}
       </span>
-      {again && <Button onClick={retryNow}>Try now</Button>}
+      {again && <Button onClick={reconnect}>Try now</Button>}
     </div>
   );
 }
@@ -166,7 +176,7 @@ function spelled(name: string): ComponentChild[] {
 function KeyList() {
   const seen = new Map<string, { text: string }>();
   // Shortcuts bound last take precedence and are listed first.
-  for (const [name, key] of bound.value.toReversed().flatMap((set) => Object.entries(set))) {
+  for (const [name, key] of boundShortcuts.value.toReversed().flatMap((set) => Object.entries(set))) {
     if (!seen.has(name)) seen.set(name, key);
   }
   return (

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
 import { get, type Artifact } from "../lib/api";
-import { integer } from "../lib/format";
+import { formatInteger } from "../lib/format";
 import { cleaned, type Schema } from "./fields";
 import { SchemaForm } from "./form";
 import {
@@ -304,7 +304,7 @@ function Often({ value, errors, onChange, artifacts }: OftenProps) {
         />
       ) : (
         <div class="fields">
-          <Labelled label="count" hint={`Runs, 1 to ${integer(100_000)}`} error={errors.count}>
+          <Labelled label="count" hint={`Runs, 1 to ${formatInteger(100_000)}`} error={errors.count}>
             {({ id, about, wrong }) => (
               <input
                 id={id}

@@ -1,7 +1,7 @@
 /** Texts in the form of a program, and the parameters that they represent. Pure functions. */
 
 import type { Artifact } from "../lib/api";
-import { bytes, integer } from "../lib/format";
+import { formatBytes, formatInteger } from "../lib/format";
 import type { Schema } from "./fields";
 
 export type Values = Readonly<Record<string, unknown>>;
@@ -109,7 +109,7 @@ export function envText(env: unknown): string {
 /** Describe an artifact by its first name or short ID, and its size. */
 export function artifactText({ artifact_id: id, names, files, bytes: size }: Artifact): string {
   const name = names.length ? `${names.join(", ")} (${id.slice(0, 8)})` : id.slice(0, 12);
-  return `${name}: ${integer(files)} file${files === 1 ? "" : "s"}, ${bytes(size)}`;
+  return `${name}: ${formatInteger(files)} file${files === 1 ? "" : "s"}, ${formatBytes(size)}`;
 }
 
 // -- parts of the schema --------------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 /** Progress of a job: bar, share, speed and remaining time, with its actions. */
 
 import type { Job } from "../lib/api";
-import { compact, integer, percent, rate, seconds } from "../lib/format";
-import { steer, verbs, type Verb } from "../lib/jobs";
-import { ended } from "../lib/fleet";
+import { formatCompact, formatInteger, formatPercent, formatRate, formatSeconds } from "../lib/format";
+import { controlJob, allowedVerbs, type JobVerb } from "../lib/jobs";
+import { isEnded } from "../lib/fleet";
 import { Button } from "./button";
 import { failed } from "./toast";
 
@@ -22,12 +22,12 @@ export function Bar({ ratio, label }: { ratio: number; label: string }) {
   );
 }
 
-const WORDS: Record<Verb, string> = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry" };
+const WORDS: Record<JobVerb, string> = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry" };
 
 /** Perform an action on a job and report failures. */
-export async function act(id: string, verb: Verb): Promise<void> {
+export async function act(id: string, verb: JobVerb): Promise<void> {
   try {
-    await steer(id, verb);
+    await controlJob(id, verb);
   } catch (error) {
     failed(`${WORDS[verb]} ${id}`, error);
   }
@@ -44,14 +44,16 @@ export function Progress({ job, steering = false, unit = "" }: ProgressProps) {
   return (
     <div class="progress wide">
       <Bar ratio={job.progress} label={`job ${job.job_id}`} />
-      <span class="num">{job.state === "done" ? `100\u202f%` : percent(job.progress)}</span>
-      {!ended(job) && job.rate ? <span class="num">{rate(job.rate, unit)}</span> : null}
-      {!ended(job) && job.eta_seconds !== null ? <span class="num">{seconds(job.eta_seconds)} left</span> : null}
-      <span class="num soft" title={`${integer(job.done)} of ${integer(job.total)}`}>
-        {compact(job.done)} of {compact(job.total)}
+      <span class="num">{job.state === "done" ? `100\u202f%` : formatPercent(job.progress)}</span>
+      {!isEnded(job) && job.rate ? <span class="num">{formatRate(job.rate, unit)}</span> : null}
+      {!isEnded(job) && job.eta_seconds !== null ? (
+        <span class="num">{formatSeconds(job.eta_seconds)} left</span>
+      ) : null}
+      <span class="num soft" title={`${formatInteger(job.done)} of ${formatInteger(job.total)}`}>
+        {formatCompact(job.done)} of {formatCompact(job.total)}
       </span>
       {steering &&
-        verbs(job).map((verb) => (
+        allowedVerbs(job).map((verb) => (
           <Button key={verb} onClick={() => void act(job.job_id, verb)}>
             {WORDS[verb]}
           </Button>

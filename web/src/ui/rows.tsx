@@ -3,7 +3,7 @@
 import "./rows.css";
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { scrollTo, sight } from "../lib/sight";
+import { scrollTopOf, computeVisibleRows } from "../lib/visible-rows";
 import type { Column } from "./table";
 
 /** Height of a row and of the box in pixels; touch screens need larger rows. */
@@ -24,11 +24,11 @@ interface RowsProps<T> {
 export function Rows<T>({ label, columns, rows, name, open, tall = TALL }: RowsProps<T>) {
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
-  const { first, last, height } = sight(rows.length, ROW, top.value, tall);
+  const { first, last, height } = computeVisibleRows(rows.length, ROW, top.value, tall);
   useLayoutEffect(() => {
     const place = open === undefined ? -1 : rows.findIndex((row) => name(row) === open);
     const seen = place * ROW >= top.peek() && (place + 2) * ROW <= top.peek() + tall;
-    if (place >= 0 && !seen && box.current) box.current.scrollTop = scrollTo(place, rows.length, ROW, tall);
+    if (place >= 0 && !seen && box.current) box.current.scrollTop = scrollTopOf(place, rows.length, ROW, tall);
   }, [open]);
   const gap = (count: number) => (
     <tr aria-hidden="true" class="gap">

@@ -3,11 +3,11 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { KINDS } from "../kinds";
-import { asProblem, loggedIn, type Problem, type Kind } from "../lib/api";
-import { copy } from "../lib/export";
-import { seconds } from "../lib/format";
-import { submitted } from "../lib/jobs";
-import { curl, python, submissionOf, type Draft, type Submission } from "../lib/submission";
+import { asProblem, isLoggedIn, type Problem, type Kind } from "../lib/api";
+import { copyText } from "../lib/export";
+import { formatSeconds } from "../lib/format";
+import { sendSubmission } from "../lib/jobs";
+import { formatCurl, formatPython, createSubmission, type Draft, type Submission } from "../lib/submission";
 import { Button, TextButton } from "./button";
 import type { Schema } from "./fields";
 import { SchemaForm } from "./form";
@@ -54,7 +54,7 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
   const change = (next: Partial<Draft>) => onChange({ ...given, kind: kind.type, ...next });
   const schema = kind.schema as Schema;
   // Programs run on runners, so there is no device to choose.
-  const programs = KINDS[kind.type]?.programs;
+  const programs = KINDS[kind.type]?.hasPrograms;
   const errors = errorsOf(problem.value);
   const placed = Object.keys(errors).some((path) => schema.properties?.[path.split(".")[0] ?? ""]);
   const send = async (event: Event) => {
@@ -64,12 +64,12 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
     problem.value = undefined;
     try {
       const options = { priority: given.priority, ...(programs ? {} : { device: given.device }) };
-      const answer = await submitted(kind.type, given.parameters, options);
+      const answer = await sendSubmission(kind.type, given.parameters, options);
       const wait = answer.estimated_wait_seconds;
       toast(
         wait === null
           ? `Job ${answer.job_id} waits: no live worker serves its queue`
-          : `Job ${answer.job_id} submitted${wait > 1 ? `; it waits about ${seconds(wait)}` : ""}`,
+          : `Job ${answer.job_id} submitted${wait > 1 ? `; it waits about ${formatSeconds(wait)}` : ""}`,
       );
       onSubmitted(answer.job_id);
     } catch (error) {
@@ -118,7 +118,7 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
         <SchemaForm
           schema={schema}
           value={given.parameters}
-          few={KINDS[kind.type]?.few}
+          few={KINDS[kind.type]?.mainParameters}
           errors={errors}
           onChange={(parameters) => change({ parameters })}
         />
@@ -134,7 +134,7 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
         </p>
       )}
       <div class="dialog-foot">
-        <Copies submission={submissionOf({ ...given, kind: kind.type, device: programs ? "any" : given.device })} />
+        <Copies submission={createSubmission({ ...given, kind: kind.type, device: programs ? "any" : given.device })} />
         <span class="grow" />
         <button type="submit" class="primary" disabled={busy.value}>
           {busy.value ? "Submitting" : "Submit"}
@@ -171,12 +171,14 @@ function Option<T extends string>({
 
 function Copies({ submission }: { submission: Submission }) {
   const give = async (name: string, text: string) => {
-    toast((await copy(text)) ? `Copied as ${name}` : "The browser does not allow this page to copy");
+    toast((await copyText(text)) ? `Copied as ${name}` : "The browser does not allow this page to copy");
   };
   return (
     <>
-      <Button onClick={() => void give("curl", curl(submission, location.origin, loggedIn.value))}>Copy as curl</Button>
-      <Button onClick={() => void give("Python", python(submission, location.origin))}>Copy as Python</Button>
+      <Button onClick={() => void give("curl", formatCurl(submission, location.origin, isLoggedIn.value))}>
+        Copy as curl
+      </Button>
+      <Button onClick={() => void give("Python", formatPython(submission, location.origin))}>Copy as Python</Button>
     </>
   );
 }

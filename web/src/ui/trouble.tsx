@@ -2,14 +2,14 @@
 
 import { effect } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { UNWELL, type Problem } from "../lib/api";
+import { UNHEALTHY_STATUSES, type Problem } from "../lib/api";
 import { connection } from "../lib/live";
 import { Button } from "./button";
 
 /** Retry when the cluster is reachable again. */
 function useReturn(problem: Problem, onRetry: (() => void) | undefined): void {
   useEffect(() => {
-    if (!onRetry || !UNWELL.includes(problem.status)) return;
+    if (!onRetry || !UNHEALTHY_STATUSES.includes(problem.status)) return;
     let away = connection.peek() !== "live";
     return effect(() => {
       const live = connection.value === "live";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { follow, patience } from "../../src/lib/follow";
+import { follow, nextDelay } from "../../src/lib/follow";
 import { cellAt, cellCodes, gridOf, moved, nextWith, placeOf, shareOf } from "../../src/pages/kinds/model/grid";
 import {
   codes,
@@ -114,10 +114,10 @@ test("the next dead unit is found around the end", () => {
 // -- up to date -----------------------------------------------------------------------------------------------------
 
 test("an answer that takes long is asked for less often", () => {
-  expect(patience(true, 5000, 10)).toBe(300);
-  expect(patience(true, 0, 10)).toBe(1000);
-  expect(patience(true, 0, 500)).toBe(5000);
-  expect(patience(false, 0, 10)).toBe(3000);
+  expect(nextDelay(true, 5000, 10)).toBe(300);
+  expect(nextDelay(true, 0, 10)).toBe(1000);
+  expect(nextDelay(true, 0, 500)).toBe(5000);
+  expect(nextDelay(false, 0, 10)).toBe(3000);
 });
 
 beforeEach(() => {
@@ -152,7 +152,7 @@ test("events in a burst are one question, and none is asked once nobody looks", 
   );
   await vi.advanceTimersByTimeAsync(0);
   expect(asked).toBe(1);
-  for (let place = 0; place < 50; place += 1) follower.poke();
+  for (let place = 0; place < 50; place += 1) follower.notify();
   await vi.advanceTimersByTimeAsync(1000);
   expect(asked).toBe(2);
   await vi.advanceTimersByTimeAsync(3000);
@@ -162,7 +162,7 @@ test("events in a burst are one question, and none is asked once nobody looks", 
   expect(asked).toBe(4);
   await vi.advanceTimersByTimeAsync(60_000);
   expect(asked).toBe(4);
-  follower.poke();
+  follower.notify();
   follower.stop();
   await vi.advanceTimersByTimeAsync(60_000);
   expect(asked).toBe(4);

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import { Problem } from "../../src/lib/api";
-import { flat, nested } from "../../src/lib/parameters";
+import { flattenParameters, nestParameters } from "../../src/lib/parameters";
 import { advanced, toggled } from "../../src/timeline/clock";
 import { palette, shadeAt, type Rgb } from "../../src/timeline/palette";
 import { heights } from "../../src/ui/bins";
@@ -191,6 +191,6 @@ describe("the form", () => {
     expect(shown({ scheduler: "fifo", join: "none" }, { quantum_us: 5 })).toEqual(["quantum_us", "cores"]);
   });
   it("keeps a list that was emptied in the address: no default takes its place", () => {
-    expect(nested(flat({ scheduler: [] }))).toEqual({ scheduler: [] });
+    expect(nestParameters(flattenParameters({ scheduler: [] }))).toEqual({ scheduler: [] });
   });
 });

@@ -2,7 +2,7 @@
 
 import { describe, expect, it, vi } from "vitest";
 import { around, kept, panned, tickText, ticksOf, whole, zoomed } from "../../src/timeline/view";
-import { flat, nested } from "../../src/lib/parameters";
+import { flattenParameters, nestParameters } from "../../src/lib/parameters";
 import { palette, shadeAt, type Rgb } from "../../src/timeline/palette";
 import { MODES } from "../../src/timeline/lod";
 import { barsOf, binAt, expectedThreads, firstWithin, named, type Cell } from "../../src/pages/threads/model/result";
@@ -147,8 +147,8 @@ describe("parameters", () => {
       seed: "9007199254740993",
       trace: null,
     };
-    expect(nested(flat(given))).toEqual(given);
-    expect(nested(["__proto__.x:1", ":2", "plain"])).toEqual({});
+    expect(nestParameters(flattenParameters(given))).toEqual(given);
+    expect(nestParameters(["__proto__.x:1", ":2", "plain"])).toEqual({});
   });
   it("tell how many threads to expect, as the API refuses them", () => {
     const base = { thread_count: 1000, max_depth: 17, spawn: { distribution: "fixed", children: 2 } };

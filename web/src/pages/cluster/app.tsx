@@ -2,7 +2,7 @@
 
 import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect } from "preact/hooks";
-import { keys, type Keys } from "../../lib/keys";
+import { bindShortcuts, type Shortcuts } from "../../lib/keys";
 import { connection } from "../../lib/live";
 import { Button } from "../../ui/button";
 import { later } from "../../ui/later";
@@ -61,7 +61,7 @@ function act(verb: "cancel" | "retry"): void {
   if (id) void perform(verb, [id]);
 }
 
-const KEYS: Keys = {
+const KEYS: Shortcuts = {
   "g o": { text: "overview", run: () => go("overview") },
   "g g": { text: "GPUs", run: () => go("gpus") },
   "g h": { text: "hosts", run: () => go("hosts") },
@@ -86,7 +86,7 @@ const KEYS: Keys = {
 };
 
 export function ClusterPage() {
-  useLayoutEffect(() => keys(KEYS), []);
+  useLayoutEffect(() => bindShortcuts(KEYS), []);
   useEffect(
     () =>
       effect(() => {

@@ -4,15 +4,15 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { addressOf, pageOf } from "../../kinds";
-import { asProblem, get, type Problem, type Job, type Related, type RelatedJob } from "../../lib/api";
-import { copy, download } from "../../lib/export";
-import { clock, compact, integer, percent, seconds } from "../../lib/format";
-import { ended, secondsRun } from "../../lib/fleet";
-import { trouble, watch } from "../../lib/jobs";
-import { askAgain, clusterTime, seenAt } from "../../lib/live";
-import { moment, titleOf } from "../../lib/naming";
-import { draftOf } from "../../lib/submission";
-import { asTyped, waits, workflowOf } from "../../lib/summary";
+import { asProblem, get, type Problem, type Job, type JobRelations, type RelatedJob } from "../../lib/api";
+import { copyText, download } from "../../lib/export";
+import { formatClock, formatCompact, formatInteger, formatPercent, formatSeconds } from "../../lib/format";
+import { isEnded, runSeconds } from "../../lib/fleet";
+import { jobProblem, watchJob } from "../../lib/jobs";
+import { recheckJob, clusterTime, knownUntil } from "../../lib/live";
+import { formatTimestamp, jobTitle } from "../../lib/naming";
+import { createDraft } from "../../lib/submission";
+import { typedParameters, explainWait, jobWorkflowAddress } from "../../lib/summary";
 import { Button } from "../../ui/button";
 import { useResult } from "../../ui/answer";
 import { Progress } from "../../ui/progress";
@@ -39,9 +39,9 @@ const ACTS: Record<Act, string> = {
 };
 
 export function Drawer({ id }: { id: string }) {
-  const job = useMemo(() => watch(id), [id]);
-  const missing = useMemo(() => trouble(id), [id]);
-  useEffect(() => askAgain(id), [id]);
+  const job = useMemo(() => watchJob(id), [id]);
+  const missing = useMemo(() => jobProblem(id), [id]);
+  useEffect(() => recheckJob(id), [id]);
   const self = useRef<HTMLElement>(null);
   const opener = useRef(document.activeElement);
   useEffect(
@@ -54,11 +54,11 @@ export function Drawer({ id }: { id: string }) {
   return (
     <aside class="drawer" aria-label={`Job ${id}`} ref={self} tabIndex={-1}>
       <header class="row">
-        <h2 class="grow">{job.value ? titleOf(job.value) : <span class="mono">{id}</span>}</h2>
+        <h2 class="grow">{job.value ? jobTitle(job.value) : <span class="mono">{id}</span>}</h2>
         <Button
           class="plain"
           onClick={() =>
-            void copy(id).then((done) =>
+            void copyText(id).then((done) =>
               toast(done ? "Copied the job ID" : "The browser does not allow this page to copy"),
             )
           }
@@ -94,12 +94,12 @@ function Body({ job }: { job: Job }) {
         <JobState job={job} />
         <span class="soft">{job.type}</span>
         <span class="mono soft small">{job.job_id}</span>
-        {workflowOf(job.job_id) && <a href={workflowOf(job.job_id)}>Its workflow</a>}
+        {jobWorkflowAddress(job.job_id) && <a href={jobWorkflowAddress(job.job_id)}>Its workflow</a>}
       </div>
       <div class="ages">
         <Progress job={job} />
       </div>
-      {job.waiting_because && <p>{waits(job)}</p>}
+      {job.waiting_because && <p>{explainWait(job)}</p>}
       {job.state === "cancelling" && <p class="soft">The job is cancelled when its last lane has stopped.</p>}
       {job.error && (
         <p class="trouble" role="alert">
@@ -124,12 +124,12 @@ function Body({ job }: { job: Job }) {
             {ACTS[act]}
           </Button>
         ))}
-        <Button onClick={() => compose(draftOf(job))}>Submit again…</Button>
+        <Button onClick={() => compose(createDraft(job))}>Submit again…</Button>
       </div>
       <ResultPart job={job} />
       <Facts job={job} />
       <Part title="Parameters">
-        <Outline value={asTyped(job.type, job.parameters)} label="Parameters" />
+        <Outline value={typedParameters(job.type, job.parameters)} label="Parameters" />
       </Part>
       <Who job={job} />
       <Relations job={job} />
@@ -152,19 +152,19 @@ function Part({ title, children, note }: { title: string; children: ComponentChi
 
 function Facts({ job }: { job: Job }) {
   const facts: [string, ComponentChildren][] = [
-    ["units", `${integer(job.done)} of ${integer(job.total)}`],
-    ["submitted", moment(job.created)],
-    ["started", moment(job.started)],
-    ["ended", moment(job.ended)],
-    ["ran", seconds(secondsRun(job, clusterTime(seenAt.value)))],
+    ["units", `${formatInteger(job.done)} of ${formatInteger(job.total)}`],
+    ["submitted", formatTimestamp(job.created)],
+    ["started", formatTimestamp(job.started)],
+    ["ended", formatTimestamp(job.ended)],
+    ["ran", formatSeconds(runSeconds(job, clusterTime(knownUntil.value)))],
     ["tenant", job.tenant === "default" ? "" : job.tenant],
     ["queue", job.queue],
     ["device", job.device.replace("_", " ")],
     [
       "leases",
-      `${integer(job.usage.leases)}${job.usage.expired_leases ? `, ${integer(job.usage.expired_leases)} expired` : ""}`,
+      `${formatInteger(job.usage.leases)}${job.usage.expired_leases ? `, ${formatInteger(job.usage.expired_leases)} expired` : ""}`,
     ],
-    ["lane time", seconds(job.usage.lane_seconds)],
+    ["lane time", formatSeconds(job.usage.lane_seconds)],
   ];
   return (
     <Part title="Facts">
@@ -190,9 +190,9 @@ function Who({ job }: { job: Job }) {
   const columns: Column<(typeof shares)[number]>[] = [
     { id: "worker", title: "worker", cell: ([worker]) => <span class="mono">{worker}</span> },
     { id: "device", title: "device", cell: ([, share]) => share.device },
-    numberColumn("units", "units", ([, share]) => compact(share.units)),
-    numberColumn("share", "share", ([, share]) => percent(share.units / Math.max(1, done))),
-    numberColumn("leases", "leases", ([, share]) => integer(share.leases)),
+    numberColumn("units", "units", ([, share]) => formatCompact(share.units)),
+    numberColumn("share", "share", ([, share]) => formatPercent(share.units / Math.max(1, done))),
+    numberColumn("leases", "leases", ([, share]) => formatInteger(share.leases)),
   ];
   return (
     <Part title="Computed by">
@@ -203,13 +203,13 @@ function Who({ job }: { job: Job }) {
 
 /** Jobs before and after this job, requested immediately if the job waits for one or was skipped because of one. */
 function Relations({ job }: { job: Job }) {
-  const found = useSignal<Related | undefined>(undefined);
+  const found = useSignal<JobRelations | undefined>(undefined);
   const problem = useSignal<Problem | undefined>(undefined);
   const waits = job.state === "blocked" || job.state === "skipped";
   const ask = async () => {
     problem.value = undefined;
     try {
-      found.value = await get<Related>(`/api/jobs/${job.job_id}/relations`);
+      found.value = await get<JobRelations>(`/api/jobs/${job.job_id}/relations`);
     } catch (error) {
       problem.value = asProblem(error);
     }
@@ -246,7 +246,7 @@ function Others({ title, rows, count = rows.length }: { title: string; rows: Rel
   return (
     <>
       <p class="soft">
-        {title}: {integer(count)}
+        {title}: {formatInteger(count)}
       </p>
       <ul class="now">
         {shown.map((row) => (
@@ -258,7 +258,7 @@ function Others({ title, rows, count = rows.length }: { title: string; rows: Rel
           </li>
         ))}
       </ul>
-      {count > shown.length && <p class="soft small">and {integer(count - shown.length)} more</p>}
+      {count > shown.length && <p class="soft small">and {formatInteger(count - shown.length)} more</p>}
     </>
   );
 }
@@ -284,12 +284,12 @@ function Happened({ id }: { id: string }) {
         <ol class="events tail" ref={box} onScroll={onScroll} tabIndex={0} aria-label="Events of this job">
           {list.map((event) => (
             <li key={`${event.id} ${event.type}`}>
-              <time class="num soft">{clock(event.time)}</time>
+              <time class="num soft">{formatClock(event.time)}</time>
               <State
                 of={event.state ?? ""}
                 text={
                   event.type === "progress"
-                    ? `${compact(event.done ?? 0)} of ${compact(event.total ?? 0)} units`
+                    ? `${formatCompact(event.done ?? 0)} of ${formatCompact(event.total ?? 0)} units`
                     : said(event)
                 }
               />
@@ -315,7 +315,7 @@ function ResultPart({ job }: { job: Job }) {
   if (!shown && !problem && job.state !== "done" && !some) return null;
   return (
     <Part
-      title={shown?.partial && !ended(job) ? `Result so far` : "Result"}
+      title={shown?.partial && !isEnded(job) ? `Result so far` : "Result"}
       note={shown && <Button onClick={save}>Save as JSON</Button>}
     >
       {problem && <Trouble what="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}

@@ -1,7 +1,7 @@
 /** Recent events, one line per job, workflow and worker. */
 
 import type { LiveEvent } from "../../lib/fleet";
-import { clock } from "../../lib/format";
+import { formatClock } from "../../lib/format";
 import { shortId } from "../../lib/naming";
 import { TextButton } from "../../ui/button";
 import { State } from "../../ui/state";
@@ -19,7 +19,7 @@ export function Events({ list }: { list: readonly LiveEvent[] }) {
     <ol class="events lines">
       {newest.map((each) => (
         <li key={each.name}>
-          <time class="num soft">{clock(each.last.time)}</time>
+          <time class="num soft">{formatClock(each.last.time)}</time>
           <Subject of={each} />
           <span class="state-text" title={each.text}>
             <State of={each.last.state ?? ""} text={each.text} />

@@ -1,7 +1,7 @@
 /** All GPUs as cells that show their utilization and owner. */
 
 import type { Gpu } from "../../lib/api";
-import { bytes, percent } from "../../lib/format";
+import { formatBytes, formatPercent } from "../../lib/format";
 import { TextButton } from "../../ui/button";
 import { State } from "../../ui/state";
 import { titleOfJob } from "./model/names";
@@ -42,8 +42,8 @@ export function GpuStrip({ gpus }: { gpus: readonly Gpu[] }) {
         <li key={gpu.uuid}>
           <span class="fill" style={{ width: `${100 * used(gpu)}%` }} />
           <span class="small soft">{title(gpu)}</span>
-          <span class="num">{(gpu.live && percent(gpu.utilization_ratio)) || "not known"}</span>
-          <span class="small num">{gpu.live && bytes(gpu.memory_used_bytes)}</span>
+          <span class="num">{(gpu.live && formatPercent(gpu.utilization_ratio)) || "not known"}</span>
+          <span class="small num">{gpu.live && formatBytes(gpu.memory_used_bytes)}</span>
           <span class="small">
             <Owner gpu={gpu} />
           </span>

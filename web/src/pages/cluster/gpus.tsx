@@ -1,8 +1,8 @@
 /** All GPUs on one screen: their owners, and charts of the last minutes with a common time axis. */
 
 import { get, type Gpu, type History } from "../../lib/api";
-import { bytes, percent } from "../../lib/format";
-import { known } from "../../lib/live";
+import { formatBytes, formatPercent } from "../../lib/format";
+import { hasSnapshot } from "../../lib/live";
 import { Chart, type Series } from "../../ui/chart";
 import { State } from "../../ui/state";
 import { Empty, Skeleton } from "../../ui/table";
@@ -13,7 +13,7 @@ import { Range, REFRESH_SECONDS } from "./range";
 import { Trouble } from "../../ui/trouble";
 
 export function Gpus() {
-  if (!known.value) return <Skeleton rows={6} />;
+  if (!hasSnapshot.value) return <Skeleton rows={6} />;
   const gpus = fleet.value.gpus;
   if (!gpus.length) return <NoGpus />;
   return (
@@ -63,8 +63,8 @@ const CHARTS: {
   least?: (gpu: Gpu) => number;
   binary?: boolean;
 }[] = [
-  { name: "utilization", title: "Utilization", format: (value) => percent(value), least: () => 1 },
-  { name: "memory", title: "Memory", format: bytes, binary: true, least: (gpu) => gpu.memory_total_bytes ?? 0 },
+  { name: "utilization", title: "Utilization", format: (value) => formatPercent(value), least: () => 1 },
+  { name: "memory", title: "Memory", format: formatBytes, binary: true, least: (gpu) => gpu.memory_total_bytes ?? 0 },
   { name: "temperature", title: "Temperature", format: (value) => `${Math.round(value)} °C`, least: () => 90 },
   { name: "power", title: "Power", format: (value) => `${Math.round(value)} W` },
 ];

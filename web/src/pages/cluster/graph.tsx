@@ -17,8 +17,8 @@ import {
   zoomed,
   type View,
 } from "../../graph/view";
-import { integer, percent, seconds } from "../../lib/format";
-import { keys } from "../../lib/keys";
+import { formatInteger, formatPercent, formatSeconds } from "../../lib/format";
+import { bindShortcuts } from "../../lib/keys";
 import { clusterTime } from "../../lib/live";
 import { token } from "../../lib/theme";
 import { Button } from "../../ui/button";
@@ -107,7 +107,7 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
   };
   useLayoutEffect(
     () =>
-      keys({
+      bindShortcuts({
         F: { text: "show the whole graph", run: fit },
         "+": { text: "zoom in", run: () => zoom(1.4) },
         "=": { text: "zoom in", run: () => zoom(1.4) },
@@ -193,7 +193,8 @@ function Folding({ boxes }: { boxes: readonly (readonly number[])[] }) {
   const held = folded.reduce((sum, each) => sum + each.length, 0);
   return (
     <>
-      {integer(held)} actions that stand alike share {integer(folded.length)} box{folded.length === 1 ? "" : "es"}.
+      {formatInteger(held)} actions that stand alike share {formatInteger(folded.length)} box
+      {folded.length === 1 ? "" : "es"}.
     </>
   );
 }
@@ -230,15 +231,15 @@ function describe(members: readonly number[], shown: Workflow): string {
   if (!first) return "";
   if (actions.length > 1) {
     const counts = tallied(actions.map((action) => action.state));
-    const states = counts.map(([name, count]) => `${integer(count)} ${name}`).join(", ");
-    return `${integer(actions.length)} alike, ${namesOf(actions)}, ${first.action_type}: ${states}`;
+    const states = counts.map(([name, count]) => `${formatInteger(count)} ${name}`).join(", ");
+    return `${formatInteger(actions.length)} alike, ${namesOf(actions)}, ${first.action_type}: ${states}`;
   }
   const names = waitsFor(first);
-  const waits = names.length > 4 ? `${integer(names.length)} actions` : names.join(", ");
+  const waits = names.length > 4 ? `${formatInteger(names.length)} actions` : names.join(", ");
   return [
     `${first.action_id}, ${first.action_type}: ${first.state}`,
-    first.progress !== null && !first.ended && percent(first.progress),
-    seconds(secondsOf(first, clusterTime(Date.now()))),
+    first.progress !== null && !first.ended && formatPercent(first.progress),
+    formatSeconds(secondsOf(first, clusterTime(Date.now()))),
     waits && `after ${waits}`,
     first.error,
   ]
@@ -279,9 +280,10 @@ function namesOf(actions: readonly Action[]): string {
 
 function noteOf(action: Action): string {
   const { action_type: type, ended, items, progress, state: name } = action;
-  const took = ended && name === "done" ? seconds(secondsOf(action, 0)) : "";
+  const took = ended && name === "done" ? formatSeconds(secondsOf(action, 0)) : "";
   const far =
-    !ended && (items ? `${integer(items.done)} of ${integer(items.total)}` : progress ? percent(progress) : "");
+    !ended &&
+    (items ? `${formatInteger(items.done)} of ${formatInteger(items.total)}` : progress ? formatPercent(progress) : "");
   return [type, name === "done" ? "" : name, far, took].filter(Boolean).join(", ");
 }
 

@@ -2,9 +2,9 @@
 
 import type { ComponentChildren } from "preact";
 import { get, type History, type Status } from "../../lib/api";
-import { oldestWait, speedsOf, whyNoSpeed } from "../../lib/fleet";
-import { integer, rate, seconds } from "../../lib/format";
-import { seenAt, type Fleet } from "../../lib/live";
+import { oldestWait, kindSpeeds, explainMissingSpeed } from "../../lib/fleet";
+import { formatInteger, formatRate, formatSeconds } from "../../lib/format";
+import { knownUntil, type Fleet } from "../../lib/live";
 import { TextButton } from "../../ui/button";
 import { Headlines as Row, type Headline } from "../../ui/headline";
 import { counts, desiredText } from "./model/counts";
@@ -44,11 +44,11 @@ type Lately = (name: string) => readonly (number | null)[];
 /** Return the two fastest kinds separately, because units of different kinds are not comparable. */
 function speeds({ workers }: Fleet, status: Status, lately: Lately): Headline[] {
   const live = workers.filter((worker) => worker.live).length;
-  const all = speedsOf(status, live).sort(([, left], [, right]) => right - left);
-  if (!all.length) return [{ label: "Speed", value: "0/s", after: whyNoSpeed(status, live), tone: "soft" }];
+  const all = kindSpeeds(status, live).sort(([, left], [, right]) => right - left);
+  if (!all.length) return [{ label: "Speed", value: "0/s", after: explainMissingSpeed(status, live), tone: "soft" }];
   return all.slice(0, 2).map(([kind, speed]) => ({
     label: all.length > 1 ? `Speed, ${kind}` : "Speed",
-    value: rate(speed),
+    value: formatRate(speed),
     after: all.length > 1 ? "units" : kind,
     hint: `Committed units of ${kind} per second`,
     lately: lately(`units.${kind}`),
@@ -58,14 +58,14 @@ function speeds({ workers }: Fleet, status: Status, lately: Lately): Headline[] 
 /** Return a text about waiting jobs that have already started. */
 function begunText(count: number): string {
   if (count === 1) return "1 of them has started and waits for its turn";
-  return count > 0 ? `${integer(count)} of them have started and wait for their turn` : "";
+  return count > 0 ? `${formatInteger(count)} of them have started and wait for their turn` : "";
 }
 
 function loads({ workers, queues }: Fleet, status: Status, lately: Lately): Headline[] {
   const live = workers.filter((worker) => worker.live);
   const lanes = live.reduce((sum, worker) => sum + worker.lanes, 0);
   const used = live.reduce((sum, worker) => sum + worker.busy_lanes, 0);
-  const wait = oldestWait(queues, seenAt.value);
+  const wait = oldestWait(queues, knownUntil.value);
   const queued = status.jobs.queued ?? 0;
   const waiting = Math.max(
     queued,
@@ -74,15 +74,15 @@ function loads({ workers, queues }: Fleet, status: Status, lately: Lately): Head
   return [
     {
       label: "Running",
-      value: integer(status.jobs.running ?? 0),
+      value: formatInteger(status.jobs.running ?? 0),
       after: `${used} of ${lanes} ${lanes === 1 ? "lane" : "lanes"} busy`,
       lately: lately("jobs.running"),
       onOpen: () => list("running"),
     },
     {
       label: "Waiting",
-      value: integer(waiting),
-      after: wait ? `oldest ${seconds(wait)}` : "",
+      value: formatInteger(waiting),
+      after: wait ? `oldest ${formatSeconds(wait)}` : "",
       hint: begunText(waiting - queued),
       lately: lately("jobs.queued"),
       onOpen: () => list("queued"),
@@ -96,8 +96,8 @@ function Others({ fleet: { workers }, status }: { fleet: Fleet; status: Status }
   const figures: [string, ComponentChildren][] = [
     ["Workers", workersText(workers, status.cluster_size)],
     ["Desired", desired],
-    ["Failed", status.jobs.failed ? integer(status.jobs.failed) : ""],
-    ["Done", integer(status.jobs.done ?? 0)],
+    ["Failed", status.jobs.failed ? formatInteger(status.jobs.failed) : ""],
+    ["Done", formatInteger(status.jobs.done ?? 0)],
   ];
   return (
     <dl class="others ages">

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { get, type Host } from "../../lib/api";
-import { bytes, percent, seconds } from "../../lib/format";
+import { formatBytes, formatPercent, formatSeconds } from "../../lib/format";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
@@ -54,7 +54,7 @@ function Cpu({ host }: { host: Host }) {
   return (
     <>
       <Share ratio={host.cpu_ratio} label={`CPU of ${host.host}`}>
-        {percent(host.cpu_ratio)}
+        {formatPercent(host.cpu_ratio)}
       </Share>
       <div class="small soft num">load {load ?? "not known"}</div>
     </>
@@ -66,7 +66,7 @@ function Memory({ host }: { host: Host }) {
   if (used === null || !total) return unknown();
   return (
     <Share ratio={used / total} label={`memory of ${host.host}`}>
-      {bytes(used)} of {bytes(total)}
+      {formatBytes(used)} of {formatBytes(total)}
     </Share>
   );
 }
@@ -78,7 +78,7 @@ function Disks({ host }: { host: Host }) {
       {host.disks.map(({ disk, places, free_bytes: free, total_bytes: total }) => (
         <li key={disk}>
           <Share ratio={total ? 1 - free / total : 0} label={`disk of ${places.join(", ")} of ${host.host}`}>
-            {bytes(free)} free
+            {formatBytes(free)} free
           </Share>
           <div class="small soft">{places.join(", ")}</div>
         </li>
@@ -92,9 +92,9 @@ function Network({ host }: { host: Host }) {
   if (receives === null || sends === null) return unknown();
   return (
     <span class="num">
-      in {bytes(receives)}/s
+      in {formatBytes(receives)}/s
       <br />
-      out {bytes(sends)}/s
+      out {formatBytes(sends)}/s
     </span>
   );
 }
@@ -166,7 +166,7 @@ const COLUMNS: Column<Host>[] = [
     cell: (host) => (
       <>
         <State of={stateOf(host)} />
-        {!host.live && <div class="small bad num">heard {seconds(host.seen_seconds_ago)} ago</div>}
+        {!host.live && <div class="small bad num">heard {formatSeconds(host.seen_seconds_ago)} ago</div>}
       </>
     ),
   },

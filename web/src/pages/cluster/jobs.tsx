@@ -4,12 +4,12 @@ import { useComputed, useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { KINDS } from "../../kinds";
-import { get, Problem, seesAll, who, type Job, type Jobs as Page } from "../../lib/api";
-import { summary } from "../../lib/summary";
-import { amount, integer, percent, rate, seconds } from "../../lib/format";
-import { ended, secondsRun } from "../../lib/fleet";
-import { adopt, clusterTime, connection, known, makeRoom, seenAt } from "../../lib/live";
-import { moment, shortId, waited } from "../../lib/naming";
+import { get, Problem, canSeeAllTenants, session, type Job, type Jobs as Page } from "../../lib/api";
+import { summarizeJob } from "../../lib/summary";
+import { formatAmount, formatInteger, formatPercent, formatRate, formatSeconds } from "../../lib/format";
+import { isEnded, runSeconds } from "../../lib/fleet";
+import { storeJob, clusterTime, connection, hasSnapshot, increaseCapacity, knownUntil } from "../../lib/live";
+import { formatTimestamp, shortId, formatWait } from "../../lib/naming";
 import { Button, TextButton } from "../../ui/button";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
@@ -25,7 +25,7 @@ import { Trouble } from "../../ui/trouble";
 /** Shell command that submits a first job. */
 const FIRST = Object.values(KINDS)
   .filter((kind) => kind.page)
-  .at(-1)?.command;
+  .at(-1)?.exampleCommand;
 /** Number of rows drawn first, and added on request. */
 const STEP = 100;
 /** Number of jobs per request. */
@@ -46,8 +46,8 @@ function useOlder() {
     busy.value = true;
     try {
       const page = await get<Page>("/api/jobs", { ...JSON.parse(query.peek()), limit: PAGE, cursor: cursor.peek() });
-      makeRoom(page.jobs.length);
-      page.jobs.forEach(adopt);
+      increaseCapacity(page.jobs.length);
+      page.jobs.forEach(storeJob);
       cursor.value = page.cursor;
       problem.value = undefined;
     } catch (error) {
@@ -61,14 +61,14 @@ function useOlder() {
     // Load jobs that the snapshot does not contain, such as jobs that failed yesterday.
     const timer = setTimeout(() => connection.peek() === "live" && void more(), 400);
     return () => clearTimeout(timer);
-  }, [ask, known.value]);
+  }, [ask, hasSnapshot.value]);
   return { cursor, busy, problem, more };
 }
 
 export function Jobs() {
   const shown = useSignal(STEP);
   const older = useOlder();
-  if (!known.value) return <Skeleton rows={8} />;
+  if (!hasSnapshot.value) return <Skeleton rows={8} />;
   const all = rows.value;
   const visible = all.slice(0, shown.value);
   return (
@@ -128,7 +128,7 @@ function FilterBar() {
             aria-pressed={filter.value.tokens.some((each) => each.name === "state" && each.value === name && !each.not)}
             onClick={() => (state.filter.value = toggled(state.filter.value, `state:${name}`))}
           >
-            <State of={name} /> <span class="num soft">{integer(counts?.[name] ?? 0)}</span>
+            <State of={name} /> <span class="num soft">{formatInteger(counts?.[name] ?? 0)}</span>
           </Button>
         ))}
       </div>
@@ -210,28 +210,28 @@ function CheckAll({ ids }: { ids: readonly string[] }) {
 }
 
 function Progress({ job }: { job: Job }) {
-  if (job.state === "done") return <span class="num soft">{amount(job.total, "unit")}</span>;
+  if (job.state === "done") return <span class="num soft">{formatAmount(job.total, "unit")}</span>;
   return (
     <span class="progress">
       <Bar ratio={job.progress} label={`Progress of job ${job.job_id}`} />
-      <span class="num">{percent(job.progress)}</span>
+      <span class="num">{formatPercent(job.progress)}</span>
     </span>
   );
 }
 
 /** Duration or waiting time of a job. */
 function Time({ job }: { job: Job }) {
-  const at = clusterTime(seenAt.value);
-  const run = secondsRun(job, at);
-  if (run !== null) return <span class="num">{seconds(run)}</span>;
-  return <span class="num soft waits">{waited(job, at)}</span>;
+  const at = clusterTime(knownUntil.value);
+  const run = runSeconds(job, at);
+  if (run !== null) return <span class="num">{formatSeconds(run)}</span>;
+  return <span class="num soft waits">{formatWait(job, at)}</span>;
 }
 
 /** Reason for failing or waiting, then the parameters, on one line. */
 function Details({ job }: { job: Job }) {
   const why =
     job.error ?? job.waiting_because ?? (job.state === "cancelling" ? "lanes are stopping" : job.notes.join("; "));
-  const text = summary(job);
+  const text = summarizeJob(job);
   return (
     <span class="clip small" title={[why, text].filter(Boolean).join("\n")}>
       {why && <span class={job.error ? "bad" : "why"}>{why} </span>}
@@ -253,7 +253,7 @@ function jobNumber(id: string, title: string, text: (job: Job) => string): Colum
 const TENANT = jobColumn("tenant", "tenant", (job) => <span class="mono">{job.tenant}</span>);
 
 function columns(ids: readonly string[]): Column<string>[] {
-  const own = who.value?.tenant ?? "default";
+  const own = session.value?.tenant ?? "default";
   const shared = ids.some((id) => jobOf(id)?.peek().tenant !== own);
   return [
     { id: "select", title: <CheckAll ids={ids} />, cell: (id) => <Check id={id} /> },
@@ -274,9 +274,11 @@ function columns(ids: readonly string[]): Column<string>[] {
     ...(shared ? [TENANT] : []),
     jobColumn("state", "state", (job) => <JobState job={job} />),
     jobColumn("progress", "progress", (job) => <Progress job={job} />),
-    jobNumber("rate", "units/s", (job) => (job.rate && !ended(job) ? rate(job.rate).replace("/s", "") : "")),
-    jobNumber("eta", "left", (job) => (job.eta_seconds !== null && !ended(job) ? seconds(job.eta_seconds) : "")),
-    jobNumber("created", "submitted", (job) => moment(job.created)),
+    jobNumber("rate", "units/s", (job) => (job.rate && !isEnded(job) ? formatRate(job.rate).replace("/s", "") : "")),
+    jobNumber("eta", "left", (job) =>
+      job.eta_seconds !== null && !isEnded(job) ? formatSeconds(job.eta_seconds) : "",
+    ),
+    jobNumber("created", "submitted", (job) => formatTimestamp(job.created)),
     jobColumn("time", "ran", (job) => <Time job={job} />, true),
     jobColumn("priority", "queue", (job) => job.queue),
     jobColumn("details", "why, and parameters", (job) => <Details job={job} />),
@@ -321,8 +323,8 @@ function Foot({
   return (
     <p class="row foot soft small">
       <span>
-        {integer(shown)} of {integer(matching)} shown; the cluster stores {integer(kept)} jobs
-        {seesAll() ? "" : ", including jobs of other tenants"}.
+        {formatInteger(shown)} of {formatInteger(matching)} shown; the cluster stores {formatInteger(kept)} jobs
+        {canSeeAllTenants() ? "" : ", including jobs of other tenants"}.
       </span>
       {shown < matching && <Button onClick={onMore}>Show {Math.min(STEP, matching - shown)} more</Button>}
       {typeof older.cursor.value === "string" && matching < kept && (

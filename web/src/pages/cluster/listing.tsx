@@ -1,7 +1,7 @@
 /** A list that is refreshed at an interval: heading, error message and table. */
 
 import type { ComponentChildren } from "preact";
-import { integer } from "../../lib/format";
+import { formatInteger } from "../../lib/format";
 import { connection } from "../../lib/live";
 import { Skeleton, Table, type Column } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
@@ -28,7 +28,7 @@ export function Listing<T extends { name: string }>(props: Props<T>) {
     <section class="stack" aria-labelledby={id}>
       <div class="row">
         <h2 id={id} class="grow">
-          {title} <span class="num soft">{value && integer(value.length)}</span>
+          {title} <span class="num soft">{value && formatInteger(value.length)}</span>
         </h2>
         {act}
       </div>

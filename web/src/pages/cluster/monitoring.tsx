@@ -2,8 +2,8 @@
 
 import { useComputed } from "@preact/signals";
 import { get, type Alert, type History, type Worker } from "../../lib/api";
-import { ago, bytes, compact, percent, rate, seconds } from "../../lib/format";
-import { clusterTime, connection, heard, known, seenAt } from "../../lib/live";
+import { formatAge, formatBytes, formatCompact, formatPercent, formatRate, formatSeconds } from "../../lib/format";
+import { clusterTime, connection, lastMessageAt, hasSnapshot, knownUntil } from "../../lib/live";
 import { Button } from "../../ui/button";
 import { Chart } from "../../ui/chart";
 import { now } from "../../ui/page";
@@ -19,7 +19,7 @@ import { Trouble } from "../../ui/trouble";
 import { Usage } from "./usage";
 
 export function Monitoring() {
-  if (!known.value) return <Skeleton rows={8} />;
+  if (!hasSnapshot.value) return <Skeleton rows={8} />;
   return (
     <div class="monitoring">
       <section aria-labelledby="alerts-title" class="ages">
@@ -50,10 +50,10 @@ export function Monitoring() {
 // -- alerts ---------------------------------------------------------------------------------------------------------
 
 function figure(value: number, unit: string): string {
-  if (unit === "seconds") return seconds(value);
-  if (unit === "ratio") return percent(value);
+  if (unit === "seconds") return formatSeconds(value);
+  if (unit === "ratio") return formatPercent(value);
   // Units of counts are plurals, such as jobs, workers and entries.
-  return `${compact(value)} ${value === 1 ? unit.replace(/ies$/, "y").replace(/s$/, "") : unit}`;
+  return `${formatCompact(value)} ${value === 1 ? unit.replace(/ies$/, "y").replace(/s$/, "") : unit}`;
 }
 
 function Silence({ alert }: { alert: Alert }) {
@@ -62,7 +62,7 @@ function Silence({ alert }: { alert: Alert }) {
   if (until)
     return (
       <span class="row">
-        <span class="soft small">silenced in this browser for {seconds((until - now.value) / 1000)}</span>
+        <span class="soft small">silenced in this browser for {formatSeconds((until - now.value) / 1000)}</span>
         <Button onClick={() => silence(alert.id, 0)}>Unsilence</Button>
       </span>
     );
@@ -86,8 +86,8 @@ const ALERTS: Column<Alert>[] = [
   },
   { id: "rule", title: "rule", cell: (alert) => <span class="mono">{alert.rule}</span> },
   { id: "subject", title: "about", cell: (alert) => <span class="mono">{alert.subject || "the cluster"}</span> },
-  numberColumn("since", "since", (alert) => ago(alert.since, clusterTime(seenAt.value))),
-  numberColumn("over", "over", (alert) => ago(alert.until, clusterTime(seenAt.value))),
+  numberColumn("since", "since", (alert) => formatAge(alert.since, clusterTime(knownUntil.value))),
+  numberColumn("over", "over", (alert) => formatAge(alert.until, clusterTime(knownUntil.value))),
   {
     id: "value",
     title: "value, limit",
@@ -150,7 +150,7 @@ function services(): Service[] {
   const [cpus, gpus, runners] = ["cpu", "gpu", "runner"].map((device) =>
     workers.filter((worker) => worker.device === device),
   ) as [Worker[], Worker[], Worker[]];
-  const age = `last heard ${ago(new Date(heard.value).toISOString(), now.value)}`;
+  const age = `last heard ${formatAge(new Date(lastMessageAt.value).toISOString(), now.value)}`;
   return [
     {
       name: "Coordinator",
@@ -211,29 +211,29 @@ const NAMES =
   "host.*.cpu,host.*.memory,host.*.receive,host.*.send";
 
 function charts(history: History | undefined) {
-  const whole = (value: number) => compact(Math.round(value * 100) / 100);
+  const whole = (value: number) => formatCompact(Math.round(value * 100) / 100);
   const total = history?.series["lanes.total"];
   const busy = [
     ...one(history, "lanes.busy", "busy"),
     ...(total ? [{ label: "all", values: total.mean, color: 5 }] : []),
   ];
   const received = lines(history, "host.", ".receive");
-  const memory = { format: bytes, least: 1 << 20, binary: true };
+  const memory = { format: formatBytes, least: 1 << 20, binary: true };
   return [
     { title: "Busy lanes", series: busy, format: whole },
     { title: "Waiting jobs by queue", series: lines(history, "queue.", "", false), format: whole, least: 4 },
-    { title: "Oldest wait", series: one(history, "wait.oldest", "oldest wait"), format: seconds, least: 1 },
+    { title: "Oldest wait", series: one(history, "wait.oldest", "oldest wait"), format: formatSeconds, least: 1 },
     {
       title: "CPU of each host",
       series: lines(history, "host.", ".cpu"),
-      format: (of: number) => percent(of),
+      format: (of: number) => formatPercent(of),
       least: 1,
     },
     { title: "Memory of each host", series: lines(history, "host.", ".memory"), ...memory },
     {
       title: "Network of each host, received",
       series: received,
-      format: (value: number) => `${bytes(value)}/s`,
+      format: (value: number) => `${formatBytes(value)}/s`,
       least: 1024,
       binary: true,
     },
@@ -257,7 +257,7 @@ function Histories() {
           title={`Units/s, ${kind}`}
           times={times}
           series={one(history, `units.${kind}`, kind)}
-          format={(value) => rate(value)}
+          format={(value) => formatRate(value)}
           sync="cluster"
         />
       ))}

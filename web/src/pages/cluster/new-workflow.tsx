@@ -3,16 +3,16 @@
 import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import { KINDS } from "../../kinds";
-import { asProblem, type Complaint, type Validation } from "../../lib/api";
-import { counted, integer } from "../../lib/format";
-import { key } from "../../lib/jobs";
+import { asProblem, type ValidationError, type Validation } from "../../lib/api";
+import { formatCount, formatInteger } from "../../lib/format";
+import { createIdempotencyKey } from "../../lib/jobs";
 import { Button, TextButton } from "../../ui/button";
 import { Dialog } from "../../ui/dialog";
 import { toast } from "../../ui/toast";
 import { openWorkflow } from "./model/state";
 import { offsetOf, submitWorkflow, validate } from "./model/workflows";
 
-const FIELDS = (Object.values(KINDS).find((kind) => kind.action)?.action ?? [])
+const FIELDS = (Object.values(KINDS).find((kind) => kind.exampleAction)?.exampleAction ?? [])
   .map((field) => `    ${field}\n`)
   .join("");
 const EXAMPLE = `name: a job after another
@@ -32,13 +32,13 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
   const found = useSignal<Validation | undefined>(undefined);
   const problem = useSignal("");
   const busy = useSignal(false);
-  const sent = useRef(key());
+  const sent = useRef(createIdempotencyKey());
   const field = useRef<HTMLTextAreaElement>(null);
   const write = (next: string) => {
     text.value = draft = next;
     found.value = undefined;
     problem.value = "";
-    sent.current = key();
+    sent.current = createIdempotencyKey();
   };
   const attempt = async (submits: boolean) => {
     if (busy.peek()) return;
@@ -64,7 +64,7 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
     if (file.size > MOST_MIB << 20) problem.value = `${file.name} is larger than ${MOST_MIB} MiB`;
     else write(await file.text());
   };
-  const show = (complaint: Complaint) => {
+  const show = (complaint: ValidationError) => {
     const at = offsetOf(text.peek(), complaint);
     field.current?.focus();
     field.current?.setSelectionRange(at, at);
@@ -120,9 +120,9 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
 
 /** Validation errors with links to their positions. */
 interface WrongProps {
-  list: readonly Complaint[];
+  list: readonly ValidationError[];
   more: number;
-  onShow: (complaint: Complaint) => void;
+  onShow: (complaint: ValidationError) => void;
 }
 
 function Wrong({ list, more, onShow }: WrongProps) {
@@ -138,12 +138,12 @@ function Wrong({ list, more, onShow }: WrongProps) {
           </li>
         ))}
       </ul>
-      {more > 0 && <p>and {integer(more)} more</p>}
+      {more > 0 && <p>and {formatInteger(more)} more</p>}
     </div>
   );
 }
 
 function inWords({ actions, edges, layers }: Validation): string {
-  const depends = counted(edges, "dependency", "dependencies");
-  return `The workflow is valid: ${counted(actions, "action")}, ${depends}, ${counted(layers, "layer")}.`;
+  const depends = formatCount(edges, "dependency", "dependencies");
+  return `The workflow is valid: ${formatCount(actions, "action")}, ${depends}, ${formatCount(layers, "layer")}.`;
 }

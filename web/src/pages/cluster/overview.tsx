@@ -2,11 +2,11 @@
 
 import type { Signal } from "@preact/signals";
 import type { Job, Queue } from "../../lib/api";
-import { integer, seconds } from "../../lib/format";
-import { clusterTime, known, seenAt, type Fleet } from "../../lib/live";
-import { secondsRun, waitOf } from "../../lib/fleet";
-import { moment } from "../../lib/naming";
-import { waits } from "../../lib/summary";
+import { formatInteger, formatSeconds } from "../../lib/format";
+import { clusterTime, hasSnapshot, knownUntil, type Fleet } from "../../lib/live";
+import { runSeconds, queueWait } from "../../lib/fleet";
+import { formatTimestamp } from "../../lib/naming";
+import { explainWait } from "../../lib/summary";
 import { TextButton } from "../../ui/button";
 import { later } from "../../ui/later";
 import { JobName } from "../../ui/job-name";
@@ -24,7 +24,7 @@ import { Tiles } from "./tiles";
 const Welcome = later(() => import("./welcome").then((part) => part.Welcome));
 
 export function Overview() {
-  if (!known.value) return <Skeleton rows={8} />;
+  if (!hasSnapshot.value) return <Skeleton rows={8} />;
   const { status, jobs, queues, gpus } = fleet.value;
   const fresh = !jobs.size && status && !Object.values(status.jobs).some(Boolean);
   return (
@@ -74,8 +74,8 @@ const STATES = ["running", "finishing", "cancelling", "paused", "queued"];
 
 function NowRow({ job: { value: job } }: { job: Signal<Job> }) {
   const { job_id: id, state, waiting_because: why } = job;
-  const at = clusterTime(seenAt.value);
-  const run = secondsRun(job, at);
+  const at = clusterTime(knownUntil.value);
+  const run = runSeconds(job, at);
   const waited = Math.max(0, (at - Date.parse(job.created)) / 1000);
   return (
     <li>
@@ -88,9 +88,9 @@ function NowRow({ job: { value: job } }: { job: Signal<Job> }) {
       </div>
       {state !== "queued" && <Progress job={job} />}
       <p class="small soft">
-        submitted <span class="num">{moment(job.created)}</span>, {run === null ? "waiting for" : "running for"}{" "}
-        <span class="num">{seconds(run ?? waited)}</span>
-        {why && `. ${waits(job)}`}
+        submitted <span class="num">{formatTimestamp(job.created)}</span>,{" "}
+        {run === null ? "waiting for" : "running for"} <span class="num">{formatSeconds(run ?? waited)}</span>
+        {why && `. ${explainWait(job)}`}
       </p>
     </li>
   );
@@ -119,7 +119,7 @@ function Now({ fleet: { jobs, status } }: { fleet: Fleet }) {
       </ul>
       {rest > 0 && (
         <a class="small" href="#tab=jobs">
-          and {integer(rest)} more
+          and {formatInteger(rest)} more
         </a>
       )}
     </>
@@ -128,8 +128,8 @@ function Now({ fleet: { jobs, status } }: { fleet: Fleet }) {
 
 const QUEUES: Column<Queue>[] = [
   { id: "queue", title: "queue", cell: (row) => row.queue },
-  numberColumn("jobs", "jobs", (row) => integer(row.jobs)),
-  numberColumn("wait", "oldest waits", (row) => seconds(waitOf(row, seenAt.value))),
+  numberColumn("jobs", "jobs", (row) => formatInteger(row.jobs)),
+  numberColumn("wait", "oldest waits", (row) => formatSeconds(queueWait(row, knownUntil.value))),
 ];
 
 function Queues({ queues }: { queues: readonly Queue[] }) {

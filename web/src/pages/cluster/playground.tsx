@@ -3,8 +3,8 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Problem } from "../../lib/api";
-import { copy } from "../../lib/export";
-import { compact, integer, passed, seconds } from "../../lib/format";
+import { copyText } from "../../lib/export";
+import { formatCompact, formatInteger, formatElapsed, formatSeconds } from "../../lib/format";
 import { Button, TextButton } from "../../ui/button";
 import { now } from "../../ui/page";
 import { toast } from "../../ui/toast";
@@ -142,18 +142,18 @@ function Figures({ answer }: { answer: Answer }) {
   return (
     <div class="row small">
       <span role="status" class={state === "failed" ? "bad" : "soft"}>
-        {state === "asking" && now.value > 0 && `Waiting for the first token, ${passed(waited)}`}
+        {state === "asking" && now.value > 0 && `Waiting for the first token, ${formatElapsed(waited)}`}
         {state === "answering" && "Answering"}
         {state === "done" &&
           (cut ? "Stopped at the maximum number of tokens" : content ? "Answered" : "Answered without text")}
         {state === "stopped" && "Stopped"}
         {state === "failed" && `Failed: ${problem}`}
       </span>
-      {first !== undefined && <span class="num">first token {seconds(first)}</span>}
-      {speed !== undefined && <span class="num">{compact(speed)} tokens/s</span>}
+      {first !== undefined && <span class="num">first token {formatSeconds(first)}</span>}
+      {speed !== undefined && <span class="num">{formatCompact(speed)} tokens/s</span>}
       {frames > 0 && (
         <span class="num soft">
-          {tokens === undefined ? `about ${integer(frames)}` : integer(tokens)} token
+          {tokens === undefined ? `about ${formatInteger(frames)}` : formatInteger(tokens)} token
           {(tokens ?? frames) === 1 ? "" : "s"}
         </span>
       )}
@@ -163,7 +163,7 @@ function Figures({ answer }: { answer: Answer }) {
 }
 
 async function copied(text: string): Promise<void> {
-  toast((await copy(text)) ? "Copied" : "The browser does not allow this page to copy");
+  toast((await copyText(text)) ? "Copied" : "The browser does not allow this page to copy");
 }
 
 /** Parse a number within bounds; undefined for an empty text, NaN for an invalid one. */

@@ -3,8 +3,8 @@
 import { useSignal } from "@preact/signals";
 import { asProblem, type Profile, type Recording } from "../../lib/api";
 import { download } from "../../lib/export";
-import { ago, bytes, compact, integer, percent, seconds } from "../../lib/format";
-import { clusterTime, seenAt } from "../../lib/live";
+import { formatAge, formatBytes, formatCompact, formatInteger, formatPercent, formatSeconds } from "../../lib/format";
+import { clusterTime, knownUntil } from "../../lib/live";
 import { Button, TextButton } from "../../ui/button";
 import { useAnswer } from "../../ui/answer";
 import { Chart } from "../../ui/chart";
@@ -112,19 +112,19 @@ function columns(open: (name: string) => void, stop: (name: string) => void): Co
       ),
     },
     numberColumn("hz", "samples/s", ({ hz }) => hz),
-    numberColumn("samples", "samples", (row) => integer(row.samples)),
+    numberColumn("samples", "samples", (row) => formatInteger(row.samples)),
     {
       id: "missed",
       title: "missed",
       end: true,
-      cell: ({ missed }) => <span class={missed ? "num bad" : "num"}>{integer(missed)}</span>,
+      cell: ({ missed }) => <span class={missed ? "num bad" : "num"}>{formatInteger(missed)}</span>,
     },
-    numberColumn("size", "size", (row) => bytes(row.bytes)),
+    numberColumn("size", "size", (row) => formatBytes(row.bytes)),
     numberColumn("own", "own CPU", (row) => ownShare(row.recordings)),
     {
       id: "created",
       title: "started",
-      cell: ({ created }) => <span class="num">{ago(created, clusterTime(seenAt.value))}</span>,
+      cell: ({ created }) => <span class="num">{formatAge(created, clusterTime(knownUntil.value))}</span>,
     },
     {
       id: "acts",
@@ -143,10 +143,10 @@ const RECORDINGS: Column<Recording>[] = [
   { id: "host", title: "host", cell: ({ host }) => <span class="mono">{host}</span> },
   { id: "worker", title: "worker", cell: ({ worker }) => <span class="mono">{worker}</span> },
   { id: "state", title: "state", cell: ({ state }) => <State of={state} /> },
-  numberColumn("time", "time", (one) => seconds(one.seconds)),
-  numberColumn("samples", "samples", (one) => integer(one.samples)),
-  numberColumn("missed", "missed", (one) => integer(one.missed)),
-  numberColumn("size", "size", (one) => bytes(one.bytes)),
+  numberColumn("time", "time", (one) => formatSeconds(one.seconds)),
+  numberColumn("samples", "samples", (one) => formatInteger(one.samples)),
+  numberColumn("missed", "missed", (one) => formatInteger(one.missed)),
+  numberColumn("size", "size", (one) => formatBytes(one.bytes)),
   { id: "ended", title: "ended", cell: ({ ended }) => ended ?? "" },
 ];
 
@@ -180,7 +180,7 @@ function Opened({ row, onRecover, onDelete }: { row: Profile; onRecover: () => v
       {artifact && row.bytes <= MOST_BYTES && <Figures artifact={artifact} />}
       {artifact && row.bytes > MOST_BYTES && (
         <p class="soft">
-          {bytes(row.bytes)} are too much for a page:{" "}
+          {formatBytes(row.bytes)} are too much for a page:{" "}
           <code>
             cluster profile analyze {name} --plot {name}.pdf
           </code>
@@ -204,7 +204,7 @@ function Figures({ artifact }: { artifact: string }) {
         title="Use of hosts and GPUs"
         times={times}
         series={devices.map(({ title, line }) => ({ label: title, values: line }))}
-        format={(value) => percent(value)}
+        format={(value) => formatPercent(value)}
         least={1}
         height={160}
       />
@@ -215,16 +215,16 @@ function Figures({ artifact }: { artifact: string }) {
 
 const USED: Column<Used>[] = [
   { id: "device", title: "device", cell: ({ title }) => title },
-  numberColumn("mean", "use, mean", (one) => percent(one.mean)),
-  numberColumn("p95", "95 %", (one) => percent(one.p95)),
-  numberColumn("idle", "idle", (one) => percent(one.idle)),
-  numberColumn("memory", "memory", (one) => bytes(one.memory)),
+  numberColumn("mean", "use, mean", (one) => formatPercent(one.mean)),
+  numberColumn("p95", "95 %", (one) => formatPercent(one.p95)),
+  numberColumn("idle", "idle", (one) => formatPercent(one.idle)),
+  numberColumn("memory", "memory", (one) => formatBytes(one.memory)),
   numberColumn("power", "power", (one) => unit(one.watts, "W")),
   numberColumn("energy", "energy", (one) => unit(one.joules, "J")),
 ];
 
 function unit(value: number | null, name: string): string {
-  return value === null ? "" : `${compact(value)} ${name}`;
+  return value === null ? "" : `${formatCompact(value)} ${name}`;
 }
 
 interface NewProfileProps {

@@ -4,9 +4,9 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { clusterAddress } from "../../kinds";
 import type { Schedule } from "../../lib/api";
-import { integer } from "../../lib/format";
-import { clusterTime, seenAt } from "../../lib/live";
-import { moment } from "../../lib/naming";
+import { formatInteger } from "../../lib/format";
+import { clusterTime, knownUntil } from "../../lib/live";
+import { formatTimestamp } from "../../lib/naming";
 import { workflowAddress } from "../../lib/summary";
 import { Button, TextButton } from "../../ui/button";
 import { useAnswer } from "../../ui/answer";
@@ -98,12 +98,12 @@ function columns(
       title: "next run",
       cell: ({ next_run: next, state }) => (
         <span class="num" title={next ?? ""}>
-          {state === "active" && until(next, clusterTime(seenAt.value))}
+          {state === "active" && until(next, clusterTime(knownUntil.value))}
         </span>
       ),
     },
     { id: "last", title: "last run", wrap: true, cell: (row) => <Last row={row} /> },
-    numberColumn("count", "submitted", (row) => integer(row.submitted)),
+    numberColumn("count", "submitted", (row) => formatInteger(row.submitted)),
     { id: "lacking", title: "did not run", cell: (row) => <span class={row.failed ? "bad" : ""}>{lacking(row)}</span> },
     {
       id: "acts",
@@ -133,7 +133,7 @@ function Last({ row }: { row: Schedule }) {
   const [before, after] = place < 0 ? [`${text} `, ""] : [text.slice(0, place), text.slice(place + name.length)];
   return (
     <span class="small">
-      <span class="num">{moment(at)}</span> {before}
+      <span class="num">{formatTimestamp(at)}</span> {before}
       {name && (
         <a class="mono" href={job ? clusterAddress(job) : workflowAddress(name)}>
           {name}
@@ -158,7 +158,7 @@ function Shown({ name, children }: { name: string; children: ComponentChildren }
       </div>
       {next && next.length > 0 && (
         <p>
-          Next runs: <span class="num">{next.map((at) => moment(at)).join(", ")}</span>
+          Next runs: <span class="num">{next.map((at) => formatTimestamp(at)).join(", ")}</span>
         </p>
       )}
       <p class="soft small">

@@ -3,9 +3,9 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Problem, Service, ServiceReplica } from "../../lib/api";
-import { bytes, compact, integer, seconds } from "../../lib/format";
-import { keys } from "../../lib/keys";
-import { clusterTime, connection, seenAt } from "../../lib/live";
+import { formatBytes, formatCompact, formatInteger, formatSeconds } from "../../lib/format";
+import { bindShortcuts } from "../../lib/keys";
+import { clusterTime, connection, knownUntil } from "../../lib/live";
 import { Button, TextButton } from "../../ui/button";
 import { confirm } from "../../ui/dialog";
 import { Headlines, type Headline } from "../../ui/headline";
@@ -47,7 +47,7 @@ export function ServicePart({ name }: { name: string }) {
   const { value, problem } = usePolled(`${name} ${acts.value}`, EACH, (signal) => service(name, signal)).value;
   useLayoutEffect(
     () =>
-      keys({
+      bindShortcuts({
         Escape: {
           text: "close the log, then the service",
           run: () => (state.replica.peek() ? openReplica("") : openService("")),
@@ -86,7 +86,7 @@ function Body({ row, onAct }: Props) {
     <>
       <Heading row={row} onAct={onAct} />
       <p class={row.failures ? "bad" : "soft"} role="status">
-        {reason(row, clusterTime(seenAt.value))}
+        {reason(row, clusterTime(knownUntil.value))}
       </p>
       {!row.page && <Figures row={row} />}
       <Replicas row={row} />
@@ -266,27 +266,27 @@ function Figures({ row }: { row: Service }) {
   const list: Headline[] = [
     {
       label: "requests/s",
-      value: compact(lately.requests_per_second),
-      after: `${integer(row.requests)} now${lately.failed ? `, ${integer(lately.failed)} failed` : ""}`,
+      value: formatCompact(lately.requests_per_second),
+      after: `${formatInteger(row.requests)} now${lately.failed ? `, ${formatInteger(lately.failed)} failed` : ""}`,
       hint: "Requests that finished in the last minute. Failed: refused by a full service, or not answered.",
       lately: requests,
     },
     {
       label: "time, median",
-      value: seconds(lately.median_seconds) || "none",
+      value: formatSeconds(lately.median_seconds) || "none",
       hint: "Time from a request's arrival to the last byte of its answer, accurate to 5 %",
       lately: time,
     },
     {
       label: "first token, median",
-      value: seconds(lately.median_first_token_seconds) || "none",
+      value: formatSeconds(lately.median_first_token_seconds) || "none",
       hint: "Time to the first token of streaming requests, accurate to 5 %",
       lately: first,
     },
     {
       label: "tokens/s",
-      value: compact(lately.answer_tokens_per_second),
-      after: each ? `${compact(each)} a stream` : "",
+      value: formatCompact(lately.answer_tokens_per_second),
+      after: each ? `${formatCompact(each)} a stream` : "",
       hint: "Tokens of answers that finished in the last minute. Per stream: the median rate after the first token.",
       lately: tokens,
     },
@@ -333,16 +333,16 @@ const COLUMNS: Column<ServiceReplica>[] = [
     title: "memory",
     end: true,
     cell: ({ memory_bytes: memory }) =>
-      memory === null ? <span class="soft">not known</span> : <span class="num">{bytes(memory)}</span>,
+      memory === null ? <span class="soft">not known</span> : <span class="num">{formatBytes(memory)}</span>,
   },
-  numberColumn("now", "requests now", ({ requests }) => integer(requests)),
+  numberColumn("now", "requests now", ({ requests }) => formatInteger(requests)),
   {
     id: "since",
     title: "for",
     end: true,
     cell: ({ since }) => (
       <span class="num" title={since}>
-        {seconds(Math.max(0, clusterTime(seenAt.value) - Date.parse(since)) / 1000)}
+        {formatSeconds(Math.max(0, clusterTime(knownUntil.value) - Date.parse(since)) / 1000)}
       </span>
     ),
   },

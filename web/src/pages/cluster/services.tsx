@@ -2,10 +2,10 @@
 
 import "./services.css";
 import { useLayoutEffect } from "preact/hooks";
-import { who, type Service } from "../../lib/api";
-import { compact, integer, rate, seconds } from "../../lib/format";
-import { keys } from "../../lib/keys";
-import { clusterTime, connection, seenAt } from "../../lib/live";
+import { session, type Service } from "../../lib/api";
+import { formatCompact, formatInteger, formatRate, formatSeconds } from "../../lib/format";
+import { bindShortcuts } from "../../lib/keys";
+import { clusterTime, connection, knownUntil } from "../../lib/live";
 import { TextButton } from "../../ui/button";
 import { useAnswer } from "../../ui/answer";
 import { later } from "../../ui/later";
@@ -47,11 +47,11 @@ const COLUMNS: Column<Service>[] = [
     ),
   },
   { id: "replicas", title: "replicas", cell: (row) => <span class="num">{readiness(row)}</span> },
-  numberColumn("now", "requests now", (row) => integer(row.requests)),
-  numberColumn("rate", "requests/s", ({ last_minute: lately }) => compact(lately.requests_per_second)),
-  numberColumn("time", "time, median", ({ last_minute: lately }) => seconds(lately.median_seconds)),
-  numberColumn("first", "first token", ({ last_minute: lately }) => seconds(lately.median_first_token_seconds)),
-  numberColumn("tokens", "tokens/s", ({ last_minute: lately }) => compact(lately.answer_tokens_per_second)),
+  numberColumn("now", "requests now", (row) => formatInteger(row.requests)),
+  numberColumn("rate", "requests/s", ({ last_minute: lately }) => formatCompact(lately.requests_per_second)),
+  numberColumn("time", "time, median", ({ last_minute: lately }) => formatSeconds(lately.median_seconds)),
+  numberColumn("first", "first token", ({ last_minute: lately }) => formatSeconds(lately.median_first_token_seconds)),
+  numberColumn("tokens", "tokens/s", ({ last_minute: lately }) => formatCompact(lately.answer_tokens_per_second)),
 ];
 
 /** State in one word, and its reason. */
@@ -59,7 +59,7 @@ function Health({ of: row }: { of: Service }) {
   return (
     <>
       <State of={row.state} />
-      <div class="small soft">{reason(row, clusterTime(seenAt.value))}</div>
+      <div class="small soft">{reason(row, clusterTime(knownUntil.value))}</div>
     </>
   );
 }
@@ -74,9 +74,9 @@ function List() {
       {problem && connection.value === "live" && <Trouble what="List of services" problem={problem} />}
       <div class="row">
         <h2 class="grow">
-          Services <span class="num soft">{integer(value.length)}</span>
+          Services <span class="num soft">{formatInteger(value.length)}</span>
         </h2>
-        {value.length > 0 && <span class="soft num">{rate(total, "requests")} in the last minute</span>}
+        {value.length > 0 && <span class="soft num">{formatRate(total, "requests")} in the last minute</span>}
       </div>
       <div class="ages">
         <Table
@@ -115,8 +115,8 @@ function None() {
 // -- users with only the scope infer --------------------------------------------------------------------------------
 
 function Alone() {
-  const { value: list, problem, again } = useAnswer(models, [who.value?.token_id]);
-  useLayoutEffect(() => keys({ u: { text: "reload the list of models", run: again } }), []);
+  const { value: list, problem, again } = useAnswer(models, [session.value?.token_id]);
+  useLayoutEffect(() => bindShortcuts({ u: { text: "reload the list of models", run: again } }), []);
   if (problem) return <Trouble what="List of models" problem={problem} onRetry={again} />;
   if (!list) return <Skeleton rows={3} />;
   const model = chosen(list, state.service.value)?.id;

@@ -2,9 +2,9 @@
 
 import { computed, signal, useSignal } from "@preact/signals";
 import { get, type Span, type Stream, type Worker } from "../../lib/api";
-import { amount, clock, compact, counted, percent, seconds } from "../../lib/format";
+import { formatAmount, formatClock, formatCompact, formatCount, formatPercent, formatSeconds } from "../../lib/format";
 import { age } from "../../lib/live";
-import { middleCut } from "../../lib/naming";
+import { shortenMiddle } from "../../lib/naming";
 import { token } from "../../lib/theme";
 import { TextButton } from "../../ui/button";
 import { useCanvas } from "../../ui/canvas";
@@ -95,7 +95,7 @@ function describe({ stream, to, known }: Shown, span: Span): string {
     ? UNTOLD
     : span.job_id
       ? titleOfJob(span.job_id, span.type)
-      : counted(span.jobs, "small job");
+      : formatCount(span.jobs, "small job");
   const fate = span.open
     ? sees
       ? "computing now"
@@ -103,11 +103,11 @@ function describe({ stream, to, known }: Shown, span: Span): string {
     : span.lost
       ? "its worker was lost"
       : span.untold
-        ? counted(span.leases, "lease")
-        : amount(span.units ?? "", "unit");
+        ? formatCount(span.leases, "lease")
+        : formatAmount(span.units ?? "", "unit");
   return (
-    `${lane}: ${what}, ${clock(span.start * 1000)} to ${span.open && sees ? "now" : clock(end * 1000)}, ` +
-    `${seconds(end - span.start)}, ${fate}`
+    `${lane}: ${what}, ${formatClock(span.start * 1000)} to ${span.open && sees ? "now" : formatClock(end * 1000)}, ` +
+    `${formatSeconds(end - span.start)}, ${fate}`
   );
 }
 
@@ -124,7 +124,7 @@ function Lanes({ stream, until, answers }: { stream: Stream; until: number | und
   const mean = shares.reduce((sum, each) => sum + each, 0) / shares.length;
   const computing = stream.spans.filter((span) => span.open && (known[span.lane] ?? to) >= to - 1).length;
   const summary =
-    `Worker stream of the last 10 minutes: ${counted(stream.lanes.length, "lane")}, ${percent(mean)} of their ` +
+    `Worker stream of the last 10 minutes: ${formatCount(stream.lanes.length, "lane")}, ${formatPercent(mean)} of their ` +
     `time computing; ${computing} compute now.`;
   const find = (event: MouseEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
@@ -165,11 +165,11 @@ function twinOf({ stream, to, known }: Shown) {
       .map((span) => [
         stream.lanes[span.lane]?.lane ?? "",
         span.type ?? (span.untold ? "not told" : "several"),
-        span.job_id ?? (span.untold ? "not told" : counted(span.jobs, "job")),
-        clock(span.start * 1000),
-        span.open && end(span) >= to - 1 ? "now" : clock(end(span) * 1000),
-        seconds(end(span) - span.start),
-        span.lost ? "lost" : compact(span.units),
+        span.job_id ?? (span.untold ? "not told" : formatCount(span.jobs, "job")),
+        formatClock(span.start * 1000),
+        span.open && end(span) >= to - 1 ? "now" : formatClock(end(span) * 1000),
+        formatSeconds(end(span) - span.start),
+        span.lost ? "lost" : formatCompact(span.units),
       ]),
   };
 }
@@ -191,7 +191,7 @@ function Key({ shown: { stream, to, known }, mean }: { shown: Shown; mean: numbe
   return (
     <ul class="legend">
       <li>
-        <span class="num">{percent(mean)}</span> busy
+        <span class="num">{formatPercent(mean)}</span> busy
       </li>
       {works.slice(0, MOST_NAMED).map(({ job, kind, share }) => (
         <li key={job || kind}>
@@ -203,12 +203,14 @@ function Key({ shown: { stream, to, known }, mean }: { shown: Shown; mean: numbe
           ) : (
             `small jobs: ${kind}`
           )}
-          <span class="num">{percent(share)}</span>
+          <span class="num">{formatPercent(share)}</span>
         </li>
       ))}
-      {rest > 0 && <li>and {counted(rest, "more job")}</li>}
-      {stream.resolution_seconds > 0 && <li>pieces within {seconds(stream.resolution_seconds)} are joined</li>}
-      {stream.complete_since > stream.to - SECONDS && <li>complete since {clock(stream.complete_since * 1000)}</li>}
+      {rest > 0 && <li>and {formatCount(rest, "more job")}</li>}
+      {stream.resolution_seconds > 0 && <li>pieces within {formatSeconds(stream.resolution_seconds)} are joined</li>}
+      {stream.complete_since > stream.to - SECONDS && (
+        <li>complete since {formatClock(stream.complete_since * 1000)}</li>
+      )}
     </ul>
   );
 }
@@ -353,7 +355,7 @@ function drawNames(context: CanvasRenderingContext2D, frame: Frame, stream: Stre
     const how = condition(workers.get(worker));
     const said = how && most >= ROOM_FOR_WORDS ? ` ${how}` : "";
     context.fillStyle = token(how === "lost" ? "bad" : how ? "warn" : "ink-soft");
-    const text = `${middleCut(lane, most - said.length)}${said}`;
+    const text = `${shortenMiddle(lane, most - said.length)}${said}`;
     context.fillText(text, frame.left - 6, Math.max(HALF_LETTER, (place + 0.5) * frame.lane));
   }
 }

@@ -1,6 +1,6 @@
 /** Dialog for a new job. */
 
-import { kinds } from "../../lib/jobs";
+import { loadKinds } from "../../lib/jobs";
 import type { Draft } from "../../lib/submission";
 import { useAnswer } from "../../ui/answer";
 import { Dialog } from "../../ui/dialog";
@@ -19,7 +19,7 @@ export function SubmitDialog() {
 }
 
 function Form({ given }: { given: Draft }) {
-  const { value: listed, problem, again } = useAnswer(kinds);
+  const { value: listed, problem, again } = useAnswer(loadKinds);
   if (problem) return <Trouble what="list of kinds" problem={problem} onRetry={again} />;
   if (!listed) return <Skeleton rows={6} />;
   const kind = listed.find((each) => each.type === given.kind) ?? listed[0];

@@ -1,7 +1,7 @@
 /** Workers as tiles that show their jobs and problems. */
 
 import type { Worker } from "../../lib/api";
-import { percent, seconds } from "../../lib/format";
+import { formatPercent, formatSeconds } from "../../lib/format";
 import { TextButton } from "../../ui/button";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
@@ -60,7 +60,7 @@ function Tile({ worker }: { worker: Worker }) {
             <span class="progress" title="CPU of its host">
               <span class="soft">CPU</span>
               <Bar ratio={cpu} label={`CPU of ${id}`} />
-              <span class="num">{percent(cpu)}</span>
+              <span class="num">{formatPercent(cpu)}</span>
             </span>
           </p>
           <p class="small clip">
@@ -75,7 +75,7 @@ function Tile({ worker }: { worker: Worker }) {
         </>
       ) : (
         <p class="small">
-          last heard <span class="num">{seconds(seen)}</span> ago
+          last heard <span class="num">{formatSeconds(seen)}</span> ago
         </p>
       )}
     </li>

@@ -1,7 +1,7 @@
 /** Usage of tenants in the last days; admins see all tenants. */
 
-import { get, who, type TenantUsage } from "../../lib/api";
-import { compact, seconds } from "../../lib/format";
+import { get, session, type TenantUsage } from "../../lib/api";
+import { formatCompact, formatSeconds } from "../../lib/format";
 import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
 import { usePolled } from "./model/polled";
@@ -15,17 +15,17 @@ function sum(values: Record<string, number | string>): number {
 
 function byKind(values: Record<string, number | string>): string {
   return Object.entries(values)
-    .map(([kind, count]) => `${kind} ${compact(count)}`)
+    .map(([kind, count]) => `${kind} ${formatCompact(count)}`)
     .join(", ");
 }
 
 const COLUMNS: Column<TenantUsage>[] = [
   { id: "day", title: "day (UTC)", cell: (row) => <span class="num">{row.day}</span> },
   { id: "tenant", title: "tenant", cell: (row) => <span class="mono">{row.tenant}</span> },
-  numberColumn("lanes", "lane time", (row) => seconds(sum(row.lane_seconds))),
-  numberColumn("gpus", "GPU time", (row) => (row.device_seconds ? seconds(row.device_seconds) : "")),
-  numberColumn("energy", "energy", (row) => (row.joules === null ? "" : `${compact(row.joules)} J`)),
-  numberColumn("jobs", "jobs done", (row) => compact(sum(row.jobs))),
+  numberColumn("lanes", "lane time", (row) => formatSeconds(sum(row.lane_seconds))),
+  numberColumn("gpus", "GPU time", (row) => (row.device_seconds ? formatSeconds(row.device_seconds) : "")),
+  numberColumn("energy", "energy", (row) => (row.joules === null ? "" : `${formatCompact(row.joules)} J`)),
+  numberColumn("jobs", "jobs done", (row) => formatCompact(sum(row.jobs))),
   { id: "units", title: "units", wrap: true, cell: (row) => byKind(row.units) },
 ];
 
@@ -36,7 +36,7 @@ export function Usage() {
   const { value, problem } = answer.value;
   if (problem) return <Trouble what="usage" problem={problem} />;
   if (!value) return <Skeleton rows={2} />;
-  const { tenant, scopes } = who.value ?? {};
+  const { tenant, scopes } = session.value ?? {};
   return (
     <>
       <Table

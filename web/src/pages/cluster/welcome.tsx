@@ -2,9 +2,9 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { KINDS, submits } from "../../kinds";
-import { who, type Kind } from "../../lib/api";
-import { kinds, submit } from "../../lib/jobs";
+import { KINDS, canSubmit } from "../../kinds";
+import { session, type Kind } from "../../lib/api";
+import { loadKinds, submitJob } from "../../lib/jobs";
 import { Button } from "../../ui/button";
 import { failed, toast } from "../../ui/toast";
 import { lineOf, parametersOf } from "./model/sample";
@@ -14,7 +14,7 @@ import { takesWork } from "./model/workers";
 export function Welcome() {
   const list = useSignal<readonly Kind[]>([]);
   useEffect(() => {
-    kinds().then(
+    loadKinds().then(
       (all) => (list.value = all),
       () => undefined, // the page explains why the cluster does not answer
     );
@@ -35,18 +35,18 @@ export function Welcome() {
 
 function Card({ kind: { type, summary, example } }: { kind: Kind }) {
   const busy = useSignal(false);
-  const { programs, page, command = "" } = KINDS[type] ?? {};
+  const { hasPrograms: programs, page, exampleCommand: command = "" } = KINDS[type] ?? {};
   const parameters = programs ? example : parametersOf(command);
   const served = fleet.value.workers.some(
     (worker) => takesWork(worker) && (worker.device === "runner") === Boolean(programs),
   );
   // Programs need a logged-in user, regardless of the scopes of anonymous users.
-  const allowed = submits(type, who.value?.scopes ?? []) && !(programs && who.value?.token_id === null);
+  const allowed = canSubmit(type, session.value?.scopes ?? []) && !(programs && session.value?.token_id === null);
   const title = page?.title ?? "A program";
   const run = async () => {
     busy.value = true;
     try {
-      await submit(type, parameters);
+      await submitJob(type, parameters);
       toast(`Submitted: ${title}`);
     } catch (error) {
       failed(title, error);
@@ -72,7 +72,7 @@ function Card({ kind: { type, summary, example } }: { kind: Kind }) {
           </Button>
         </div>
       ) : (
-        who.value && <p class="small soft">This requires a token with the scope {programs ? "run" : "submit"}.</p>
+        session.value && <p class="small soft">This requires a token with the scope {programs ? "run" : "submit"}.</p>
       )}
     </li>
   );

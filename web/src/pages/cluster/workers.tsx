@@ -2,8 +2,8 @@
 
 import { signal } from "@preact/signals";
 import { post, type Worker } from "../../lib/api";
-import { bytes, percent, rate, seconds } from "../../lib/format";
-import { known } from "../../lib/live";
+import { formatBytes, formatPercent, formatRate, formatSeconds } from "../../lib/format";
+import { hasSnapshot } from "../../lib/live";
 import { Button, TextButton } from "../../ui/button";
 import { confirm } from "../../ui/dialog";
 import { Bar } from "../../ui/progress";
@@ -57,8 +57,8 @@ function Memory({ worker }: { worker: Worker }) {
   if (!worker.memory_used_bytes) return null;
   return (
     <span class="num">
-      {bytes(worker.memory_used_bytes)}
-      {worker.memory_total_bytes ? ` of ${bytes(worker.memory_total_bytes)}` : ""}
+      {formatBytes(worker.memory_used_bytes)}
+      {worker.memory_total_bytes ? ` of ${formatBytes(worker.memory_total_bytes)}` : ""}
     </span>
   );
 }
@@ -91,7 +91,7 @@ const COLUMNS: Column<Worker>[] = [
       worker.live && (
         <span class="progress">
           <Bar ratio={worker.cpu_ratio} label={`CPU of ${worker.id}`} />
-          <span class="num">{percent(worker.cpu_ratio)}</span>
+          <span class="num">{formatPercent(worker.cpu_ratio)}</span>
         </span>
       ),
   },
@@ -103,7 +103,7 @@ const COLUMNS: Column<Worker>[] = [
     cell: (worker) => (
       <span class="num">
         {Object.entries(worker.rates)
-          .map(([kind, speed]) => `${kind} ${rate(speed)}`)
+          .map(([kind, speed]) => `${kind} ${formatRate(speed)}`)
           .join(", ")}
       </span>
     ),
@@ -112,7 +112,9 @@ const COLUMNS: Column<Worker>[] = [
     id: "seen",
     title: "last heard",
     end: true,
-    cell: (worker) => <span class={`num ${worker.live ? "" : "bad"}`}>{seconds(worker.seen_seconds_ago)} ago</span>,
+    cell: (worker) => (
+      <span class={`num ${worker.live ? "" : "bad"}`}>{formatSeconds(worker.seen_seconds_ago)} ago</span>
+    ),
   },
   {
     id: "act",
@@ -123,7 +125,7 @@ const COLUMNS: Column<Worker>[] = [
 ];
 
 export function Workers() {
-  if (!known.value) return <Skeleton rows={5} />;
+  if (!hasSnapshot.value) return <Skeleton rows={5} />;
   const { workers } = fleet.value;
   const runners = runnersOf(workers);
   return (

@@ -4,12 +4,12 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
 import { addressOf, clusterAddress, pageOf } from "../../kinds";
 import type { Problem, Action, ActionDetail, Workflow } from "../../lib/api";
-import { counted, integer, percent, seconds } from "../../lib/format";
-import { keys } from "../../lib/keys";
-import { clusterTime, connection, seenAt } from "../../lib/live";
-import { watch } from "../../lib/jobs";
-import { moment } from "../../lib/naming";
-import { asTyped } from "../../lib/summary";
+import { formatCount, formatInteger, formatPercent, formatSeconds } from "../../lib/format";
+import { bindShortcuts } from "../../lib/keys";
+import { clusterTime, connection, knownUntil } from "../../lib/live";
+import { watchJob } from "../../lib/jobs";
+import { formatTimestamp } from "../../lib/naming";
+import { typedParameters } from "../../lib/summary";
 import { Button, TextButton } from "../../ui/button";
 import { useAnswer } from "../../ui/answer";
 import { confirm } from "../../ui/dialog";
@@ -79,7 +79,7 @@ function Body({ view, shown, structure, problem }: Props & { problem: Problem | 
   const action = shown.actions[structure.place.get(state.action.value) ?? -1];
   useLayoutEffect(
     () =>
-      keys({
+      bindShortcuts({
         L: {
           text: "show the actions as a list or as a graph",
           run: () => (state.look.value = list ? "graph" : "list"),
@@ -147,7 +147,7 @@ async function steer(view: WorkflowView, shown: Workflow, verb: "cancel" | "retr
 
 function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
   const done = shown.counts.done ?? 0;
-  const end = shown.ended ? Date.parse(shown.ended) : clusterTime(seenAt.value);
+  const end = shown.ended ? Date.parse(shown.ended) : clusterTime(knownUntil.value);
   return (
     <>
       <div class="row">
@@ -155,7 +155,7 @@ function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
         <State of={shown.state} />
         <span class="mono soft">{shown.workflow_id}</span>
         <span class="soft" title={shown.created}>
-          since {moment(shown.created)}, {seconds(Math.max(0, end - Date.parse(shown.created)) / 1000)}
+          since {formatTimestamp(shown.created)}, {formatSeconds(Math.max(0, end - Date.parse(shown.created)) / 1000)}
         </span>
         <span class="grow" />
         {offers(shown.state).map((verb) => (
@@ -175,9 +175,9 @@ function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
       )}
       <div class="progress wide">
         <Bar ratio={shown.total ? done / shown.total : 1} label={`workflow ${shown.name}`} />
-        <span class="num">{percent(shown.total ? done / shown.total : 1)}</span>
+        <span class="num">{formatPercent(shown.total ? done / shown.total : 1)}</span>
         <span class="num soft">
-          {integer(done)} of {counted(shown.total, "action")}
+          {formatInteger(done)} of {formatCount(shown.total, "action")}
         </span>
       </div>
     </>
@@ -196,8 +196,8 @@ function Failure({ shown, structure }: { shown: Workflow; structure: Structure }
         <Button class="link mono" onClick={() => chooseAction(action.action_id)}>
           {action.action_id}
         </Button>{" "}
-        failed{others > 0 && `, and ${integer(others)} more`}: {brief(action.error ?? "no reason given")}
-        {skipped > 0 && `. ${integer(skipped)} that wait for it ${skipped === 1 ? "is" : "are"} skipped`}
+        failed{others > 0 && `, and ${formatInteger(others)} more`}: {brief(action.error ?? "no reason given")}
+        {skipped > 0 && `. ${formatInteger(skipped)} that wait for it ${skipped === 1 ? "is" : "are"} skipped`}
       </p>
     </div>
   );
@@ -234,7 +234,9 @@ function Approvals({ view, shown }: { view: WorkflowView; shown: Workflow }) {
           <Approve view={view} shown={shown} action={action} />
         </li>
       ))}
-      {waiting.length > MOST_APPROVALS && <li class="soft">and {integer(waiting.length - MOST_APPROVALS)} more</li>}
+      {waiting.length > MOST_APPROVALS && (
+        <li class="soft">and {formatInteger(waiting.length - MOST_APPROVALS)} more</li>
+      )}
     </ul>
   );
 }
@@ -290,7 +292,7 @@ function Tools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
             aria-pressed={state.states.value === name}
             onClick={() => (state.states.value = state.states.peek() === name ? "" : name)}
           >
-            <State of={name} /> <span class="num soft">{integer(count)}</span>
+            <State of={name} /> <span class="num soft">{formatInteger(count)}</span>
           </Button>
         ))}
       </div>
@@ -323,7 +325,7 @@ function Tools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
             </label>
           )}
           <span class="small soft num" role="status">
-            {lit && `${counted(lit.vertices.length, "action")} on it, ${seconds(lit.seconds)}`}
+            {lit && `${formatCount(lit.vertices.length, "action")} on it, ${formatSeconds(lit.seconds)}`}
           </span>
         </>
       )}
@@ -346,19 +348,19 @@ const COLUMNS: Column<Action>[] = [
   { id: "type", title: "type", cell: ({ action_type: type }) => type },
   { id: "state", title: "state", cell: (action) => <State of={action.state} /> },
   numberColumn("progress", "progress", (action) => far(action)),
-  numberColumn("time", "time", (action) => seconds(secondsOf(action, clusterTime(seenAt.value)))),
+  numberColumn("time", "time", (action) => formatSeconds(secondsOf(action, clusterTime(knownUntil.value)))),
   { id: "after", title: "waits for", cell: (action) => <Names of={waitsFor(action)} /> },
   { id: "error", title: "error", cell: ({ error }) => <span class="clip soft">{error}</span> },
 ];
 
 function far({ items, progress, ended, state: name }: Action): string {
-  if (items) return `${integer(items.done)} of ${integer(items.total)}`;
-  return progress === null || ended || name === "done" ? "" : percent(progress);
+  if (items) return `${formatInteger(items.done)} of ${formatInteger(items.total)}`;
+  return progress === null || ended || name === "done" ? "" : formatPercent(progress);
 }
 
 function Names({ of }: { of: readonly string[] }) {
   const few = of.length <= 3;
-  return <span class="mono soft">{few ? of.join(", ") : `${of[0]} and ${integer(of.length - 1)} more`}</span>;
+  return <span class="mono soft">{few ? of.join(", ") : `${of[0]} and ${formatInteger(of.length - 1)} more`}</span>;
 }
 
 function Actions({ shown }: { shown: Workflow }) {
@@ -414,7 +416,7 @@ function ActionPanel({ view, shown, structure, action }: Props & { action: Actio
       {parameters && Object.keys(parameters).length > 0 && (
         <section class="part">
           <h3>Parameters</h3>
-          <Outline value={asTyped(action.action_type, parameters)} label="Parameters" />
+          <Outline value={typedParameters(action.action_type, parameters)} label="Parameters" />
         </section>
       )}
       {result !== undefined && result !== null && (
@@ -435,14 +437,14 @@ function Items({ jobs, total }: { jobs: ActionDetail["item_jobs"]; total: number
   return (
     <section class="part">
       <h3>
-        Items <span class="num">{integer(total)}</span>
+        Items <span class="num">{formatInteger(total)}</span>
       </h3>
       <ul>
         {sorted.slice(0, MOST_NAMES).map(({ index, state: name, job_id: job, error }) => (
           <li key={index}>
             <span class="row">
               <State of={name} />
-              <span class="num">{integer(index)}</span>
+              <span class="num">{formatInteger(index)}</span>
               {job && (
                 <a class="mono" href={clusterAddress(job)}>
                   {job}
@@ -452,7 +454,7 @@ function Items({ jobs, total }: { jobs: ActionDetail["item_jobs"]; total: number
             {error && <p class="small bad">{error}</p>}
           </li>
         ))}
-        {rest > 0 && <li class="soft">and {integer(rest)} more</li>}
+        {rest > 0 && <li class="soft">and {formatInteger(rest)} more</li>}
       </ul>
     </section>
   );
@@ -460,9 +462,9 @@ function Items({ jobs, total }: { jobs: ActionDetail["item_jobs"]; total: number
 
 function Facts({ action }: { action: Action }) {
   const facts: [string, string][] = [
-    ["started", moment(action.started)],
-    ["ended", moment(action.ended)],
-    [isOver(action) ? "took" : "runs for", seconds(secondsOf(action, clusterTime(seenAt.value)))],
+    ["started", formatTimestamp(action.started)],
+    ["ended", formatTimestamp(action.ended)],
+    [isOver(action) ? "took" : "runs for", formatSeconds(secondsOf(action, clusterTime(knownUntil.value)))],
     ["progress", far(action)],
   ];
   const known = facts.filter(([, value]) => value);
@@ -498,7 +500,7 @@ function Near({
   return (
     <section class="part">
       <h3>
-        {title} <span class="num">{integer(ids.length)}</span>
+        {title} <span class="num">{formatInteger(ids.length)}</span>
       </h3>
       <ActionNames actions={actions} />
     </section>
@@ -519,7 +521,7 @@ function ActionNames({ actions }: { actions: readonly Action[] }) {
           </Button>
         </li>
       ))}
-      {sorted.length > MOST_NAMES && <li class="soft">and {integer(sorted.length - MOST_NAMES)} more</li>}
+      {sorted.length > MOST_NAMES && <li class="soft">and {formatInteger(sorted.length - MOST_NAMES)} more</li>}
     </ul>
   );
 }
@@ -533,13 +535,13 @@ function Siblings({ shown, members, chosen }: { shown: Workflow; members: readon
     <section class="part">
       <div class="row">
         <h3 class="grow">
-          Stand alike <span class="num">{integer(actions.length)}</span>
+          Stand alike <span class="num">{formatInteger(actions.length)}</span>
         </h3>
         <Button onClick={unfold}>Unfold</Button>
       </div>
       <p class="soft small">
         {tallied(actions.map((action) => action.state))
-          .map(([name, count]) => `${integer(count)} ${name}`)
+          .map(([name, count]) => `${formatInteger(count)} ${name}`)
           .join(", ")}
       </p>
       <ActionNames actions={others} />
@@ -548,7 +550,7 @@ function Siblings({ shown, members, chosen }: { shown: Workflow; members: readon
 }
 
 function JobPart({ id }: { id: string }) {
-  const job = useMemo(() => watch(id), [id]);
+  const job = useMemo(() => watchJob(id), [id]);
   const { type, waiting_because: why } = job.value ?? {};
   return (
     <section class="part">

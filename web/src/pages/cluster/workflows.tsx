@@ -1,11 +1,11 @@
 /** List of workflows, or the open workflow. */
 
-import type { WorkflowRow } from "../../lib/api";
+import type { WorkflowSummary } from "../../lib/api";
 import "./workflows.css";
 import { useSignal } from "@preact/signals";
-import { integer, percent, seconds } from "../../lib/format";
-import { moment } from "../../lib/naming";
-import { clusterTime, connection, seenAt } from "../../lib/live";
+import { formatInteger, formatPercent, formatSeconds } from "../../lib/format";
+import { formatTimestamp } from "../../lib/naming";
+import { clusterTime, connection, knownUntil } from "../../lib/live";
 import { Button, TextButton } from "../../ui/button";
 import { later } from "../../ui/later";
 import { Bar } from "../../ui/progress";
@@ -38,7 +38,7 @@ export function Workflows() {
   );
 }
 
-const COLUMNS: Column<WorkflowRow>[] = [
+const COLUMNS: Column<WorkflowSummary>[] = [
   {
     id: "name",
     title: "workflow",
@@ -51,7 +51,7 @@ const COLUMNS: Column<WorkflowRow>[] = [
     cell: ({ name, counts, total }) => (
       <span class="progress">
         <Bar ratio={total ? (counts.done ?? 0) / total : 1} label={`Progress of workflow ${name}`} />
-        <span class="num">{percent(total ? (counts.done ?? 0) / total : 1)}</span>
+        <span class="num">{formatPercent(total ? (counts.done ?? 0) / total : 1)}</span>
       </span>
     ),
   },
@@ -61,13 +61,13 @@ const COLUMNS: Column<WorkflowRow>[] = [
     wrap: true,
     cell: ({ counts, total }) => <span class="small">{inWords(counts, total)}</span>,
   },
-  numberColumn("created", "submitted", ({ created }) => moment(created)),
-  numberColumn("time", "took", (row) => seconds(took(row))),
+  numberColumn("created", "submitted", ({ created }) => formatTimestamp(created)),
+  numberColumn("time", "took", (row) => formatSeconds(took(row))),
   { id: "id", title: "id", cell: ({ workflow_id: id }) => <span class="mono soft">{id}</span> },
 ];
 
-function took({ created, ended }: WorkflowRow): number {
-  const end = ended ? Date.parse(ended) : clusterTime(seenAt.value);
+function took({ created, ended }: WorkflowSummary): number {
+  const end = ended ? Date.parse(ended) : clusterTime(knownUntil.value);
   return Math.max(0, (end - Date.parse(created)) / 1000);
 }
 
@@ -83,7 +83,7 @@ function List() {
         <>
           <div class="row">
             <h2 class="grow">
-              Workflows <span class="num soft">{integer(value.workflows.length)}</span>
+              Workflows <span class="num soft">{formatInteger(value.workflows.length)}</span>
             </h2>
             <Button onClick={() => (writing.value = true)}>New workflow</Button>
             {writing.value && <NewWorkflow onClose={() => (writing.value = false)} />}
@@ -101,7 +101,7 @@ function List() {
           {value.cursor && limit.value < MOST && <Button onClick={() => (limit.value = MOST)}>Show older ones</Button>}
           {value.cursor && limit.value >= MOST && (
             <p class="soft small">
-              The newest {integer(MOST)}. Older ones: <code>cluster workflow list</code>
+              The newest {formatInteger(MOST)}. Older ones: <code>cluster workflow list</code>
             </p>
           )}
         </>

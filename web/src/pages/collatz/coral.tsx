@@ -5,8 +5,8 @@ import { useEffect } from "preact/hooks";
 import { bounds, coral, svg, upright } from "./model/coral";
 import { paletteColors, PALETTES, type Palette } from "./model/palette";
 import { download } from "../../lib/export";
-import { integer } from "../../lib/format";
-import { calm, dark } from "../../lib/theme";
+import { formatInteger } from "../../lib/format";
+import { hasReducedMotion, isDark } from "../../lib/theme";
 import { Button } from "../../ui/button";
 import { Canvas, Figure } from "../../ui/figure";
 import { savePicture } from "./model/acts";
@@ -41,7 +41,7 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number, 
   const x = (value: number) => width / 2 + (value - box.left - box.width / 2) * scale;
   const y = (value: number) => height / 2 - (value - box.top + box.height / 2) * scale;
   const deepest = all.at(-1)?.depth || 1;
-  const paint = paletteColors(palette.value, dark.value);
+  const paint = paletteColors(palette.value, isDark.value);
   const thick = Math.max(1, Math.min(width, height) / 700);
   context.lineCap = "round";
   let depth = 0;
@@ -74,7 +74,7 @@ function stop(): void {
 /** Animate the growth of the coral and return a function that stops it. */
 function grow(): () => void {
   cancelAnimationFrame(frame);
-  if (calm) return stop;
+  if (hasReducedMotion) return stop;
   const began = performance.now();
   const step = (now: number) => {
     grown.value = Math.min(1, Math.max(0, now - began) / GROWTH_MS);
@@ -87,7 +87,7 @@ function grow(): () => void {
 
 function described(): string {
   return (
-    `trajectories of 2 to ${integer(state.numbers.value)} back from 1, even turns left by ` +
+    `trajectories of 2 to ${formatInteger(state.numbers.value)} back from 1, even turns left by ` +
     `${state.even.value}°, odd right by ${state.odd.value}°`
   );
 }
@@ -125,7 +125,7 @@ function Slider({
         onInput={(event) => (state[name].value = Number(event.currentTarget.value))}
       />
       <span class="num slider-value">
-        {integer(Math.trunc(state[name].value))}
+        {formatInteger(Math.trunc(state[name].value))}
         {state[name].value % 1 ? `.${String(state[name].value).split(".")[1]}` : ""}
         {unit}
       </span>
@@ -152,11 +152,11 @@ export function CoralView() {
   useSaved("coral", sheet);
   useEffect(grow, []);
   const canvas = useCanvas((context, width, height) => draw(context, width, height, grown.value));
-  const words = `Collatz coral: ${described()}; ${integer(segments.value.length)} numbers`;
+  const words = `Collatz coral: ${described()}; ${formatInteger(segments.value.length)} numbers`;
   const save = () =>
     download(
       "collatz-coral.svg",
-      svg(segments.value, paletteColors(palette.value, dark.value), words),
+      svg(segments.value, paletteColors(palette.value, isDark.value), words),
       "image/svg+xml",
     );
   return (
@@ -171,7 +171,7 @@ export function CoralView() {
         <Slider name="odd" text="odd turns" least={-45} most={45} step={0.05} unit="°" />
         <Slider name="numbers" text="numbers to" least={10} most={MOST} step={10} unit="" />
         <Palettes />
-        {!calm && <Button onClick={grow}>Grow</Button>}
+        {!hasReducedMotion && <Button onClick={grow}>Grow</Button>}
         <Button onClick={() => void savePicture("coral")}>PNG, 4K</Button>
         <Button onClick={save}>SVG</Button>
       </div>

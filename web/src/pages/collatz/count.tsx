@@ -1,7 +1,7 @@
 /** Offer to count all visible numbers with a job of the cluster. */
 
-import { compact, counted } from "../../lib/format";
-import { cancel, watch } from "../../lib/jobs";
+import { formatCompact, formatCount } from "../../lib/format";
+import { cancelJob, watchJob } from "../../lib/jobs";
 import { Button, TextButton } from "../../ui/button";
 import { Bar } from "../../ui/progress";
 import { failed } from "../../ui/toast";
@@ -21,7 +21,7 @@ export function CountThese({ picture }: { picture: Scene | undefined }) {
   if (many <= BigInt(EXACT_MOST) || many > WINDOW_MOST) return null;
   return (
     <Button title={`A job: ${expectation(many, situation.value)}`} onClick={() => void count(now)}>
-      Count all {compact(many)}
+      Count all {formatCompact(many)}
     </Button>
   );
 }
@@ -29,12 +29,12 @@ export function CountThese({ picture }: { picture: Scene | undefined }) {
 /** Progress of the counting job. */
 export function Counting() {
   const id = counting.value;
-  const job = id ? watch(id).value : undefined;
+  const job = id ? watchJob(id).value : undefined;
   if (!job) return null;
-  const stop = () => void cancel(id).catch((error: unknown) => failed(`Cancel ${id}`, error));
+  const stop = () => void cancelJob(id).catch((error: unknown) => failed(`Cancel ${id}`, error));
   return (
     <div class="missing note counting" role="status">
-      <a href={`/cluster.html#tab=jobs&job=${id}`}>A job</a> counts {counted(job.total, "number")}{" "}
+      <a href={`/cluster.html#tab=jobs&job=${id}`}>A job</a> counts {formatCount(job.total, "number")}{" "}
       <Bar ratio={job.progress} label={`job ${id}`} />
       <TextButton onClick={stop}>Cancel</TextButton>
     </div>

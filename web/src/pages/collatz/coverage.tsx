@@ -6,7 +6,7 @@ import { log2, power } from "./model/number";
 import { seen } from "./model/view";
 import { get } from "../../lib/api";
 import { messageOf } from "../../lib/errors";
-import { compact, integer } from "../../lib/format";
+import { formatCompact, formatInteger } from "../../lib/format";
 import { token } from "../../lib/theme";
 import { useCanvas } from "../../ui/canvas";
 import { letters } from "./model/plot";
@@ -44,7 +44,8 @@ function words(): string {
   const beyond =
     marks.ranges.filter(({ last }) => marks.up_to === null || BigInt(last) > BigInt(marks.up_to)).length +
     marks.more_ranges;
-  const head = marks.up_to === null ? "Verified here from 1 on: none" : `Verified here: 1 to ${integer(marks.up_to)}`;
+  const head =
+    marks.up_to === null ? "Verified here from 1 on: none" : `Verified here: 1 to ${formatInteger(marks.up_to)}`;
   return `${head}${beyond ? `, and ${beyond} range${beyond > 1 ? "s" : ""} beyond` : ""}`;
 }
 
@@ -117,7 +118,7 @@ export function Coverage() {
         <span class="axis">
           {" "}
           · frame: the view
-          {range.value.end > 2n ** 53n ? "" : ` of ${compact(range.value.end - range.value.first)}`}
+          {range.value.end > 2n ** 53n ? "" : ` of ${formatCompact(range.value.end - range.value.first)}`}
         </span>
       </p>
     </div>

@@ -9,8 +9,8 @@ import type { Sample } from "./model/sample";
 import { walk } from "./model/walk";
 import { painter } from "../../density/density";
 import type { Painter } from "../../density/painter";
-import { compact, integer } from "../../lib/format";
-import { dark, touch } from "../../lib/theme";
+import { formatCompact, formatInteger } from "../../lib/format";
+import { isDark, isTouchScreen } from "../../lib/theme";
 import { Button } from "../../ui/button";
 import { Figure, tables } from "../../ui/figure";
 import { later } from "../../ui/later";
@@ -97,7 +97,7 @@ function paint(): void {
       log: state.log.value,
       metric: metric.value,
       modulus: Math.max(2, Math.min(8, state.mod.value)),
-      dark: dark.value,
+      dark: isDark.value,
       width: wide,
       height: high,
       scale,
@@ -352,20 +352,20 @@ function useScene() {
 /** Return the title of the saved picture. */
 function heading(): string {
   const { first, end } = seen(view.value, limits);
-  return `Collatz: steps to 1 for n from ${integer(first)} to ${integer(end - 1n)}`;
+  return `Collatz: steps to 1 for n from ${formatInteger(first)} to ${formatInteger(end - 1n)}`;
 }
 
 function summaryText(): string {
   const now = seen(view.value, limits);
   const picture = drawn.value;
-  const head = `Steps to 1 of ${integer(now.first)} to ${integer(now.end - 1n)}`;
+  const head = `Steps to 1 of ${formatInteger(now.first)} to ${formatInteger(now.end - 1n)}`;
   if (!picture || picture.source === "none") return `${head}: being computed.`;
   const { low, high } = picture.frame;
   const what = {
     points: "every number a point",
-    exact: `every number counted, ${integer(picture.lit)} pixels lit`,
+    exact: `every number counted, ${formatInteger(picture.lit)} pixels lit`,
     columns: "columns of jobs, single numbers where there are none",
-    sample: `${integer(sampleOf(now)?.far.length ?? picture.numbers)} numbers spread over the range`,
+    sample: `${formatInteger(sampleOf(now)?.far.length ?? picture.numbers)} numbers spread over the range`,
     none: "",
   };
   return (
@@ -381,7 +381,7 @@ function sampledTwin({ range, far, delays, bits }: Sample, { first, end }: Range
     const n = range.first + BigInt(off);
     if (n < first || n >= end) continue;
     if (rows.length === 1000) break;
-    rows.push([off < 2 ** 53 ? integer(n) : compact(n), String(delays[place]), String(bits[place])]);
+    rows.push([off < 2 ** 53 ? formatInteger(n) : formatCompact(n), String(delays[place]), String(bits[place])]);
   }
   return { head: ["n of the sample", "steps", "bits of the peak"], rows };
 }
@@ -398,7 +398,7 @@ function twin() {
       ) {
         const n = exact.start + BigInt(place);
         if (n >= now.end) break;
-        rows.push([integer(n), String(exact.delays[place]), String(exact.bits[place])]);
+        rows.push([formatInteger(n), String(exact.delays[place]), String(exact.bits[place])]);
       }
     }
     return { head: ["n", "steps", "bits of the peak"], rows };
@@ -411,8 +411,8 @@ function twin() {
     if (first < now.first || first >= now.end) continue;
     const [from, to] = [finestOne.first[column] as number, finestOne.first[column + 1] as number];
     rows.push([
-      integer(first),
-      integer(finestOne.count[column] ?? 0),
+      formatInteger(first),
+      formatInteger(finestOne.count[column] ?? 0),
       String(finestOne.delay[from]),
       String(finestOne.delay[to - 1]),
     ]);
@@ -480,7 +480,7 @@ function Missing() {
   if (source === "sample")
     return (
       <p class="missing note" role="status">
-        {integer(sampleOf(now)?.far.length ?? 0)} of {compact(now.end - now.first)} numbers, spread evenly
+        {formatInteger(sampleOf(now)?.far.length ?? 0)} of {formatCompact(now.end - now.first)} numbers, spread evenly
       </p>
     );
   if (source === "columns" && metric.value !== "count")
@@ -498,13 +498,13 @@ function Pointed() {
   if (n === undefined || n < 1n)
     return (
       <p class="pointed soft small">
-        {touch ? "Tap a number for its trajectory." : "Point at a number; a click shows its trajectory."}
+        {isTouchScreen ? "Tap a number for its trajectory." : "Point at a number; a click shows its trajectory."}
       </p>
     );
   const { delay, peak } = walk(n);
   return (
     <p class="pointed num small">
-      n {integer(n)} · {delay} steps · peak {bitLength(peak) < 90 ? integer(peak) : compact(peak)}
+      n {formatInteger(n)} · {delay} steps · peak {bitLength(peak) < 90 ? formatInteger(peak) : formatCompact(peak)}
     </p>
   );
 }
@@ -532,7 +532,7 @@ function Zoom() {
           state.commit();
         }}
       >
-        All of {compact(range.value.end - range.value.first)}
+        All of {formatCompact(range.value.end - range.value.first)}
       </Button>
     </span>
   );

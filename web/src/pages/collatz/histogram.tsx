@@ -2,7 +2,7 @@
 
 import { useEffect } from "preact/hooks";
 import { CLASSES, classCounts, expectedMean, logNormal, summary, type Summary } from "./model/fit";
-import { compact, integer, percent } from "../../lib/format";
+import { formatCompact, formatInteger, formatPercent } from "../../lib/format";
 import { token } from "../../lib/theme";
 import { Button } from "../../ui/button";
 import { Canvas, Figure } from "../../ui/figure";
@@ -43,8 +43,8 @@ function draw(
   const up = (count: number) => (state.logcounts.value ? Math.log1p(count) : count);
   const x = (steps: number) => box.left + (box.width * (steps - low)) / (high - low);
   const y = (count: number) => box.top + box.height * (1 - Math.min(top, up(count)) / top);
-  yTicks(context, box, 0, top, (value) => compact(state.logcounts.value ? Math.round(Math.expm1(value)) : value));
-  xTicks(context, box, low, high, integer, "steps to 1");
+  yTicks(context, box, 0, top, (value) => formatCompact(state.logcounts.value ? Math.round(Math.expm1(value)) : value));
+  xTicks(context, box, low, high, formatInteger, "steps to 1");
   context.fillStyle = token("series-1");
   const bar = Math.max(1, box.width / (high - low) - (box.width / (high - low) > 4 ? 1 : 0));
   for (const [steps, count] of histogram) context.fillRect(x(steps), y(count), bar, box.top + box.height - y(count));
@@ -88,7 +88,7 @@ function vertical(context: CanvasRenderingContext2D, box: Box, x: number, text: 
 
 /** Describe the source of the counts. */
 function basis({ source, looked }: Counted): string {
-  if (source === "sample") return `estimated from ${integer(looked ?? 0)} numbers, spread evenly`;
+  if (source === "sample") return `estimated from ${formatInteger(looked ?? 0)} numbers, spread evenly`;
   return { exact: "every number counted", columns: "whole columns of a job", none: "being computed" }[source];
 }
 
@@ -98,8 +98,8 @@ export function HistogramView() {
   const data = counted();
   const figures = summary(data.histogram);
   const words = figures
-    ? `Steps of ${integer(figures.count)} numbers from ${integer(data.range.first)} to ` +
-      `${integer(data.range.end - 1n)}: mean ${figures.mean.toFixed(2)}, deviation ${figures.deviation.toFixed(2)}, ` +
+    ? `Steps of ${formatInteger(figures.count)} numbers from ${formatInteger(data.range.first)} to ` +
+      `${formatInteger(data.range.end - 1n)}: mean ${figures.mean.toFixed(2)}, deviation ${figures.deviation.toFixed(2)}, ` +
       `median ${figures.median}, ${figures.least} to ${figures.most}`
     : "No number of this range is known yet";
   const canvas = usePicture(
@@ -110,7 +110,9 @@ export function HistogramView() {
   );
   const twin = () => ({
     head: ["steps", "numbers"],
-    rows: [...data.histogram].sort(([left], [right]) => left - right).map(([steps, count]) => [steps, integer(count)]),
+    rows: [...data.histogram]
+      .sort(([left], [right]) => left - right)
+      .map(([steps, count]) => [steps, formatInteger(count)]),
   });
   return (
     <div class="stack">
@@ -154,8 +156,8 @@ function Classes({ histogram, total }: { histogram: ReadonlyMap<number, number>;
     <ul class="classes">
       {CLASSES.map(({ name }, place) => (
         <li key={name}>
-          <ClassMark place={place} /> {name} steps <span class="num">{integer(counts[place] ?? 0)}</span>{" "}
-          <span class="soft num">{percent((counts[place] ?? 0) / total)}</span>
+          <ClassMark place={place} /> {name} steps <span class="num">{formatInteger(counts[place] ?? 0)}</span>{" "}
+          <span class="soft num">{formatPercent((counts[place] ?? 0) / total)}</span>
         </li>
       ))}
     </ul>

@@ -1,14 +1,14 @@
 /** Legend of the picture's colors and marks. */
 
-import { compact, integer } from "../../lib/format";
-import { dark } from "../../lib/theme";
+import { formatCompact, formatInteger } from "../../lib/format";
+import { isDark } from "../../lib/theme";
 import { CLASSES, css, MIXED_COLOR, viridis } from "../../density/color";
 import { state } from "./model/state";
 import type { Scene } from "./model/scene";
 
 /** The color scale with its limits. */
 function Scale({ low, high, text }: { low: string; high: string; text: string }) {
-  const stops = Array.from({ length: 13 }, (_, place) => css(viridis(place / 12, dark.value)));
+  const stops = Array.from({ length: 13 }, (_, place) => css(viridis(place / 12, isDark.value)));
   return (
     <li>
       {text} <span class="num">{low}</span>
@@ -26,8 +26,8 @@ export function Legend({ scene }: { scene: Scene | undefined }) {
       {look?.mode === "count" && scene?.source !== "points" && scene?.source !== "none" && (
         <Scale
           text="numbers a pixel, log"
-          low={look.most < 1 ? "0" : integer(Math.max(1, look.least))}
-          high={compact(Math.max(1, Math.round(look.most)))}
+          low={look.most < 1 ? "0" : formatInteger(Math.max(1, look.least))}
+          high={formatCompact(Math.max(1, Math.round(look.most)))}
         />
       )}
       {look?.mode === "value" && <Scale text="bits of the peak" low={String(look.least)} high={String(look.most)} />}

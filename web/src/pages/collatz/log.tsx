@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import { CLASSES } from "./model/fit";
-import { clock, integer } from "../../lib/format";
+import { formatClock, formatInteger } from "../../lib/format";
 import { clearLog, saveLog } from "./model/acts";
 import { CAPACITY, dropped, finding, lines, shown } from "./model/events";
 import { Check } from "./fields";
@@ -58,17 +58,20 @@ export function LogView() {
         <Button onClick={clearLog}>Clear</Button>
         <Button onClick={saveLog}>Save as text</Button>
         <span class="small soft num">
-          {integer(some.length)} of {integer(lines.value.length)} lines
-          {dropped.value ? `, ${integer(dropped.value)} older than ${integer(CAPACITY)} lines are gone` : ""}
+          {formatInteger(some.length)} of {formatInteger(lines.value.length)} lines
+          {dropped.value
+            ? `, ${formatInteger(dropped.value)} older than ${formatInteger(CAPACITY)} lines are gone`
+            : ""}
         </span>
       </div>
       <div class="log-lines" ref={box} onScroll={rolled} tabIndex={0} role="log" aria-label="Log" aria-live="off">
         {some.length > DRAWN && (
-          <p class="soft small">{integer(some.length - DRAWN)} older lines are in the file only.</p>
+          <p class="soft small">{formatInteger(some.length - DRAWN)} older lines are in the file only.</p>
         )}
         {some.slice(-DRAWN).map((line) => (
           <p key={line.id} class={line.star ? "star" : ""}>
-            <time class="soft">{clock(line.time)}</time> <span class="star-mark">{line.star ? "\u2605" : " "}</span>
+            <time class="soft">{formatClock(line.time)}</time>{" "}
+            <span class="star-mark">{line.star ? "\u2605" : " "}</span>
             {line.star && <span class="visually-hidden">starred </span>}
             <span class="soft kind">{line.kind}</span> {line.text}
           </p>

@@ -2,7 +2,7 @@
 
 import "./collatz.css";
 import { useEffect } from "preact/hooks";
-import { keys } from "../../lib/keys";
+import { bindShortcuts } from "../../lib/keys";
 import { Panel, Tabs } from "../../ui/tabs";
 import { later } from "../../ui/later";
 import { mount, Page } from "../../ui/page";
@@ -100,7 +100,7 @@ function Welcome() {
     log("system", "Collatz: n goes to n / 2 when it is even, to 3n + 1 when it is odd. Press ? for the keys.");
     const job = state.job.peek();
     if (job) void open(job);
-    return keys(BOUND);
+    return bindShortcuts(BOUND);
   }, []);
   return null;
 }

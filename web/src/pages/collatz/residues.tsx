@@ -1,7 +1,7 @@
 /** Steps by residue n mod m. */
 
 import { useEffect } from "preact/hooks";
-import { integer } from "../../lib/format";
+import { formatInteger } from "../../lib/format";
 import { token } from "../../lib/theme";
 import { Button } from "../../ui/button";
 import { Canvas, Figure } from "../../ui/figure";
@@ -60,7 +60,7 @@ function draw(
   const high = Math.max(...means) * 1.04;
   const y = (value: number) => box.top + box.height * (1 - value / high);
   yTicks(context, box, 0, high, (value) => String(Math.round(value)));
-  xTicks(context, box, 0, modulus, integer, `n mod ${modulus}`);
+  xTicks(context, box, 0, modulus, formatInteger, `n mod ${modulus}`);
   const wide = box.width / modulus;
   for (const [place, { residue }] of rows.entries()) {
     context.fillStyle = token("series-1");
@@ -94,13 +94,13 @@ export function ResiduesView() {
     undefined,
   );
   const words = best
-    ? `Mean steps by n mod ${modulus} of ${integer(wanted.first)} to ${integer(wanted.end - 1n)}: most for ` +
+    ? `Mean steps by n mod ${modulus} of ${formatInteger(wanted.first)} to ${formatInteger(wanted.end - 1n)}: most for ` +
       `${best.residue} mod ${modulus}, ${(best.sum / best.count).toFixed(2)}; mean of all ` +
       `${(rows.reduce((sum, row) => sum + row.sum, 0) / rows.reduce((sum, row) => sum + row.count, 0)).toFixed(2)}, ` +
       `dashed`
     : small
       ? "Being computed in this page"
-      : `Residues need every number: select at most ${integer(EXACT_MOST)} in the graph`;
+      : `Residues need every number: select at most ${formatInteger(EXACT_MOST)} in the graph`;
   const canvas = usePicture(
     "residues",
     `Collatz: mean steps by n mod ${modulus}`,
@@ -119,11 +119,11 @@ export function ResiduesView() {
           head: ["n mod m", "numbers", "mean steps", "least", "most", "at"],
           rows: rows.map((row) => [
             row.residue,
-            integer(row.count),
+            formatInteger(row.count),
             (row.sum / row.count).toFixed(3),
             row.least,
             row.most,
-            integer(row.where),
+            formatInteger(row.where),
           ]),
         })}
       >
@@ -141,7 +141,7 @@ export function ResiduesView() {
         <p class="small">
           Longest of all:{" "}
           <Button class="link num" onClick={() => choose(best.where)}>
-            {integer(best.where)}
+            {formatInteger(best.where)}
           </Button>{" "}
           in the class with the greatest mean, {best.most} steps.
         </p>

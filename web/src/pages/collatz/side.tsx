@@ -6,7 +6,7 @@ import { fastest } from "./model/inverse";
 import { power } from "./model/number";
 import { compare, complete, missing, type Compared, type RecordKind } from "./model/records";
 import { computing } from "./model/client";
-import { compact, counted, integer, rate } from "../../lib/format";
+import { formatCompact, formatCount, formatInteger, formatRate } from "../../lib/format";
 import { Button } from "../../ui/button";
 import { now } from "../../ui/page";
 import { Headlines, type Headline } from "../../ui/headline";
@@ -28,10 +28,10 @@ function Row({ record }: { record: Compared }) {
     <tr>
       <td class="num">
         <Button class="link num" onClick={() => choose(record.n)}>
-          {integer(record.n)}
+          {formatInteger(record.n)}
         </Button>
       </td>
-      <td class="num end">{integer(record.value)}</td>
+      <td class="num end">{formatInteger(record.value)}</td>
       <td class={record.standing === "wrong" ? "bad" : record.standing === "published" ? "good" : ""} title={text}>
         {mark}
         <span class="visually-hidden">{text}</span>
@@ -92,7 +92,7 @@ function Missing({ kind }: { kind: RecordKind }) {
       Published but not found:{" "}
       {lacking
         .slice(0, 3)
-        .map(({ n }) => integer(n))
+        .map(({ n }) => formatInteger(n))
         .join(", ")}
     </p>
   );
@@ -121,7 +121,7 @@ function Fastest() {
       {quickest ? (
         <>
           <Button class="link num" onClick={() => choose(quickest.n)}>
-            {integer(quickest.n)}
+            {formatInteger(quickest.n)}
           </Button>
           , {quickest.steps} steps
         </>
@@ -154,7 +154,7 @@ export function Records() {
       {!any && (
         <p class="small soft">
           Start finds the numbers with more steps, or a greater value, than all smaller ones of the range, and compares
-          them with the published lists (complete to {compact(complete("delay"))}).
+          them with the published lists (complete to {formatCompact(complete("delay"))}).
         </p>
       )}
       {any && (
@@ -186,9 +186,9 @@ function currentNumber(): string {
   const job = current.value;
   if (!job) return "";
   const { range: own, mode } = about(job);
-  if (mode === "trajectory") return integer(own.first);
+  if (mode === "trajectory") return formatInteger(own.first);
   const at = own.first + BigInt(job.done);
-  return integer(at < own.end ? at : own.end - 1n);
+  return formatInteger(at < own.end ? at : own.end - 1n);
 }
 
 /** Number of speed measurements in a sparkline, one per second. */
@@ -206,7 +206,7 @@ function useSpeeds(): readonly (number | null)[] {
 /** Format all digits if they fit next to a picture. */
 function large(value: bigint): string {
   const digits = String(value);
-  if (digits.length <= 15) return integer(value);
+  if (digits.length <= 15) return formatInteger(value);
   return `${digits[0]}.${digits.slice(1, 3)}·${power(10, digits.length - 1)}`;
 }
 
@@ -214,11 +214,11 @@ function numbers(): Headline {
   const tested = jobViews.value.reduce((sum, job) => sum + BigInt(job.done), 0n);
   const all = range.value.end - range.value.first;
   if (jobViews.value.length)
-    return { label: "Numbers counted", value: compact(tested), hint: `${integer(tested)}, by the cluster` };
+    return { label: "Numbers counted", value: formatCompact(tested), hint: `${formatInteger(tested)}, by the cluster` };
   learnt.value;
-  if (isExact(range.value)) return { label: "Numbers counted", value: compact(all), after: "in this page" };
+  if (isExact(range.value)) return { label: "Numbers counted", value: formatCompact(all), after: "in this page" };
   const few = sampleOf(range.value)?.far.length;
-  return { label: "Numbers sampled", value: few ? compact(few) : "\u2013", after: `of ${compact(all)}` };
+  return { label: "Numbers sampled", value: few ? formatCompact(few) : "\u2013", after: `of ${formatCompact(all)}` };
 }
 
 /** Main results: speed or count, longest and highest trajectory. */
@@ -228,20 +228,25 @@ export function Figures() {
   const [longest, highest] = [delay.at(-1), path.at(-1)];
   const first =
     phase.value === "running"
-      ? { label: "Speed", value: speed() === null ? "\u2013" : compact(speed()), after: "numbers/s", lately: speeds }
+      ? {
+          label: "Speed",
+          value: speed() === null ? "\u2013" : formatCompact(speed()),
+          after: "numbers/s",
+          lately: speeds,
+        }
       : numbers();
   const at = (found: { n: bigint } | undefined) =>
-    found ? { after: `at ${integer(found.n)}`, onOpen: () => choose(found.n) } : {};
+    found ? { after: `at ${formatInteger(found.n)}`, onOpen: () => choose(found.n) } : {};
   return (
     <Headlines
       label="Figures"
       list={[
         first,
-        { label: "Most steps", value: longest ? integer(longest.value) : "\u2013", ...at(longest) },
+        { label: "Most steps", value: longest ? formatInteger(longest.value) : "\u2013", ...at(longest) },
         {
           label: "Highest peak",
           value: highest ? large(highest.value) : "\u2013",
-          ...(highest ? { hint: integer(highest.value) } : {}),
+          ...(highest ? { hint: formatInteger(highest.value) } : {}),
           ...at(highest),
         },
       ]}
@@ -255,12 +260,12 @@ export function Stats() {
     [
       "Active",
       `${active.value.length + computing.value}`,
-      `${counted(active.value.length, "job")} and ${counted(computing.value, "computation")} in this page`,
+      `${formatCount(active.value.length, "job")} and ${formatCount(computing.value, "computation")} in this page`,
     ],
-    ["Numbers tested", compact(tested), integer(tested)],
-    ["In this page", compact(computedHere.value), integer(computedHere.value)],
+    ["Numbers tested", formatCompact(tested), formatInteger(tested)],
+    ["In this page", formatCompact(computedHere.value), formatInteger(computedHere.value)],
     ["Current number", currentNumber() || "\u2013"],
-    ["Rate", phase.value === "running" ? rate(speed()) || "\u2013" : "\u2013"],
+    ["Rate", phase.value === "running" ? formatRate(speed()) || "\u2013" : "\u2013"],
     ["Runtime", runtimeText()],
   ];
   return (

@@ -7,9 +7,9 @@ import type { Path } from "./model/messages";
 import { bitLength, positive, power } from "./model/number";
 import { bitAt, decimated, meeting } from "./model/walk";
 import { messageOf } from "../../lib/errors";
-import { copy } from "../../lib/export";
-import { compact, counted, integer, percent } from "../../lib/format";
-import { calm, token } from "../../lib/theme";
+import { copyText } from "../../lib/export";
+import { formatCompact, formatCount, formatInteger, formatPercent } from "../../lib/format";
+import { hasReducedMotion, token } from "../../lib/theme";
 import { Button, TextButton } from "../../ui/button";
 import { Canvas, Figure } from "../../ui/figure";
 import { toast } from "../../ui/toast";
@@ -61,7 +61,7 @@ async function bring(name: string): Promise<void> {
 function tell(path: Path): void {
   log(
     "number",
-    `${short(path.n)}: ${counted(path.delay, "step")}, ${integer(path.odd)} odd, peak ${short(path.peak)}`,
+    `${short(path.n)}: ${formatCount(path.delay, "step")}, ${formatInteger(path.odd)} odd, peak ${short(path.peak)}`,
     {
       steps: path.delay,
       star: isStar(path.n, path.delay, path.peak),
@@ -73,8 +73,8 @@ function tell(path: Path): void {
 export function short(value: bigint): string {
   const text = String(value);
   return text.length <= 40
-    ? integer(value)
-    : `${text.slice(0, 12)}\u2026${text.slice(-8)} (${integer(text.length)} digits)`;
+    ? formatInteger(value)
+    : `${text.slice(0, 12)}\u2026${text.slice(-8)} (${formatInteger(text.length)} digits)`;
 }
 
 // -- visible steps --------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number):
     { ...box, height: box.height + STRIP + GAP },
     from,
     to,
-    (value) => integer(value),
+    (value) => formatInteger(value),
     state.tails.value ? "steps, ends together" : "steps",
   );
   const y = (log: number) => box.top + box.height * (1 - log / high);
@@ -303,19 +303,20 @@ effect(() => {
 function Rule({ path }: { path: Path }) {
   const at = now.value;
   const step = Math.min(path.delay, state.step.value);
-  if (!at || at.name !== String(path.n) || at.step !== step) return <p class="rule num small">step {integer(step)}</p>;
+  if (!at || at.name !== String(path.n) || at.step !== step)
+    return <p class="rule num small">step {formatInteger(step)}</p>;
   const [value, next] = at.values;
   if (value === undefined) return null;
   if (value === 1n || next === undefined)
     return (
       <p class="rule num small">
-        step {integer(step)}: {short(value)}, the end
+        step {formatInteger(step)}: {short(value)}, the end
       </p>
     );
   const odd = (value & 1n) === 1n;
   return (
     <p class="rule num small">
-      step {integer(step)}: {short(value)} is {odd ? "odd" : "even"}, {odd ? "3n + 1" : "n / 2"} = {short(next)}
+      step {formatInteger(step)}: {short(value)} is {odd ? "odd" : "even"}, {odd ? "3n + 1" : "n / 2"} = {short(next)}
     </p>
   );
 }
@@ -370,7 +371,7 @@ function Terms() {
     <ol class="terms num small" tabIndex={0} aria-label={`Terms from step ${at.step} on`}>
       {at.values.map((value, place) => (
         <li key={place}>
-          <span class="soft">{integer(at.step + place)}</span> {short(value)}
+          <span class="soft">{formatInteger(at.step + place)}</span> {short(value)}
         </li>
       ))}
       {at.values.length === LISTED && <li class="soft">the next {LISTED}: move the slider</li>}
@@ -382,21 +383,21 @@ function Terms() {
 
 /** Format a factor from its log2. */
 function times(log: number): string {
-  return log < 60 ? compact(2 ** log) : power(2, Math.round(log));
+  return log < 60 ? formatCompact(2 ** log) : power(2, Math.round(log));
 }
 
 function Facts({ path }: { path: Path }) {
   const rows: [string, string, bigint | undefined][] = [
     ["n", short(path.n), path.n],
-    ["Steps", integer(path.delay), undefined],
-    ["Odd steps", `${integer(path.odd)}, ${percent(path.odd / Math.max(1, path.delay))}`, undefined],
+    ["Steps", formatInteger(path.delay), undefined],
+    ["Odd steps", `${formatInteger(path.odd)}, ${formatPercent(path.odd / Math.max(1, path.delay))}`, undefined],
     ["Peak", short(path.peak), path.peak],
     [
       "Peak is",
-      `${times((path.logs[path.peakStep] ?? 0) - (path.logs[0] ?? 0))} n, ${integer(bitLength(path.peak))} bits`,
+      `${times((path.logs[path.peakStep] ?? 0) - (path.logs[0] ?? 0))} n, ${formatInteger(bitLength(path.peak))} bits`,
       undefined,
     ],
-    ["Peak at", `step ${integer(path.peakStep)}`, undefined],
+    ["Peak at", `step ${formatInteger(path.peakStep)}`, undefined],
   ];
   return (
     <dl class="facts">
@@ -421,7 +422,7 @@ function Facts({ path }: { path: Path }) {
 function Copy({ value, what }: { value: bigint; what: string }) {
   const run = async () =>
     toast(
-      (await copy(String(value))) ? `Copied all digits of ${what}` : "The browser does not allow this page to copy",
+      (await copyText(String(value))) ? `Copied all digits of ${what}` : "The browser does not allow this page to copy",
     );
   return (
     <Button class="link small" aria-label={`Copy ${what}`} onClick={() => void run()}>
@@ -482,7 +483,7 @@ function Lines() {
                 stroke-dasharray={DASHES[place]?.join(" ")}
               />
             </svg>{" "}
-            {place + 1}: {short(path.n)}, {counted(path.delay, "step")}
+            {place + 1}: {short(path.n)}, {formatCount(path.delay, "step")}
           </span>
           {place > 0 && <Met place={place - 1} />}
           {place > 0 && <TextButton onClick={() => compare(named(path.n), false)}>take out</TextButton>}
@@ -512,7 +513,8 @@ function Met({ place }: { place: number }) {
   if (!meet) return null;
   return (
     <span class="num soft" data-meets={value.value === undefined ? "" : String(value.value)}>
-      meets 1 at {value.value === undefined ? "\u2026" : short(value.value)}, {counted(meet.remaining, "step")} before 1
+      meets 1 at {value.value === undefined ? "\u2026" : short(value.value)}, {formatCount(meet.remaining, "step")}{" "}
+      before 1
     </span>
   );
 }
@@ -521,11 +523,11 @@ function summaryText(): string {
   const [path] = shown.value;
   if (!path) return "No trajectory yet";
   const met = meetings.value
-    .map((meet) => ` It meets that of ${short(meet.with)} ${counted(meet.remaining, "step")} before 1.`)
+    .map((meet) => ` It meets that of ${short(meet.with)} ${formatCount(meet.remaining, "step")} before 1.`)
     .join("");
   return (
-    `Trajectory of ${short(path.n)}: ${counted(path.delay, "step")}, ${integer(path.odd)} of them odd, peak ` +
-    `${short(path.peak)} at step ${integer(path.peakStep)}.${met}`
+    `Trajectory of ${short(path.n)}: ${formatCount(path.delay, "step")}, ${formatInteger(path.odd)} of them odd, peak ` +
+    `${short(path.peak)} at step ${formatInteger(path.peakStep)}.${met}`
   );
 }
 
@@ -534,7 +536,7 @@ function twin() {
     const every = Math.max(1, Math.ceil(path.delay / 250));
     return Array.from({ length: Math.floor(path.delay / every) + 1 }, (_, place) => [
       short(path.n),
-      integer(place * every),
+      formatInteger(place * every),
       (path.logs[place * every] as number).toFixed(3),
     ]);
   });
@@ -566,7 +568,7 @@ export function Trajectory() {
   useEffect(() => {
     // in a one-column layout, the selected trajectory is outside the window
     if (chosen.value && matchMedia("(max-width: 900px)").matches)
-      section.current?.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+      section.current?.scrollIntoView({ block: "start", behavior: hasReducedMotion ? "auto" : "smooth" });
   }, [chosen.value]);
   const down = (event: PointerEvent) => {
     (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
@@ -638,6 +640,6 @@ function shareOf(event: MouseEvent, element: HTMLElement): number {
 
 /** Start or stop the animation; with reduced motion, the user steps manually. */
 export function play(): void {
-  if (calm) stepTo(state.step.peek() + 1);
+  if (hasReducedMotion) stepTo(state.step.peek() + 1);
   else playing.value = !playing.peek();
 }

@@ -6,7 +6,7 @@ import { around, before, grow, pathOf, placed, type Branch } from "./model/inver
 import { CLASSES, classOf } from "./model/fit";
 import { positive } from "./model/number";
 import { next, walk } from "./model/walk";
-import { counted, integer } from "../../lib/format";
+import { formatCount, formatInteger } from "../../lib/format";
 import { Button } from "../../ui/button";
 import { Figure } from "../../ui/figure";
 import { ClassMark, SHAPES } from "./classes";
@@ -71,7 +71,7 @@ function Twig({ branch, x, y, turn = 0, named = true }: TwigProps) {
     event.stopPropagation();
     pick(branch);
   };
-  const name = `${integer(value)}, ${steps} steps${folded ? ", unfold" : ""}`;
+  const name = `${formatInteger(value)}, ${steps} steps${folded ? ", unfold" : ""}`;
   const flipped = Math.abs(turn) > 90;
   return (
     <g
@@ -218,7 +218,7 @@ export function TreeView() {
   const { count, cut } = grown.value;
   const deepest = Math.max(...places.value.map(({ branch }) => branch.depth));
   const words =
-    `Inverse tree of ${short(root.value)}: ${integer(count)} number${count === 1 ? "" : "s"}, ${deepest} ` +
+    `Inverse tree of ${short(root.value)}: ${formatInteger(count)} number${count === 1 ? "" : "s"}, ${deepest} ` +
     `level${deepest === 1 ? "" : "s"}${cut ? `; at most ${MOST} are drawn, the rest is folded` : ""}`;
   return (
     <div class="stack">
@@ -277,8 +277,8 @@ function BranchFacts() {
     <aside class="node-facts stack" aria-live="polite">
       <h3 class="num">{short(value)}</h3>
       <p class="small num">
-        {counted(walked.delay, "step")}, {integer(walked.odd)} odd, peak {short(walked.peak)} at step{" "}
-        {integer(walked.peakStep)}
+        {formatCount(walked.delay, "step")}, {formatInteger(walked.odd)} odd, peak {short(walked.peak)} at step{" "}
+        {formatInteger(walked.peakStep)}
       </p>
       <p class="small num">
         {first.map(short).join(" → ")}

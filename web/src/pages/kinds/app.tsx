@@ -2,8 +2,8 @@
 
 import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect } from "preact/hooks";
-import { keys } from "../../lib/keys";
-import { percent } from "../../lib/format";
+import { bindShortcuts } from "../../lib/keys";
+import { formatPercent } from "../../lib/format";
 import { TextButton } from "../../ui/button";
 import { later } from "../../ui/later";
 import { Page } from "../../ui/page";
@@ -17,11 +17,11 @@ const KindView = later(() => import("./kind").then((part) => part.KindView));
 function titled(): void {
   const { state: at, progress } = job.value ?? { state: "", progress: 0 };
   const active = at === "running" || at === "finishing";
-  document.title = `${active ? `${percent(progress)} - ` : ""}${kindName.value || "Kinds"} - Threads Cluster`;
+  document.title = `${active ? `${formatPercent(progress)} - ` : ""}${kindName.value || "Kinds"} - Threads Cluster`;
 }
 
 export function KindsPage() {
-  useLayoutEffect(() => keys({ L: { text: "list of all kinds", run: () => show("") } }), []);
+  useLayoutEffect(() => bindShortcuts({ L: { text: "list of all kinds", run: () => show("") } }), []);
   useEffect(load, []);
   useEffect(() => effect(titled), []);
   return (

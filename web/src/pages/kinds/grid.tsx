@@ -3,8 +3,8 @@
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Job, Unit, UnitState } from "../../lib/api";
-import { integer, seconds } from "../../lib/format";
-import { keys } from "../../lib/keys";
+import { formatInteger, formatSeconds } from "../../lib/format";
+import { bindShortcuts } from "../../lib/keys";
 import { token } from "../../lib/theme";
 import { Button } from "../../ui/button";
 import { useCanvas } from "../../ui/canvas";
@@ -68,7 +68,7 @@ export function UnitGrid({ job, programs, list }: Props) {
   };
   useLayoutEffect(
     () =>
-      keys({
+      bindShortcuts({
         D: { text: "next dead unit", run: () => next("dead") },
         U: { text: "to the grid of units", run: () => place.current?.focus() },
       }),
@@ -98,7 +98,7 @@ export function UnitGrid({ job, programs, list }: Props) {
       summary={summary}
       twin={() => ({
         head: ["units", "state"],
-        rows: stretches(list).map(([lo, hi, name]) => [hi - lo === 1 ? integer(lo) : `${lo} to ${hi - 1}`, name]),
+        rows: stretches(list).map(([lo, hi, name]) => [hi - lo === 1 ? formatInteger(lo) : `${lo} to ${hi - 1}`, name]),
       })}
       note={<Legend programs={programs} />}
     >
@@ -131,7 +131,7 @@ export function UnitGrid({ job, programs, list }: Props) {
           <span class="soft">
             {HANDS}
             {grid.value.share > 1 &&
-              ` A cell is ${integer(grid.value.share)} units and shows the first of dead, retrying, running, waiting.`}
+              ` A cell is ${formatInteger(grid.value.share)} units and shows the first of dead, retrying, running, waiting.`}
           </span>
         )}
       </p>
@@ -151,12 +151,14 @@ function describe(unit: number, grid: Grid, list: Uint8Array, row: Unit | undefi
   const name = stateAt(list, unit);
   const first = Math.floor(unit / grid.share) * grid.share;
   const shared =
-    grid.share > 1 ? `units ${integer(first)} to ${integer(Math.min(list.length, first + grid.share) - 1)}; ` : "";
+    grid.share > 1
+      ? `units ${formatInteger(first)} to ${formatInteger(Math.min(list.length, first + grid.share) - 1)}; `
+      : "";
   const known = row && row.state === name ? row : undefined;
   return [
-    `${shared}unit ${integer(unit)}: ${name}`,
+    `${shared}unit ${formatInteger(unit)}: ${name}`,
     known && ending(known),
-    known?.seconds !== null && known?.seconds !== undefined && seconds(known.seconds),
+    known?.seconds !== null && known?.seconds !== undefined && formatSeconds(known.seconds),
     known?.attempts && `attempt ${known.attempts}`,
     known?.worker && `on ${known.worker}`,
   ]
@@ -187,7 +189,7 @@ function Legend({ programs }: { programs: Programs }) {
           onClick={() => only(name)}
         >
           <span class="state">
-            <UnitSign of={name} /> {name} <span class="num">{integer(counts?.[name] ?? 0)}</span>
+            <UnitSign of={name} /> {name} <span class="num">{formatInteger(counts?.[name] ?? 0)}</span>
           </span>
         </Button>
       ))}

@@ -2,11 +2,11 @@
 
 import { addressOf, clusterAddress, KINDS } from "../../kinds";
 import type { Job } from "../../lib/api";
-import { ended } from "../../lib/fleet";
-import { seconds } from "../../lib/format";
-import { draftOf } from "../../lib/submission";
-import { titleOf } from "../../lib/naming";
-import { asTyped, waits, workflowOf } from "../../lib/summary";
+import { isEnded } from "../../lib/fleet";
+import { formatSeconds } from "../../lib/format";
+import { createDraft } from "../../lib/submission";
+import { jobTitle } from "../../lib/naming";
+import { typedParameters, explainWait, jobWorkflowAddress } from "../../lib/summary";
 import { Button } from "../../ui/button";
 import { later } from "../../ui/later";
 import { Outline } from "../../ui/outline";
@@ -42,11 +42,11 @@ function Body({ job: shown }: { job: Job }) {
         <Progress job={shown} steering unit="units" />
       </div>
       <Notes job={shown} />
-      {KINDS[shown.type]?.programs && <Programs job={shown} />}
+      {KINDS[shown.type]?.hasPrograms && <Programs job={shown} />}
       <ResultView job={shown} />
       <details class="part">
         <summary>Parameters</summary>
-        <Outline value={asTyped(shown.type, shown.parameters)} label="Parameters" />
+        <Outline value={typedParameters(shown.type, shown.parameters)} label="Parameters" />
       </details>
     </>
   );
@@ -56,11 +56,11 @@ function Heading({ job: { job_id: id, type, state: name, seconds: ran }, job: sh
   const page = KINDS[type]?.page;
   return (
     <div class="row">
-      <h2>{titleOf(shown)}</h2>
+      <h2>{jobTitle(shown)}</h2>
       <span class="mono soft small">{id}</span>
       <State of={name} />
-      {ended(shown) && ran !== null && <span class="num soft">{seconds(ran)}</span>}
-      {workflowOf(id) && <a href={workflowOf(id)}>Its workflow</a>}
+      {isEnded(shown) && ran !== null && <span class="num soft">{formatSeconds(ran)}</span>}
+      {jobWorkflowAddress(id) && <a href={jobWorkflowAddress(id)}>Its workflow</a>}
       <span class="grow" />
       {page && (
         <a class="button" href={addressOf(type, id)}>
@@ -70,7 +70,7 @@ function Heading({ job: { job_id: id, type, state: name, seconds: ran }, job: sh
       <a class="button" href={clusterAddress(id)}>
         Open in Cluster
       </a>
-      <Button onClick={() => keepDraft(draftOf(shown))}>Copy into the form</Button>
+      <Button onClick={() => keepDraft(createDraft(shown))}>Copy into the form</Button>
       <Button class="plain" onClick={() => open("")}>
         Close
       </Button>
@@ -82,7 +82,7 @@ function Notes({ job: shown }: { job: Job }) {
   const { error, notes, state: name, waiting_because: why } = shown;
   return (
     <>
-      {why && <p>{waits(shown)}</p>}
+      {why && <p>{explainWait(shown)}</p>}
       {name === "cancelling" && <p class="soft">The job is cancelled when its last lane has stopped.</p>}
       {error && (
         <p class="trouble" role="alert">

@@ -3,10 +3,10 @@
 import { useLayoutEffect } from "preact/hooks";
 import { clusterAddress, KINDS } from "../../kinds";
 import type { Job, Kind } from "../../lib/api";
-import { compact, percent } from "../../lib/format";
-import { keys } from "../../lib/keys";
+import { formatCompact, formatPercent } from "../../lib/format";
+import { bindShortcuts } from "../../lib/keys";
 import { snapshot } from "../../lib/live";
-import { summary } from "../../lib/summary";
+import { summarizeJob } from "../../lib/summary";
 import { Button } from "../../ui/button";
 import { JobName } from "../../ui/job-name";
 import { State } from "../../ui/state";
@@ -20,7 +20,7 @@ function focusForm(): void {
 }
 
 export function KindView({ kind }: { kind: Kind }) {
-  useLayoutEffect(() => keys({ N: { text: "first field of the form", run: focusForm } }), []);
+  useLayoutEffect(() => bindShortcuts({ N: { text: "first field of the form", run: focusForm } }), []);
   return (
     <div class="kind">
       <section class="kind-form" aria-label="New job">
@@ -65,8 +65,15 @@ const COLUMNS: Column<Job>[] = [
     cell: (job) => <JobName job={job} onOpen={() => open(job.job_id)} />,
   },
   { id: "state", title: "state", cell: (job) => <State of={job.state} /> },
-  numberColumn("done", "done", (job) => (job.state === "done" ? compact(job.total) : percent(job.progress))),
-  { id: "parameters", title: "parameters", wrap: true, cell: (job) => <span class="small soft">{summary(job)}</span> },
+  numberColumn("done", "done", (job) =>
+    job.state === "done" ? formatCompact(job.total) : formatPercent(job.progress),
+  ),
+  {
+    id: "parameters",
+    title: "parameters",
+    wrap: true,
+    cell: (job) => <span class="small soft">{summarizeJob(job)}</span>,
+  },
 ];
 /** Maximum number of listed jobs; the Cluster page lists all. */
 const MOST_JOBS = 10;

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo } from "preact/hooks";
 import type { Job } from "../../lib/api";
-import { integer } from "../../lib/format";
+import { formatInteger } from "../../lib/format";
 import { connection } from "../../lib/live";
 import { Skeleton } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
@@ -34,7 +34,7 @@ export function Programs({ job }: { job: Job }) {
       {!alone && (
         <details class="part" open={list.length <= 100}>
           <summary>
-            All units <span class="soft small">{integer(list.length)}</span>
+            All units <span class="soft small">{formatInteger(list.length)}</span>
           </summary>
           <UnitTable job={job} programs={programs} />
         </details>

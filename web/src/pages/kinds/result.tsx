@@ -2,9 +2,9 @@
 
 import { KINDS } from "../../kinds";
 import type { Job } from "../../lib/api";
-import { copy, csv, download } from "../../lib/export";
-import { ended } from "../../lib/fleet";
-import { counted, integer } from "../../lib/format";
+import { copyText, formatCsv, download } from "../../lib/export";
+import { isEnded } from "../../lib/fleet";
+import { formatCount, formatInteger } from "../../lib/format";
 import { Button } from "../../ui/button";
 import { useResult } from "../../ui/answer";
 import { Histogram } from "../../ui/histogram";
@@ -21,7 +21,7 @@ export function ResultView({ job }: { job: Job }) {
   return (
     <section class="part stack" aria-label="Result">
       <div class="row">
-        <h2 class="grow">{shown?.partial && !ended(job) ? "Result so far" : "Result"}</h2>
+        <h2 class="grow">{shown?.partial && !isEnded(job) ? "Result so far" : "Result"}</h2>
         {shown && <Copies job={job} value={shown.value} />}
       </div>
       {problem && <Trouble what="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}
@@ -43,7 +43,7 @@ function SoFar({ job, again, onAsk }: { job: Job; again: boolean; onAsk: () => v
 function Copies({ job, value }: { job: Job; value: unknown }) {
   const json = () => JSON.stringify(value, null, 2);
   const give = async () =>
-    toast((await copy(json())) ? "Copied as JSON" : "The browser does not allow this page to copy");
+    toast((await copyText(json())) ? "Copied as JSON" : "The browser does not allow this page to copy");
   return (
     <>
       <Button onClick={() => void give()}>Copy as JSON</Button>
@@ -56,7 +56,7 @@ function Copies({ job, value }: { job: Job; value: unknown }) {
 
 function Parts({ kind, value }: { kind: string; value: unknown }) {
   const schema = described.value?.result_schema as Schema | undefined;
-  const { figures, histograms, tables } = reading(value, KINDS[kind]?.figures, schema);
+  const { figures, histograms, tables } = reading(value, KINDS[kind]?.resultValues, schema);
   return (
     <>
       {figures.length > 0 && (
@@ -92,11 +92,11 @@ function ResultTable({ kind, part: { title, columns, rows } }: { kind: string; p
     end: numeric[place] ?? false,
     cell: ([, row]) => <span class="num">{leaf(short(row[place] ?? null))}</span>,
   }));
-  const save = () => download(`${kind}-${title.replaceAll(" ", "-")}.csv`, csv([columns, ...rows]), "text/csv");
+  const save = () => download(`${kind}-${title.replaceAll(" ", "-")}.csv`, formatCsv([columns, ...rows]), "text/csv");
   return (
     <details class="part" open={rows.length <= MOST_OPEN}>
       <summary>
-        {title} <span class="soft small">{counted(rows.length, "row")}</span>
+        {title} <span class="soft small">{formatCount(rows.length, "row")}</span>
       </summary>
       <Table
         label={title}
@@ -107,7 +107,7 @@ function ResultTable({ kind, part: { title, columns, rows } }: { kind: string; p
       <div class="row">
         {rows.length > MOST_ROWS && (
           <span class="soft small">
-            The first {MOST_ROWS} of {integer(rows.length)} rows; the file has all.
+            The first {MOST_ROWS} of {formatInteger(rows.length)} rows; the file has all.
           </span>
         )}
         <span class="grow" />

@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { Job, Unit, UnitState } from "../../lib/api";
 import { download } from "../../lib/export";
-import { bytes, integer, seconds } from "../../lib/format";
+import { formatBytes, formatInteger, formatSeconds } from "../../lib/format";
 import { Button } from "../../ui/button";
 import { useAnswer } from "../../ui/answer";
 import { now } from "../../ui/page";
@@ -32,7 +32,7 @@ export function UnitView({ job, programs, list, unit }: Props) {
   return (
     <section class="part stack" aria-label={`Unit ${unit}`}>
       <div class="row">
-        {!alone && <h2>Unit {integer(unit)}</h2>}
+        {!alone && <h2>Unit {formatInteger(unit)}</h2>}
         <UnitWord of={name} />
         {row && <Ending unit={row} />}
         <span class="grow" />
@@ -68,7 +68,7 @@ function Ending({ unit }: { unit: Unit }) {
   const since = unit.state === "running" ? Math.max(0, now.value - told) / 1000 : 0;
   const facts = [
     ending(unit),
-    unit.seconds === null ? "" : seconds(unit.seconds + since),
+    unit.seconds === null ? "" : formatSeconds(unit.seconds + since),
     unit.attempts && unit.attempts > 1 ? `attempt ${unit.attempts}` : "",
     unit.worker ? `on ${unit.worker}` : "",
   ];
@@ -109,12 +109,12 @@ function Outputs({ job, artifact, unit }: { job: Job; artifact: string; unit: nu
             <Button class="link mono" onClick={() => void save(file)}>
               {file.path}
             </Button>{" "}
-            <span class="num soft">{bytes(file.bytes)}</span>
+            <span class="num soft">{formatBytes(file.bytes)}</span>
           </li>
         ))}
       </ul>
       <p class="soft small">
-        {rest > 0 && `and ${integer(rest)} more. `}All of them:{" "}
+        {rest > 0 && `and ${formatInteger(rest)} more. `}All of them:{" "}
         <code class="num">cluster result {job.job_id} --fetch DIR</code>
       </p>
     </div>
@@ -127,7 +127,7 @@ const MOST_BYTES = 512 << 20;
 async function save(file: Output): Promise<void> {
   const name = file.path.split("/").at(-1) ?? file.path;
   try {
-    if (file.bytes > MOST_BYTES) throw new Error(`${bytes(file.bytes)} are too many for a page`);
+    if (file.bytes > MOST_BYTES) throw new Error(`${formatBytes(file.bytes)} are too many for a page`);
     download(name, await content(file));
   } catch (error) {
     failed(`Save ${name}`, error);

@@ -2,8 +2,8 @@
 
 import { useSignal } from "@preact/signals";
 import type { Job, Unit, Units, UnitState } from "../../lib/api";
-import { csv, download } from "../../lib/export";
-import { integer, seconds } from "../../lib/format";
+import { formatCsv, download } from "../../lib/export";
+import { formatInteger, formatSeconds } from "../../lib/format";
 import { Button } from "../../ui/button";
 import { useAnswer } from "../../ui/answer";
 import { Rows } from "../../ui/rows";
@@ -23,14 +23,14 @@ const COLUMNS: Column<Unit>[] = [
     end: true,
     cell: ({ unit }) => (
       <Button class="link num" aria-label={`Log of unit ${unit}`} onClick={() => select(unit)}>
-        {integer(unit)}
+        {formatInteger(unit)}
       </Button>
     ),
   },
   { id: "state", title: "state", cell: (unit) => <UnitWord of={unit.state} /> },
   { id: "exit", title: "ended by", cell: ending },
-  numberColumn("seconds", "time", (unit) => seconds(unit.seconds)),
-  numberColumn("attempts", "attempts", (unit) => (unit.attempts ? integer(unit.attempts) : "")),
+  numberColumn("seconds", "time", (unit) => formatSeconds(unit.seconds)),
+  numberColumn("attempts", "attempts", (unit) => (unit.attempts ? formatInteger(unit.attempts) : "")),
   { id: "worker", title: "worker", cell: (unit) => <span class="mono soft">{unit.worker}</span> },
   { id: "value", title: "value", cell: ({ value }) => <code class="clip">{valueText(value)}</code> },
   { id: "error", title: "error", cell: ({ error }) => <span class="clip soft">{error}</span> },
@@ -88,10 +88,10 @@ function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
       <span class="small soft grow" role="status">
         {first === undefined || last === undefined
           ? answer && "No unit"
-          : `Units ${integer(first)} to ${integer(last)}: ${integer(rows.length)} of ${integer(all)}`}
+          : `Units ${formatInteger(first)} to ${formatInteger(last)}: ${formatInteger(rows.length)} of ${formatInteger(all)}`}
       </span>
       <Button disabled={!state.from.value} onClick={() => go(before.pop() ?? 0)}>
-        Previous {integer(PAGE)}
+        Previous {formatInteger(PAGE)}
       </Button>
       <Button
         disabled={rows.length < PAGE || last === undefined || last + 1 >= (answer?.total ?? 0)}
@@ -100,7 +100,7 @@ function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
           go((last ?? 0) + 1);
         }}
       >
-        Next {integer(PAGE)}
+        Next {formatInteger(PAGE)}
       </Button>
       <Button disabled={busy.value || !rows.length} onClick={() => void save()}>
         Save as CSV
@@ -132,8 +132,8 @@ async function saved(job: string, wanted: string): Promise<void> {
     row.error,
     row.artifact,
   ]);
-  download(`${job}-units.csv`, csv([head, ...cells]), "text/csv");
-  toast(`Saved ${integer(rows.length)} units`);
+  download(`${job}-units.csv`, formatCsv([head, ...cells]), "text/csv");
+  toast(`Saved ${formatInteger(rows.length)} units`);
 }
 
 function List({ rows }: { rows: readonly Unit[] }) {

@@ -2,8 +2,8 @@
 
 import { effect } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { percent } from "../../lib/format";
-import { keys } from "../../lib/keys";
+import { formatPercent } from "../../lib/format";
+import { bindShortcuts } from "../../lib/keys";
 import { snapshot } from "../../lib/live";
 import { later, painted } from "../../ui/later";
 import { Page } from "../../ui/page";
@@ -19,7 +19,7 @@ function titled(): void {
   const active = job && ["queued", "running", "finishing"].includes(job.state);
   const lanes = snapshot.value.workers.filter((worker) => worker.live && worker.device !== "runner").length;
   document.title =
-    `${active ? `${percent(job.progress)} on ${lanes} worker${lanes === 1 ? "" : "s"} - ` : ""}Threads ` +
+    `${active ? `${formatPercent(job.progress)} on ${lanes} worker${lanes === 1 ? "" : "s"} - ` : ""}Threads ` +
     `- Threads Cluster`;
 }
 
@@ -37,7 +37,7 @@ function exemplify(): void {
 export function ThreadsPage() {
   useEffect(() => {
     say("Threads Cluster: a program of threads that spawn threads, on a simulated machine");
-    return keys({ E: { text: "save and open files", run: () => (saving.value = true) } });
+    return bindShortcuts({ E: { text: "save and open files", run: () => (saving.value = true) } });
   }, []);
   useEffect(() => effect(titled), []);
   useEffect(() => {

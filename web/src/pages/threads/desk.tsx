@@ -4,9 +4,9 @@
 
 import type { Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { percent } from "../../lib/format";
-import { verbs } from "../../lib/jobs";
-import { keys, type Keys } from "../../lib/keys";
+import { formatPercent } from "../../lib/format";
+import { allowedVerbs } from "../../lib/jobs";
+import { bindShortcuts, type Shortcuts } from "../../lib/keys";
 import { MODES } from "../../timeline/lod";
 import { threadAt } from "./model/log";
 import { NONE } from "../../timeline/model";
@@ -61,7 +61,7 @@ function markSeen(): void {
   state.commit();
 }
 
-const KEYS: Keys = {
+const KEYS: Shortcuts = {
   Space: { text: "play and pause", run: play },
   R: { text: "reset: show the whole replica from its start", run: resetWithUndo },
   w: { text: "zoom in", run: () => zoom(1 / 1.5) },
@@ -92,7 +92,7 @@ function show(name: TabName): void {
 }
 
 export function Desk() {
-  useEffect(() => keys(KEYS), []);
+  useEffect(() => bindShortcuts(KEYS), []);
   useChase();
   return (
     <>
@@ -153,7 +153,9 @@ function Waiting({ loading }: { loading: boolean }) {
       </p>
       {coming && <Skeleton rows={8} />}
       <div class="row">
-        {job && verbs(job).includes("retry") && <Button onClick={() => void act(job.job_id, "retry")}>Retry</Button>}
+        {job && allowedVerbs(job).includes("retry") && (
+          <Button onClick={() => void act(job.job_id, "retry")}>Retry</Button>
+        )}
         {!coming && <a href="/">Show the example</a>}
       </div>
     </div>
@@ -306,7 +308,7 @@ function Rival() {
     <p class="soft" aria-live="polite">
       {loading
         ? `A worker records the same replica with ${name}`
-        : `Running the same with ${name}${job ? `: ${percent(job.progress)}` : ""}`}
+        : `Running the same with ${name}${job ? `: ${formatPercent(job.progress)}` : ""}`}
     </p>
   );
 }

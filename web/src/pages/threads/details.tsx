@@ -1,6 +1,6 @@
 /** The selected thread: its identity, lifetime and slices. */
 
-import { compact, integer } from "../../lib/format";
+import { formatCompact, formatInteger } from "../../lib/format";
 import { us } from "./model/log";
 import { coreOf, NO_CORE, nameOf, NONE, pathOf, slicesOf, STOLEN } from "../../timeline/model";
 import { childrenOf } from "../../timeline/tree";
@@ -78,7 +78,7 @@ export function Details() {
           <dt>ran on</dt>
           <dd class="num">
             core {cores.join(", ")}
-            {slices.length > 1 && ` in ${integer(slices.length)} slices`}
+            {slices.length > 1 && ` in ${formatInteger(slices.length)} slices`}
           </dd>
         </div>
         <div>
@@ -98,7 +98,7 @@ export function Details() {
         <div>
           <dt>subtree</dt>
           <dd class="num">
-            {compact(tree.count[thread])} thread{tree.count[thread] === 1 ? "" : "s"}
+            {formatCompact(tree.count[thread])} thread{tree.count[thread] === 1 ? "" : "s"}
           </dd>
         </div>
         <div>
@@ -107,7 +107,7 @@ export function Details() {
             {children.length === 0
               ? "none"
               : children.length > NAMED
-                ? integer(children.length)
+                ? formatInteger(children.length)
                 : [...children].map((each) => <span key={each}>{link(each)} </span>)}
             {(threads.wanted[thread] as number) > children.length && (
               <span class="soft"> of {threads.wanted[thread]} wanted</span>

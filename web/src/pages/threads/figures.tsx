@@ -4,7 +4,7 @@ import { useComputed } from "@preact/signals";
 import { bounds } from "../../timeline/critical";
 import { us } from "./model/log";
 import { moment, statistics } from "./model/statistics";
-import { compact, counted, integer, percent, rate } from "../../lib/format";
+import { formatCompact, formatCount, formatInteger, formatPercent, formatRate } from "../../lib/format";
 import { Button } from "../../ui/button";
 import { Headlines, type Headline } from "../../ui/headline";
 import { Histogram } from "../../ui/histogram";
@@ -32,12 +32,12 @@ import {
   until,
 } from "./model/state";
 
-const plain = (value: number) => (value >= 10_000 ? integer(value) : String(Number(value.toPrecision(4))));
+const plain = (value: number) => (value >= 10_000 ? formatInteger(value) : String(Number(value.toPrecision(4))));
 const brief = (value: number) => String(Number(value.toPrecision(3)));
 const HEADLINES: [string, string, (value: number) => string][] = [
   ["speedup", "speedup", brief],
   ["makespan_us", "mean makespan", (value) => us(Number(value.toPrecision(3)))],
-  ["utilization", "utilization", (value) => percent(value, 1)],
+  ["utilization", "utilization", (value) => formatPercent(value, 1)],
 ];
 const METRICS: [string, string, (value: number) => string][] = [
   ["parallelism", "parallelism", plain],
@@ -124,7 +124,7 @@ export function Metrics() {
   const mine = cell.value;
   const result = run.result.value;
   if (!mine || !result) return null;
-  const level = percent(Number(result.parameters.confidence ?? 0.95));
+  const level = formatPercent(Number(result.parameters.confidence ?? 0.95));
   const { deadlocked, capped } = mine.outcomes;
   return (
     <section class={`metrics ${ages.value}`} aria-label="Results over all replicas">
@@ -138,21 +138,21 @@ export function Metrics() {
           {mine.deadlock && (
             <div>
               <dt>deadlocks</dt>
-              <dd class="num">{percent(mine.deadlock.probability.mean, 1)}</dd>
+              <dd class="num">{formatPercent(mine.deadlock.probability.mean, 1)}</dd>
             </div>
           )}
         </dl>
       </div>
       <p class="small soft">
-        Means of {counted(mine.replicas, "replica")}
+        Means of {formatCount(mine.replicas, "replica")}
         {run.partial.value && SO_FAR[run.job.value?.state ?? ""]}, ± half of the {level} interval
         {otherCell.value && (
           <>
             ; second line: <b>{otherCell.value.scheduler.replaceAll("_", " ")}</b>
           </>
         )}
-        .{deadlocked > 0 && ` ${integer(deadlocked)} deadlocked and are not part of any mean.`}
-        {capped > 0 && ` ${integer(capped)} reached max threads.`}
+        .{deadlocked > 0 && ` ${formatInteger(deadlocked)} deadlocked and are not part of any mean.`}
+        {capped > 0 && ` ${formatInteger(capped)} reached max threads.`}
       </p>
       {result.warnings.map((each) => (
         <p class="warn small" key={each}>
@@ -177,13 +177,13 @@ export function Counters() {
   const speedup = critical.work / trace.until;
   const rows: [string, string, string?][] = [
     ["runtime", us(playhead.value ?? trace.until)],
-    ["active", integer(now.active)],
-    ["created", integer(now.created)],
+    ["active", formatInteger(now.active)],
+    ["created", formatInteger(now.created)],
     ["max depth", String(now.depth)],
-    ["rate", rate(now.rate, ""), "threads created per simulated second so far"],
+    ["rate", formatRate(now.rate, ""), "threads created per simulated second so far"],
     ["busy cores", `${now.busy} of ${trace.cores}`],
-    ["ready", integer(now.ready)],
-    ["steals", integer(now.steals)],
+    ["ready", formatInteger(now.ready)],
+    ["steals", formatInteger(now.steals)],
   ];
   const whole: [string, string, string?][] = critical.whole
     ? [
@@ -279,8 +279,8 @@ function Picks({ mine }: { mine: Cell }) {
 /** Describe the displayed replica and the loading one. */
 function shownReplica(): string {
   const trace = loaded.value?.trace;
-  if (main.value.value.loading) return `Loading replica ${integer(replica.value)}.`;
-  return trace ? `Shown: replica ${integer(trace.replica)}.` : "";
+  if (main.value.value.loading) return `Loading replica ${formatInteger(replica.value)}.`;
+  return trace ? `Shown: replica ${formatInteger(trace.replica)}.` : "";
 }
 
 /** Offers to run the example as a job, which provides further replicas. */
@@ -291,7 +291,7 @@ function RunHere() {
   return (
     <p class="small soft">
       <Button onClick={() => void run()}>Run it here</Button> to open any of its{" "}
-      {counted(Number(parameters.replicas), "replica")}.
+      {formatCount(Number(parameters.replicas), "replica")}.
     </p>
   );
 }
@@ -320,11 +320,11 @@ export function Window() {
   ];
   const total = mine.t1 - mine.t0;
   const rows: [string, (each: NonNullable<typeof mine>) => string][] = [
-    ["busy cores, mean", (each) => `${plain(each.busyCores)} (${percent(each.utilization, 1)})`],
-    ["threads started", (each) => integer(each.started)],
-    ["slices", (each) => integer(each.slices)],
-    ["steals, attempts", (each) => `${integer(each.stolen)}, ${integer(each.attempts)}`],
-    ["threads that waited", (each) => integer(each.wait.waited)],
+    ["busy cores, mean", (each) => `${plain(each.busyCores)} (${formatPercent(each.utilization, 1)})`],
+    ["threads started", (each) => formatInteger(each.started)],
+    ["slices", (each) => formatInteger(each.slices)],
+    ["steals, attempts", (each) => `${formatInteger(each.stolen)}, ${formatInteger(each.attempts)}`],
+    ["threads that waited", (each) => formatInteger(each.wait.waited)],
     ["mean wait", (each) => us(each.wait.mean)],
     ["median wait", (each) => us(each.wait.p50)],
     ["95th percentile of wait", (each) => us(each.wait.p95)],
@@ -389,10 +389,10 @@ export function Window() {
                   <td class="num">{place}</td>
                   {[core.busy, core.steal, core.blocked].map((time, at) => (
                     <td class="num end" key={at}>
-                      {total ? percent(time / total, 1) : ""}
+                      {total ? formatPercent(time / total, 1) : ""}
                     </td>
                   ))}
-                  <td class="num end">{compact(core.slices)}</td>
+                  <td class="num end">{formatCompact(core.slices)}</td>
                 </tr>
               ))}
             </tbody>
@@ -412,7 +412,7 @@ export function Window() {
               {mine.byDepth.map((count, depth) => (
                 <tr key={depth}>
                   <td class="num">{depth === 0 ? "0 (root)" : depth}</td>
-                  <td class="num end">{integer(count)}</td>
+                  <td class="num end">{formatInteger(count)}</td>
                 </tr>
               ))}
             </tbody>

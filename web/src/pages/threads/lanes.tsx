@@ -19,9 +19,9 @@ import {
   type Scene,
 } from "../../timeline/timeline";
 import { panned, whole, zoomed } from "../../timeline/view";
-import { counted, integer } from "../../lib/format";
-import { keys, type Keys } from "../../lib/keys";
-import { dark, token } from "../../lib/theme";
+import { formatCount, formatInteger } from "../../lib/format";
+import { bindShortcuts, type Shortcuts } from "../../lib/keys";
+import { isDark, token } from "../../lib/theme";
 import type { Loaded } from "../../timeline/load";
 import { before } from "../../timeline/lod";
 import { lineOf, us } from "./model/log";
@@ -48,11 +48,11 @@ import {
   view,
 } from "./model/state";
 
-const paint = computed(() => palette(mode.value, dark.value, loaded.value?.index.deepest));
+const paint = computed(() => palette(mode.value, isDark.value, loaded.value?.index.deepest));
 /** Height for the lanes; two pictures share the screen. */
 const room = computed(() => (otherLoaded.value ? HALF_ROOM : ROOM));
 const inks = computed(() => {
-  void dark.value;
+  void isDark.value;
   return {
     ink: token("ink"),
     soft: token("ink-soft"),
@@ -217,7 +217,7 @@ function choose({ trace }: Loaded, at: number): void {
   if (start < t0 || end > t1) see({ t0: (start + end) / 2 - (t1 - t0) / 2, t1: (start + end) / 2 + (t1 - t0) / 2 });
 }
 
-const ARROWS: Keys = {
+const ARROWS: Shortcuts = {
   Left: { text: "previous slice on the core", run: () => step(-1, 0) },
   Right: { text: "next slice on the core", run: () => step(1, 0) },
   Up: { text: "slice on the core above", run: () => step(0, -1) },
@@ -350,7 +350,7 @@ export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined
         style={{ height: `${height}px` }}
         {...hands.on}
         onPointerMove={hover}
-        onFocus={() => (stop.current = keys(ARROWS))}
+        onFocus={() => (stop.current = bindShortcuts(ARROWS))}
         onBlur={() => stop.current()}
       >
         <Canvas at={canvas} summary={summary} class="fill" />
@@ -368,7 +368,7 @@ const HELP = matchMedia("(pointer: coarse)").matches
 
 function describe({ trace, index }: Loaded, t0: number, t1: number): string {
   const { busyCores, slices, steals } = glance(trace, index, Math.max(0, t0), Math.min(trace.until, t1));
-  return `${counted(slices, "slice")}, ${busyCores.toFixed(2)} cores busy on average, ${counted(steals, "steal")}.`;
+  return `${formatCount(slices, "slice")}, ${busyCores.toFixed(2)} cores busy on average, ${formatCount(steals, "steal")}.`;
 }
 
 function describeSlice({ trace }: Loaded, at: number): string | undefined {
@@ -436,7 +436,7 @@ export function Legend() {
       {steals.time.length > 0 && state.steals.value && (
         <li>
           {many > MOST_ARROWS
-            ? `${integer(many)} steals as ticks; arrows from ${MOST_ARROWS} on down`
+            ? `${formatInteger(many)} steals as ticks; arrows from ${MOST_ARROWS} on down`
             : "arrow: a steal, from victim to thief"}
         </li>
       )}

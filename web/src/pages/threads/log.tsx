@@ -2,7 +2,7 @@
 
 import { signal, useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { clock, counted, integer } from "../../lib/format";
+import { formatClock, formatCount, formatInteger } from "../../lib/format";
 import { KNOWN, lineOf, lines, MOST_LINES, tests, us } from "./model/log";
 import { NONE } from "../../timeline/model";
 import {
@@ -90,8 +90,8 @@ export function LogView() {
           <span class="bad">{shown.wrong}</span>
         ) : (
           <>
-            {counted(shown.slices.length, "line")}
-            {shown.more && `, the last ${integer(MOST_LINES)}: mark a range or filter for others`}. Knows {KNOWN}.
+            {formatCount(shown.slices.length, "line")}
+            {shown.more && `, the last ${formatInteger(MOST_LINES)}: mark a range or filter for others`}. Knows {KNOWN}.
           </>
         )}
       </p>
@@ -124,7 +124,7 @@ function Row({ place, slices }: { place: number; slices: readonly number[] }) {
   if (system)
     return (
       <p class="line" style={style}>
-        <span class="num soft">{clock(system.time)}</span> <b>system</b> {system.text}
+        <span class="num soft">{formatClock(system.time)}</span> <b>system</b> {system.text}
       </p>
     );
   const slice = slices[place - messages.value.length];

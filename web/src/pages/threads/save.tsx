@@ -1,7 +1,7 @@
 /** Saves displayed data to files, and opens traces from files. */
 
 import { useSignal } from "@preact/signals";
-import { copy, download } from "../../lib/export";
+import { copyText, download } from "../../lib/export";
 import { assembled, chromeTrace, csvPieces } from "./model/export";
 import { us } from "./model/log";
 import { Button } from "../../ui/button";
@@ -112,7 +112,7 @@ export function SaveDialog() {
           <Button
             onClick={act(async () =>
               toast(
-                (await copy(location.origin + state.link()))
+                (await copyText(location.origin + state.link()))
                   ? "Address copied"
                   : "The browser does not allow this page to copy",
               ),

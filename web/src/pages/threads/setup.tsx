@@ -3,11 +3,11 @@
 import { computed, signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { asProblem, type Job, type Kind, type Problem } from "../../lib/api";
-import { compact, integer } from "../../lib/format";
-import { clusterTime, seenAt } from "../../lib/live";
-import { shortId, took } from "../../lib/naming";
-import { kinds } from "../../lib/jobs";
-import { flat } from "../../lib/parameters";
+import { formatCompact, formatInteger } from "../../lib/format";
+import { clusterTime, knownUntil } from "../../lib/live";
+import { shortId, formatDuration } from "../../lib/naming";
+import { loadKinds } from "../../lib/jobs";
+import { flattenParameters } from "../../lib/parameters";
 import { Button } from "../../ui/button";
 import type { Schema } from "../../ui/fields";
 import { later } from "../../ui/later";
@@ -47,7 +47,8 @@ const all = computed<Record<string, unknown>>(() => ({ ...defaults(), ...given.v
 /** Describe the program and machine in a few words. */
 export function described(parameters: Record<string, unknown>): string {
   const each = (value: unknown) => (Array.isArray(value) ? value : [value]).join(", ").replaceAll("_", " ");
-  const some = (count: unknown, name: string) => `${integer(Number(count))} ${name}${Number(count) === 1 ? "" : "s"}`;
+  const some = (count: unknown, name: string) =>
+    `${formatInteger(Number(count))} ${name}${Number(count) === 1 ? "" : "s"}`;
   return (
     `${each(parameters.scheduler)} on ${each(parameters.cores)} core${String(parameters.cores) === "1" ? "" : "s"}, ` +
     `${some(parameters.thread_count, "root")}, depth ${each(parameters.max_depth)}, ` +
@@ -59,7 +60,7 @@ export function Setup() {
   const problem = useSignal<Problem | undefined>(undefined);
   useEffect(
     () =>
-      void kinds().then(
+      void loadKinds().then(
         (list) => (kind.value = list.find((each) => each.type === "thread")),
         (error: unknown) => (problem.value = asProblem(error)),
       ),
@@ -125,7 +126,7 @@ function Unfold({ closed }: { closed: string }) {
 
 /** Return the short ID of an ended job, and its duration unless it never started. */
 function idAndTime(job: Job): string {
-  const time = took(job, clusterTime(seenAt.value));
+  const time = formatDuration(job, clusterTime(knownUntil.value));
   return `${shortId(job.job_id)}${time && `, took ${time}`}`;
 }
 
@@ -171,7 +172,7 @@ function Form({ kind: { schema } }: { kind: Kind }) {
     busy.value = false;
   };
   const set = (next: Record<string, unknown>) => {
-    state.set.value = flat(next);
+    state.set.value = flattenParameters(next);
     problem.value = undefined;
   };
   return (
@@ -219,10 +220,10 @@ function Expected() {
   const runs = Number(all.value.replicas) * cells;
   return (
     <p class={threads > most ? "warn" : "soft"} aria-live="polite">
-      About <span class="num">{compact(Math.round(threads))}</span> threads in a replica,{" "}
-      <span class="num">{compact(Math.round(threads * runs))}</span> in all.
+      About <span class="num">{formatCompact(Math.round(threads))}</span> threads in a replica,{" "}
+      <span class="num">{formatCompact(Math.round(threads * runs))}</span> in all.
       {threads > most &&
-        ` That is more than max threads (${integer(most)}): it will be refused. Lower depth, roots or children.`}
+        ` That is more than max threads (${formatInteger(most)}): it will be refused. Lower depth, roots or children.`}
     </p>
   );
 }

@@ -2,8 +2,8 @@
 
 import { useComputed, useSignal } from "@preact/signals";
 import { cssColor, palette, shadeAt } from "../../timeline/palette";
-import { compact, counted, integer, percent } from "../../lib/format";
-import { dark, token } from "../../lib/theme";
+import { formatCompact, formatCount, formatInteger, formatPercent } from "../../lib/format";
+import { isDark, token } from "../../lib/theme";
 import type { Loaded } from "../../timeline/load";
 import { waitLevel } from "../../timeline/lod";
 import { threadAt, us } from "./model/log";
@@ -44,7 +44,7 @@ export function TreeView() {
         <Crumbs opened={opened} root={root} />
         <span class="grow" />
         <span class="small soft">
-          {compact(held.threads)} threads, {us(held.total)} on cores{range.value && " in the marked range"}
+          {formatCompact(held.threads)} threads, {us(held.total)} on cores{range.value && " in the marked range"}
         </span>
         <Button onClick={follow} disabled={!heaviest.length}>
           Heaviest path
@@ -105,7 +105,7 @@ const HINT =
 function time({ thread }: Piece, held: Weights): string {
   if (thread === NONE) return "";
   const spent = held.time[thread] as number;
-  return `, ${us(spent)} on cores, ${percent(spent / held.total, 1)}`;
+  return `, ${us(spent)} on cores, ${formatPercent(spent / held.total, 1)}`;
 }
 
 function Icicle({ opened, held, root, heaviest }: PartProps) {
@@ -125,11 +125,11 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
   };
   const name = (piece: Piece) =>
     piece.thread === NONE
-      ? `${counted(piece.count, "thread")}, each too narrow to draw`
+      ? `${formatCount(piece.count, "thread")}, each too narrow to draw`
       : `${nameOf(trace.threads, piece.thread)} (${pathOf(trace.threads, piece.thread)})`;
   const summary =
     `Spawn tree${root === NONE ? "" : ` below ${pathOf(trace.threads, root)}`}: ` +
-    `${counted(held.threads, "thread")} with ${us(held.total)} on cores, ${counted(rows, "depth")}. ` +
+    `${formatCount(held.threads, "thread")} with ${us(held.total)} on cores, ${formatCount(rows, "depth")}. ` +
     `The heaviest path ends in ${heaviest.length ? pathOf(trace.threads, heaviest.at(-1) as number) : "nothing"}.`;
   const twin = () => ({
     head: ["thread", "depth", "threads in it", "time on cores"],
@@ -161,7 +161,7 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
       <p class="small soft readout">
-        {shown ? `${name(shown)}: ${counted(shown.count, "thread")}${time(shown, held)}` : HINT}
+        {shown ? `${name(shown)}: ${formatCount(shown.count, "thread")}${time(shown, held)}` : HINT}
       </p>
     </Figure>
   );
@@ -175,7 +175,7 @@ function draw(
   tall: number,
 ): void {
   const { trace } = opened;
-  const paint = palette(mode.value, dark.value, opened.index.deepest);
+  const paint = palette(mode.value, isDark.value, opened.index.deepest);
   const [now, heavy] = [playhead.value ?? Infinity, new Set(heaviest)];
   const pickedThread = picked.value;
   const line = new Set(pickedThread === NONE ? [] : lineage(trace.threads, pickedThread));
@@ -192,7 +192,7 @@ function draw(
     context.fillRect(x, y, wide, tall - 1);
     context.globalAlpha = 1;
     if (thread === NONE) {
-      text(context, `${compact(count)} threads`, x, y, wide, tall, token("ink"));
+      text(context, `${formatCompact(count)} threads`, x, y, wide, tall, token("ink"));
       continue;
     }
     const mark = thread === pickedThread ? 3 : line.has(thread) ? 2 : 0;
@@ -299,7 +299,7 @@ function Rows(props: RowsProps) {
               </Button>
               <span class="num">{us(held.time[thread] as number)}</span>
               <span class="num soft">
-                {integer(held.seen[thread] as number)} thread{held.seen[thread] === 1 ? "" : "s"}
+                {formatInteger(held.seen[thread] as number)} thread{held.seen[thread] === 1 ? "" : "s"}
               </span>
               <span class="meter" aria-hidden="true">
                 <i style={{ width: share(held.time[thread] as number) }} />
@@ -312,7 +312,7 @@ function Rows(props: RowsProps) {
       })}
       {all.length > SHOWN && (
         <li class="small soft">
-          {integer(all.length - SHOWN)} more, lighter ones: {us(rest)} on cores
+          {formatInteger(all.length - SHOWN)} more, lighter ones: {us(rest)} on cores
         </li>
       )}
     </ul>

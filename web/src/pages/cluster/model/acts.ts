@@ -1,14 +1,14 @@
 /** Actions on one or many jobs, with the API's responses. */
 
 import type { Job } from "../../../lib/api";
-import { remove, steer, verbs, type Verb } from "../../../lib/jobs";
+import { deleteJob, controlJob, allowedVerbs, type JobVerb } from "../../../lib/jobs";
 import { snapshot } from "../../../lib/live";
 import { confirm } from "../../../ui/dialog";
 import { failed, toast } from "../../../ui/toast";
-import { ended } from "../../../lib/fleet";
+import { isEnded } from "../../../lib/fleet";
 import { open, state } from "./state";
 
-export type Act = Verb | "delete";
+export type Act = JobVerb | "delete";
 
 const PAST: Record<Act, string> = {
   cancel: "Cancel requested",
@@ -29,7 +29,7 @@ const AT_ONCE = 6;
 
 /** Return the actions that a job's state allows. */
 export function allowed(job: Job): Act[] {
-  return ended(job) || job.state === "blocked" ? [...verbs(job), "delete"] : verbs(job);
+  return isEnded(job) || job.state === "blocked" ? [...allowedVerbs(job), "delete"] : allowedVerbs(job);
 }
 
 function able(ids: readonly string[], act: Act): string[] {
@@ -63,8 +63,8 @@ function question(act: Act, ids: readonly string[]) {
 }
 
 async function one(id: string, act: Act): Promise<void> {
-  if (act !== "delete") await steer(id, act);
-  else await remove(id);
+  if (act !== "delete") await controlJob(id, act);
+  else await deleteJob(id);
 }
 
 /** Perform an action on the jobs that allow it, after a confirmation if it cannot be undone, and report the outcome. */

@@ -1,8 +1,8 @@
 /** Events of one job: past events from its own stream, then new events from the page's stream. */
 
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
-import { authorization, problemOf } from "../../../lib/api";
-import { past, type LiveEvent } from "../../../lib/fleet";
+import { authorizationHeaders, parseProblem } from "../../../lib/api";
+import { createPastEvents, type LiveEvent } from "../../../lib/fleet";
 import { events, snapshot } from "../../../lib/live";
 import { Parser, type Frame } from "../../../lib/sse";
 
@@ -27,10 +27,10 @@ export function merged(past: readonly LiveEvent[], recent: readonly LiveEvent[])
 
 async function history(id: string, control: AbortController): Promise<LiveEvent[]> {
   const answer = await fetch(`/api/jobs/${id}/events`, {
-    headers: { ...authorization(), "Last-Event-ID": "0-0" },
+    headers: { ...authorizationHeaders(), "Last-Event-ID": "0-0" },
     signal: control.signal,
   });
-  if (!answer.ok || !answer.body) throw await problemOf(answer);
+  if (!answer.ok || !answer.body) throw await parseProblem(answer);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   const parser = new Parser();
   const heard: LiveEvent[] = [];
@@ -59,7 +59,7 @@ export function eventsOf(id: string): { list: ReadonlySignal<readonly LiveEvent[
   return {
     list: computed(() => {
       const job = snapshot.value.jobs.get(id)?.value;
-      const before = told.value.length || !job ? told.value : past(job);
+      const before = told.value.length || !job ? told.value : createPastEvents(job);
       return merged(
         before,
         events.value.filter((event) => event.job === id && event.id),

@@ -1,7 +1,7 @@
 /** The filter of the job list, such as `state:running kind:NAME -priority:low 5c7b`. Pure functions. */
 
 import type { Job } from "../../../lib/api";
-import { summary } from "../../../lib/summary";
+import { summarizeJob } from "../../../lib/summary";
 
 export const NAMES = ["state", "kind", "priority", "device", "queue", "tenant", "id"] as const;
 type Name = (typeof NAMES)[number];
@@ -49,7 +49,7 @@ const FIELDS: Record<Name, (job: Job) => string> = {
 
 function haystack(job: Job): string {
   return (
-    `${job.job_id} ${job.type} ${job.state} ${summary(job, JSON.stringify)} ${job.error ?? ""} ` +
+    `${job.job_id} ${job.type} ${job.state} ${summarizeJob(job, JSON.stringify)} ${job.error ?? ""} ` +
     `${job.waiting_because ?? ""}`
   ).toLowerCase();
 }

@@ -1,7 +1,7 @@
 /** Recent events grouped by job, workflow or worker. Pure functions. */
 
 import { ENDED, type LiveEvent } from "../../../lib/fleet";
-import { seconds } from "../../../lib/format";
+import { formatSeconds } from "../../../lib/format";
 
 export interface Happening {
   /** Name of the job, workflow or worker. */
@@ -27,8 +27,8 @@ function times(list: readonly LiveEvent[], place: number): string[] {
   const waited = queued !== undefined && running !== undefined && running >= queued ? running - queued : undefined;
   const ran = running !== undefined && type !== "running" && type !== "queued" ? time - running : undefined;
   return [
-    waited === undefined ? "" : `waited ${seconds(waited / 1000)}`,
-    ran === undefined ? "" : `ran ${seconds(ran / 1000)}`,
+    waited === undefined ? "" : `waited ${formatSeconds(waited / 1000)}`,
+    ran === undefined ? "" : `ran ${formatSeconds(ran / 1000)}`,
   ].filter(Boolean);
 }
 

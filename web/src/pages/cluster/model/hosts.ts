@@ -1,7 +1,7 @@
 /** Descriptions of a host's state. Pure functions. */
 
 import type { Host, Worker } from "../../../lib/api";
-import { percent, seconds, THIN } from "../../../lib/format";
+import { formatPercent, formatSeconds, NARROW_SPACE } from "../../../lib/format";
 
 /** Return online, draining or lost. */
 export function stateOf({ live, draining }: Pick<Host, "live" | "draining">): string {
@@ -17,8 +17,8 @@ export function clockOf(host: Pick<Host, "clock_offset_seconds">): { text: strin
   const offset = host.clock_offset_seconds;
   if (offset === null) return undefined;
   const size = Math.abs(offset);
-  if (size < 0.001) return { text: `within 1${THIN}ms`, wrong: false };
-  return { text: `${seconds(size)} ${offset > 0 ? "ahead" : "behind"}`, wrong: size > CLOCK_SECONDS };
+  if (size < 0.001) return { text: `within 1${NARROW_SPACE}ms`, wrong: false };
+  return { text: `${formatSeconds(size)} ${offset > 0 ? "ahead" : "behind"}`, wrong: size > CLOCK_SECONDS };
 }
 
 export interface Named {
@@ -67,7 +67,7 @@ export function labelsOf({
 /** Describe the GPUs without a worker, with their utilization if known. */
 export function cardsOf({ cards }: Pick<Host, "cards">): string[] {
   return cards.map(({ card, name, utilization_ratio: used }) => {
-    const known = used === null || used === undefined ? "" : `, ${percent(used)} used`;
+    const known = used === null || used === undefined ? "" : `, ${formatPercent(used)} used`;
     return `${card}: ${name}${known}`;
   });
 }

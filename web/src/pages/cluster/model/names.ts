@@ -1,7 +1,7 @@
 /** Display names of jobs. */
 
 import type { Job } from "../../../lib/api";
-import { shortId, titleOf } from "../../../lib/naming";
+import { shortId, jobTitle } from "../../../lib/naming";
 import { fleet } from "./state";
 
 /** Return True if the page knows a job's title. */
@@ -12,7 +12,7 @@ export function hasTitle(id: string): boolean {
 /** Return a job's title by its ID, or its kind and short ID if the job is unknown. */
 export function titleOfJob(id: string, kind: string | null | undefined): string {
   const job = fleet.value.jobs.get(id)?.peek();
-  return job ? titleOf(job) : `${kind ?? "job"} ${shortId(id)}`;
+  return job ? jobTitle(job) : `${kind ?? "job"} ${shortId(id)}`;
 }
 
 /** Return True if a started job is not being computed, because it returned to its queue. */

@@ -1,6 +1,6 @@
 /** A model's streamed answer from /v1. Pure functions except for `converse`. */
 
-import { authorization, problemOf } from "../../../lib/api";
+import { authorizationHeaders, parseProblem } from "../../../lib/api";
 import { Parser, type Frame } from "../../../lib/sse";
 
 export interface Message {
@@ -148,12 +148,12 @@ export async function converse(
 ): Promise<void> {
   const reply = await fetch("/v1/chat/completions", {
     method: "POST",
-    headers: { ...authorization(), "Content-Type": "application/json", Accept: "text/event-stream" },
+    headers: { ...authorizationHeaders(), "Content-Type": "application/json", Accept: "text/event-stream" },
     body: JSON.stringify({ model, messages, ...choices, stream: true, stream_options: { include_usage: true } }),
     cache: "no-store",
     signal,
   });
-  if (!reply.ok || !reply.body) throw await problemOf(reply);
+  if (!reply.ok || !reply.body) throw await parseProblem(reply);
   if (!reply.headers.get("Content-Type")?.startsWith("text/event-stream")) {
     answer.take({ data: await reply.text() }, performance.now());
     answer.end("done");

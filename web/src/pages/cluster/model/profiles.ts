@@ -1,7 +1,7 @@
 /** Profiles in the API and the files of their recordings. Pure functions except for requests. */
 
-import { bytes, del, get, post, type Profile, type Recording } from "../../../lib/api";
-import { percent } from "../../../lib/format";
+import { getBytes, deleteResource, get, post, type Profile, type Recording } from "../../../lib/api";
+import { formatPercent } from "../../../lib/format";
 import { analysis, pieces, type Analysis } from "./recording";
 
 /** Maximum size in bytes of recordings that the page loads; the command can analyze larger ones. */
@@ -30,7 +30,7 @@ export function steerProfile(name: string, verb: "stop" | "recover"): Promise<Pr
 }
 
 export function deleteProfile(name: string): Promise<void> {
-  return del(path(name));
+  return deleteResource(path(name));
 }
 
 /** Return an unused profile name such as `p-1123-1702`, based on the time, with a suffix if needed. */
@@ -46,7 +46,7 @@ export function freeName(taken: readonly string[], now: Date): string {
 /** Return the profiler's own CPU usage as a share of one core; empty without samples. */
 export function ownShare(recordings: readonly Pick<Recording, "cpu_seconds" | "seconds">[]): string {
   const sampled = recordings.reduce((sum, one) => sum + one.seconds, 0);
-  return sampled ? percent(recordings.reduce((sum, one) => sum + one.cpu_seconds, 0) / sampled, 1) : "";
+  return sampled ? formatPercent(recordings.reduce((sum, one) => sum + one.cpu_seconds, 0) / sampled, 1) : "";
 }
 
 interface Entry {
@@ -64,14 +64,14 @@ export function recordingsOf(manifest: string): Entry[] {
 }
 
 async function entries(artifact: string, signal?: AbortSignal): Promise<Entry[]> {
-  return recordingsOf(new TextDecoder().decode(await bytes(`/api/artifacts/${artifact}/manifest`, {}, signal)));
+  return recordingsOf(new TextDecoder().decode(await getBytes(`/api/artifacts/${artifact}/manifest`, {}, signal)));
 }
 
 /** Return the recordings of a finished profile as files. */
 export async function files(artifact: string): Promise<{ name: string; data: Blob }[]> {
   const found = await entries(artifact);
   return Promise.all(
-    found.map(async ({ path: name, sha }) => ({ name, data: new Blob([await bytes(`/api/files/${sha}`)]) })),
+    found.map(async ({ path: name, sha }) => ({ name, data: new Blob([await getBytes(`/api/files/${sha}`)]) })),
   );
 }
 
@@ -84,7 +84,7 @@ async function unpacked(data: ArrayBuffer): Promise<string> {
 export async function analysed(artifact: string, signal?: AbortSignal): Promise<Analysis | undefined> {
   const found = await entries(artifact, signal);
   const all = await Promise.all(
-    found.map(async ({ sha }) => pieces(await unpacked(await bytes(`/api/files/${sha}`, {}, signal)))),
+    found.map(async ({ sha }) => pieces(await unpacked(await getBytes(`/api/files/${sha}`, {}, signal)))),
   );
   return analysis(all.flat());
 }

@@ -1,7 +1,7 @@
 /** Runners: their resources and running programs. Pure functions. */
 
 import type { Worker } from "../../../lib/api";
-import { bytes, integer, THIN } from "../../../lib/format";
+import { formatBytes, formatInteger, NARROW_SPACE } from "../../../lib/format";
 
 type OfferedGpu = NonNullable<Worker["offer"]>["gpus"][number];
 
@@ -12,7 +12,7 @@ export function runnersOf(workers: readonly Worker[]): Worker[] {
 const MIB = 1 << 20;
 
 function gpuText({ name, memory_mib: memory, compute_capability: capability }: OfferedGpu): string {
-  const facts = [memory ? bytes(memory * MIB) : "", capability ? `compute ${capability}` : ""].filter(Boolean);
+  const facts = [memory ? formatBytes(memory * MIB) : "", capability ? `compute ${capability}` : ""].filter(Boolean);
   return [name ?? "GPU", ...facts].join(", ");
 }
 
@@ -20,7 +20,7 @@ function gpuText({ name, memory_mib: memory, compute_capability: capability }: O
 export function gpuTexts(gpus: readonly OfferedGpu[]): string[] {
   const counts = new Map<string, number>();
   for (const text of gpus.map(gpuText)) counts.set(text, (counts.get(text) ?? 0) + 1);
-  return [...counts].map(([text, count]) => (count > 1 ? `${count}${THIN}×${THIN}${text}` : text));
+  return [...counts].map(([text, count]) => (count > 1 ? `${count}${NARROW_SPACE}×${NARROW_SPACE}${text}` : text));
 }
 
 const ISOLATION: Readonly<Record<string, string>> = {
@@ -33,7 +33,7 @@ export function offered({ offer, lanes, busy_lanes: busy, live, isolation }: Wor
   const facts: [string, string | undefined][] = [
     ["slots", live ? `${busy} of ${lanes} busy` : String(lanes)],
     ["CPUs", offer?.cpus === undefined ? undefined : String(offer.cpus)],
-    ["memory", offer?.memory_mib === undefined ? undefined : bytes(offer.memory_mib * MIB)],
+    ["memory", offer?.memory_mib === undefined ? undefined : formatBytes(offer.memory_mib * MIB)],
     ["GPUs", offer?.gpus === undefined ? undefined : gpuTexts(offer.gpus).join("; ") || "none"],
     ["labels", offer?.labels?.length ? offer.labels.join(", ") : undefined],
     ["isolation", isolation ? `${isolation}: ${ISOLATION[isolation] ?? ""}`.replace(/: $/, "") : undefined],
@@ -47,7 +47,7 @@ export function byJob(running: Worker["running"]): [job: string, units: string][
   const jobs = new Map<string, number[]>();
   for (const [job, unit] of running ?? []) jobs.set(job, [...(jobs.get(job) ?? []), unit]);
   return [...jobs].map(([job, units]) => {
-    const texts = units.sort((left, right) => left - right).map((unit) => integer(unit));
+    const texts = units.sort((left, right) => left - right).map((unit) => formatInteger(unit));
     const last = texts.pop() ?? "";
     return [job, texts.length ? `units ${texts.join(", ")} and ${last}` : `unit ${last}`];
   });

@@ -1,7 +1,7 @@
 /** Schedules in the API. Pure functions except for requests. */
 
-import { del, get, post, type Schedule } from "../../../lib/api";
-import { seconds } from "../../../lib/format";
+import { deleteResource, get, post, type Schedule } from "../../../lib/api";
+import { formatSeconds } from "../../../lib/format";
 
 export type ScheduleVerb = "pause" | "resume" | "run";
 
@@ -25,7 +25,7 @@ export function steerSchedule(
 }
 
 export function deleteSchedule(name: string): Promise<void> {
-  return del(path(name));
+  return deleteResource(path(name));
 }
 
 /** Return the actions on a schedule, in the order of their buttons. */
@@ -36,7 +36,7 @@ export function scheduleVerbs({ state }: Pick<Schedule, "state">): ScheduleVerb[
 
 /** Describe when a schedule runs, such as `every 1 h` or `0 3 * * *, Europe/Berlin`. */
 export function times({ every_seconds: every, cron, timezone }: Schedule): string {
-  return cron ? `${cron}, ${timezone}` : `every ${seconds(every)}`;
+  return cron ? `${cron}, ${timezone}` : `every ${formatSeconds(every)}`;
 }
 
 /** Describe skipped, missed and failed runs; empty if there are none. */
@@ -56,5 +56,5 @@ export function lacking({ skipped, missed, failed }: Schedule): string {
 export function until(moment: string | null, now: number): string {
   if (!moment) return "";
   const left = Math.floor((Date.parse(moment) - now) / 1000);
-  return left > 0 ? `in ${seconds(left)}` : "due";
+  return left > 0 ? `in ${formatSeconds(left)}` : "due";
 }

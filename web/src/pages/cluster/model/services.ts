@@ -1,7 +1,15 @@
 /** Services in the API and descriptions of their state. Pure functions except for requests. */
 
-import { del, get, post, who, type ServedModel, type Service, type ServiceReplica } from "../../../lib/api";
-import { integer, seconds } from "../../../lib/format";
+import {
+  deleteResource,
+  get,
+  post,
+  session,
+  type ServedModel,
+  type Service,
+  type ServiceReplica,
+} from "../../../lib/api";
+import { formatInteger, formatSeconds } from "../../../lib/format";
 
 export type ServiceVerb = "start" | "restart" | "stop";
 
@@ -44,7 +52,7 @@ export async function pageOf(name: string): Promise<string> {
 }
 
 export function deleteService(name: string): Promise<void> {
-  return del(path(name));
+  return deleteResource(path(name));
 }
 
 /** Return a service's model name; full artifact IDs are shortened to a prefix that the API accepts. */
@@ -54,7 +62,7 @@ export function modelText(model: string | null): string {
 
 /** Return True if the user has a scope. */
 export function may(scope: "run" | "infer"): boolean {
-  const scopes = who.value?.scopes ?? [];
+  const scopes = session.value?.scopes ?? [];
   return scopes.includes("admin") || scopes.includes(scope);
 }
 
@@ -72,13 +80,13 @@ export function bounds({ asked }: Pick<Service, "asked">): { least: number; most
 
 /** Format as `2 of 3 ready`. */
 export function readiness({ ready, replicas }: Pick<Service, "ready" | "replicas">): string {
-  return `${integer(ready)} of ${integer(replicas)} ready`;
+  return `${formatInteger(ready)} of ${formatInteger(replicas)} ready`;
 }
 
 function deaths({ name, failures, last_failure: said, next_start: next }: Service, now: number): string {
   const left = next ? (Date.parse(next) - now) / 1000 : 0;
-  const count = failures === 1 ? "The last replica died" : `The last ${integer(failures)} replicas died`;
-  const start = `The next one starts ${left >= 1 ? `in ${seconds(left)}` : "now"}`;
+  const count = failures === 1 ? "The last replica died" : `The last ${formatInteger(failures)} replicas died`;
+  const start = `The next one starts ${left >= 1 ? `in ${formatSeconds(left)}` : "now"}`;
   return `${count}: ${said ?? "unknown reason"}. ${start}. See: cluster service logs ${name}`;
 }
 
@@ -103,9 +111,9 @@ export function reason(service: Service, now: number): string {
 /** Describe what happens to requests when replicas stop. */
 export function drained(service: Pick<Service, "requests" | "asked">): string {
   const patience = Number((service.asked as { request_timeout_seconds?: number } | undefined)?.request_timeout_seconds);
-  const limit = seconds(patience || 300);
+  const limit = formatSeconds(patience || 300);
   if (!service.requests) return "The service has no active request.";
-  const many = service.requests === 1 ? "1 request" : `${integer(service.requests)} requests`;
+  const many = service.requests === 1 ? "1 request" : `${formatInteger(service.requests)} requests`;
   return `The service has ${many} now. Replicas answer them before they stop; answers over ${limit} are cut off.`;
 }
 

@@ -1,16 +1,16 @@
 /** State of the cluster page, stored in its URL and frozen while the stream is paused. */
 
 import { computed, effect, signal, type Signal } from "@preact/signals";
-import { who, type Job } from "../../../lib/api";
-import { hashState } from "../../../lib/hash";
+import { session, type Job } from "../../../lib/api";
+import { createHashState } from "../../../lib/hash";
 import { events, snapshot, type Fleet } from "../../../lib/live";
-import { EMPTY, type Draft } from "../../../lib/submission";
+import { EMPTY_DRAFT, type Draft } from "../../../lib/submission";
 import { matches, parse } from "./filter";
 
 export const TABS = ["overview", "gpus", "hosts", "workers", "jobs", "workflows", "services", "monitoring"] as const;
 export type TabName = (typeof TABS)[number];
 
-export const state = hashState({
+export const state = createHashState({
   v: 1,
   tab: "overview",
   job: "",
@@ -71,7 +71,7 @@ export function openReplica(job: string): void {
 
 /** True for a token that can only query models. */
 export const asksOnly = computed(() => {
-  const scopes = who.value?.scopes ?? ["read"];
+  const scopes = session.value?.scopes ?? ["read"];
   return scopes.includes("infer") && !scopes.includes("read") && !scopes.includes("admin");
 });
 
@@ -142,11 +142,11 @@ effect(() => {
 /** Draft of the new-job form while it is open. */
 export const draft = signal<Draft | undefined>(undefined);
 
-let kept: Draft = EMPTY;
+let kept: Draft = EMPTY_DRAFT;
 
 /** Open the form with its last contents or with a given draft. */
 export function compose(given?: Partial<Draft>): void {
-  draft.value = given ? { ...EMPTY, ...given } : kept;
+  draft.value = given ? { ...EMPTY_DRAFT, ...given } : kept;
 }
 
 export function closeForm(keep = true): void {

@@ -4,7 +4,7 @@ import { computed, effect, signal, untracked, type ReadonlySignal } from "@preac
 import { asProblem, type Problem, type Workflow } from "../../../lib/api";
 import { follow } from "../../../lib/follow";
 import { connection, events } from "../../../lib/live";
-import { workflowIdOf } from "../../../lib/naming";
+import { workflowId } from "../../../lib/naming";
 import type { Boxes } from "../../../graph/fold";
 import { layoutOf, type Layout } from "../../../graph/layout";
 import { state } from "./state";
@@ -31,7 +31,7 @@ export interface WorkflowView {
 
 /** Return True if an event concerns a workflow or one of its jobs. */
 function concerns(id: string, event: { job?: string; workflow?: unknown }): boolean {
-  return event.workflow === id || (event.job !== undefined && workflowIdOf(event.job) === id);
+  return event.workflow === id || (event.job !== undefined && workflowId(event.job) === id);
 }
 
 export function viewOf(id: string): WorkflowView {
@@ -57,11 +57,11 @@ export function viewOf(id: string): WorkflowView {
   const stop = effect(() => {
     const fresh = events.value.slice(events.value.findIndex((event) => event.id === last) + 1);
     last = events.value.at(-1)?.id ?? last;
-    if (fresh.some((event) => concerns(id, event))) follower.poke();
+    if (fresh.some((event) => concerns(id, event))) follower.notify();
   });
   // Events during a disconnection were missed, so request the workflow again.
   const again = effect(() => {
-    if (connection.value === "live") untracked(() => answer.peek() && follower.poke());
+    if (connection.value === "live") untracked(() => answer.peek() && follower.notify());
   });
   return {
     answer,
@@ -73,7 +73,7 @@ export function viewOf(id: string): WorkflowView {
     }),
     lit: computed(() => litOf(answer.value, structure.value)),
     problem,
-    poke: follower.poke,
+    poke: follower.notify,
     stop: () => {
       stop();
       again();

@@ -6,18 +6,18 @@ import {
   postText,
   type Action,
   type ActionDetail,
-  type Complaint,
+  type ValidationError,
   type Validation,
   type Workflow,
-  type WorkflowRow,
-  type WorkflowRows,
+  type WorkflowSummary,
+  type WorkflowList,
 } from "../../../lib/api";
 import { boxesOf, groupsOf, type Boxes } from "../../../graph/fold";
 import { criticalPath, wayTo } from "../../../graph/paths";
 import { graphOf, reachable, type Graph } from "../../../graph/structure";
 
 /** Return the newest workflows, up to 1,000. */
-export function workflows(limit: number, signal?: AbortSignal): Promise<WorkflowRows> {
+export function workflows(limit: number, signal?: AbortSignal): Promise<WorkflowList> {
   return get("/api/workflows", { limit }, signal);
 }
 
@@ -41,12 +41,12 @@ export function validate(text: string): Promise<Validation> {
 }
 
 /** Submit a workflow text; repetitions with the same key create no second workflow. */
-export function submitWorkflow(text: string, key: string): Promise<WorkflowRow> {
+export function submitWorkflow(text: string, key: string): Promise<WorkflowSummary> {
   return postText("/api/workflows", text, YAML, { "Idempotency-Key": key });
 }
 
 /** Return the offset of a validation error's position in a text. */
-export function offsetOf(text: string, { line, column }: Pick<Complaint, "line" | "column">): number {
+export function offsetOf(text: string, { line, column }: Pick<ValidationError, "line" | "column">): number {
   const lines = text.split("\n");
   const before = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
   return Math.min(text.length, before + Math.min(column - 1, lines[line - 1]?.length ?? 0));

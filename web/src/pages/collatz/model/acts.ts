@@ -2,8 +2,8 @@
 
 import { tableOf } from "./client";
 import { download } from "../../../lib/export";
-import { integer } from "../../../lib/format";
-import { touch } from "../../../lib/theme";
+import { formatInteger } from "../../../lib/format";
+import { isTouchScreen } from "../../../lib/theme";
 import { confirm } from "../../../ui/dialog";
 import { failed, toast } from "../../../ui/toast";
 import { forgetAll, recall, type Counted } from "./data";
@@ -57,14 +57,14 @@ export async function saveNumbers(): Promise<void> {
   const range = selection.peek() ?? seen(view.peek(), limits);
   const count = range.end - range.first;
   if (count > BigInt(CSV_MOST)) {
-    const how = touch ? "Select, then drag" : "Shift and drag, or M";
+    const how = isTouchScreen ? "Select, then drag" : "Shift and drag, or M";
     toast(
-      `A CSV holds at most ${integer(CSV_MOST)} numbers; this would be ${integer(count)}. ` +
+      `A CSV holds at most ${formatInteger(CSV_MOST)} numbers; this would be ${formatInteger(count)}. ` +
         `Select fewer (${how}), or save the histogram`,
     );
     return;
   }
-  if (count > 100_000n) toast(`Writing ${integer(count)} numbers`);
+  if (count > 100_000n) toast(`Writing ${formatInteger(count)} numbers`);
   const parts = ["Number,Steps,MaxValue\r\n"];
   try {
     for (let at = range.first; at < range.end; at += BigInt(CSV_ROWS)) {

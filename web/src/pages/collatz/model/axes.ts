@@ -4,7 +4,7 @@ import { across } from "./layers";
 import { expected } from "./fit";
 import { log2, power } from "./number";
 import { distance, roundStep, ticks, under, type Range } from "./view";
-import { compact, integer } from "../../../lib/format";
+import { formatCompact, formatInteger } from "../../../lib/format";
 import { token } from "../../../lib/theme";
 import { placeOf, type Scene } from "./scene";
 
@@ -32,10 +32,10 @@ function fontOf(): string {
 
 /** Format n for an axis: in full, rounded, or as an offset from the base below the axis. */
 export function tickText(n: bigint, base: bigint): string {
-  if (n < 10n ** 13n) return integer(n);
-  if (base === 0n) return compact(n);
+  if (n < 10n ** 13n) return formatInteger(n);
+  if (base === 0n) return formatCompact(n);
   const off = n - base;
-  return `${off < 0n ? "\u2212" : "+"}${integer(off < 0n ? -off : off)}`;
+  return `${off < 0n ? "\u2212" : "+"}${formatInteger(off < 0n ? -off : off)}`;
 }
 
 /** Return a round number near the left edge as the base of long labels. */
@@ -70,13 +70,13 @@ function xAxis(context: Context, scene: Scene, width: number, height: number): v
   }
   context.fillStyle = token("ink-soft");
   context.textAlign = "right";
-  const title = far ? `n, from ${integer(base)}` : log ? "n, log scale" : "n";
+  const title = far ? `n, from ${formatInteger(base)}` : log ? "n, log scale" : "n";
   context.fillText(title, EDGE.left + width, EDGE.top + height + 18);
 }
 
 function powerText(n: bigint): string {
   const bits = Math.round(log2(n));
-  return 2n ** BigInt(bits) === n && n > 1024n ? power(2, bits) : integer(n);
+  return 2n ** BigInt(bits) === n && n > 1024n ? power(2, bits) : formatInteger(n);
 }
 
 /** Return the powers of two in view. */
@@ -97,7 +97,7 @@ function yAxis(context: Context, { frame: { low, high } }: Scene, width: number,
     context.fillStyle = token("line");
     context.fillRect(EDGE.left, y, width, 1);
     context.fillStyle = token("ink-soft");
-    context.fillText(integer(value), EDGE.left - 6, Math.max(7, y));
+    context.fillText(formatInteger(value), EDGE.left - 6, Math.max(7, y));
   }
   context.save();
   context.translate(9, EDGE.top + height / 2);

@@ -1,7 +1,7 @@
 /** Estimated duration of a range, from earlier jobs. Pure functions. */
 
 import type { Job } from "../../../lib/api";
-import { compact, rate, seconds } from "../../../lib/format";
+import { formatCompact, formatRate, formatSeconds } from "../../../lib/format";
 
 export interface Pace {
   /** Rate in numbers/s. */
@@ -42,16 +42,16 @@ const GUESS_S = 10;
 
 /** Describe the expected duration for a number of values. */
 export function expectation(numbers: bigint, { pace, workers, waiting }: Situation): string {
-  const many = `${compact(numbers)} number${numbers === 1n ? "" : "s"}`;
+  const many = `${formatCompact(numbers)} number${numbers === 1n ? "" : "s"}`;
   if (!workers) return `${many}: no worker is live, so the job would wait`;
   const after = waiting ? `, after ${waiting} job${waiting === 1 ? "" : "s"} that wait${waiting === 1 ? "s" : ""}` : "";
   const time = pace ? Number(numbers) / pace.rate : Infinity;
   if (!pace || (pace.short && time > GUESS_S)) return `${many}, time not known yet${after}`;
-  return `${many}: about ${time < 1 ? "a second" : seconds(time)} on this cluster${after}`;
+  return `${many}: about ${time < 1 ? "a second" : formatSeconds(time)} on this cluster${after}`;
 }
 
 /** Describe the basis of the estimate. */
 export function ground({ pace }: Situation): string {
   if (!pace) return "no job of this kind has run here yet";
-  return `at ${rate(pace.rate)}, as job ${pace.job} ran${pace.short ? ", a short one" : ""}`;
+  return `at ${formatRate(pace.rate)}, as job ${pace.job} ran${pace.short ? ", a short one" : ""}`;
 }

@@ -4,12 +4,12 @@ import { batch, computed, effect, signal, type ReadonlySignal } from "@preact/si
 import { fromBinary, fromResult } from "./layers";
 import { nextWindow, type Knowledge, type Setting, type Strategy } from "./strategies";
 import { aligned, type Range } from "./view";
-import { bytes, Problem, type Job } from "../../../lib/api";
+import { getBytes, Problem, type Job } from "../../../lib/api";
 import { messageOf } from "../../../lib/errors";
-import { ended } from "../../../lib/fleet";
-import { compact, counted, integer, seconds } from "../../../lib/format";
-import { result, steer, submit, trouble, watch, type Verb } from "../../../lib/jobs";
-import { clusterTime, keep as keepJob, seenAt } from "../../../lib/live";
+import { isEnded } from "../../../lib/fleet";
+import { formatCompact, formatCount, formatInteger, formatSeconds } from "../../../lib/format";
+import { loadResult, controlJob, submitJob, jobProblem, watchJob, type JobVerb } from "../../../lib/jobs";
+import { clusterTime, keepJob, knownUntil } from "../../../lib/live";
 import { failed } from "../../../ui/toast";
 import { exactOf, isExact, learn, learnt } from "./data";
 import { isStar, log } from "./events";
@@ -68,9 +68,9 @@ export const results = signal<ReadonlyMap<string, JobResult>>(new Map());
 /** Incremented with each run, so that loops of earlier runs stop. */
 let turn = 0;
 
-const views = computed(() => jobs.value.map((id) => ({ id, job: watch(id).value })));
+const views = computed(() => jobs.value.map((id) => ({ id, job: watchJob(id).value })));
 export const jobViews = computed(() => views.value.flatMap(({ job }) => (job ? [job] : [])));
-export const active = computed(() => jobViews.value.filter((job) => !ended(job)));
+export const active = computed(() => jobViews.value.filter((job) => !isEnded(job)));
 /** Number of ended jobs of the run. */
 export const finished = computed(() => jobViews.value.length - active.value.length);
 /** The displayed job: of several jobs, the last unfinished one. */
@@ -78,8 +78,8 @@ export const current = computed<Job | undefined>(() => active.value.at(-1) ?? jo
 
 /** Return the duration of the run in words, up to the last contact with the cluster. */
 export function runtimeText(): string {
-  const taken = runtime(jobViews.value, clusterTime(seenAt.value));
-  return seconds(active.value.length ? Math.floor(taken) : taken);
+  const taken = runtime(jobViews.value, clusterTime(knownUntil.value));
+  return formatSeconds(active.value.length ? Math.floor(taken) : taken);
 }
 
 // -- results --------------------------------------------------------------------------------------------------------
@@ -164,8 +164,8 @@ function keep(id: string, now: JobResult): void {
 function tell(kind: "delay" | "path", { n, value }: Found): void {
   const steps = kind === "delay" ? Number(value) : undefined;
   const star = kind === "delay" ? isStar(n, Number(value)) : isStar(n, 0, value);
-  const what = kind === "delay" ? counted(value, "step") : `peak ${integer(value)}`;
-  log("record", `${integer(n)}: ${what}, more than any smaller number looked at`, {
+  const what = kind === "delay" ? formatCount(value, "step") : `peak ${formatInteger(value)}`;
+  log("record", `${formatInteger(n)}: ${what}, more than any smaller number looked at`, {
     star,
     ...(steps === undefined ? {} : { steps }),
   });
@@ -191,7 +191,7 @@ function changed(view: ReadonlySignal<Job | undefined>, most: number): Promise<v
 
 /** Read a job's partial result. */
 async function peek(job: Job): Promise<void> {
-  const { result: answer } = await result<Statistics | null>(job.job_id, true);
+  const { result: answer } = await loadResult<Statistics | null>(job.job_id, true);
   if (!answer) return;
   keep(job.job_id, read(job, answer, false));
   const density = answer.columns ? fromResult(job.job_id, answer.columns) : undefined;
@@ -199,25 +199,26 @@ async function peek(job: Job): Promise<void> {
 }
 
 async function finish(job: Job): Promise<void> {
-  const { result: answer } = await result<Statistics>(job.job_id);
+  const { result: answer } = await loadResult<Statistics>(job.job_id);
   if (about(job).mode === "trajectory") return choose((answer as unknown as { n: string }).n);
   const now = read(job, answer, true);
-  if (answer.columns?.density) learn(fromBinary(job.job_id, await bytes(`/api/jobs/${job.job_id}/density.bin`)));
+  if (answer.columns?.density) learn(fromBinary(job.job_id, await getBytes(`/api/jobs/${job.job_id}/density.bin`)));
   keep(job.job_id, now);
   const most = now.delay.at(-1);
-  const said = now.statement || (most ? `longest ${counted(most.value, "step")} at ${integer(most.n)}` : "no record");
-  log("job", `${job.job_id} is done: ${counted(now.count, "number")}; ${said}`);
+  const said =
+    now.statement || (most ? `longest ${formatCount(most.value, "step")} at ${formatInteger(most.n)}` : "no record");
+  log("job", `${job.job_id} is done: ${formatCount(now.count, "number")}; ${said}`);
 }
 
 /** Follow a job until it ends and return its last state. */
 async function follow(id: string, mine: number): Promise<Job | undefined> {
   let [wait, looked, done] = [FIRST_LOOK_MS, Date.now(), 0];
-  const view = watch(id);
+  const view = watchJob(id);
   while (mine === turn) {
     const job = view.peek();
-    const gone = trouble(id).peek();
+    const gone = jobProblem(id).peek();
     if (gone) throw gone;
-    if (job && ended(job)) {
+    if (job && isEnded(job)) {
       if (job.state === "done") await finish(job);
       else await stopped(job);
       return job;
@@ -247,11 +248,11 @@ function parameters({ first, end }: Range, columns: number): object {
 }
 
 async function send(window: Range, columns: number, high = false): Promise<string> {
-  const id = await submit("collatz", parameters(window, columns), high ? { priority: "high" } : {});
+  const id = await submitJob("collatz", parameters(window, columns), high ? { priority: "high" } : {});
   log(
     "job",
-    `${id} was submitted: ${integer(window.first)} to ${integer(window.end - 1n)}, ` +
-      `${compact(window.end - window.first)} numbers`,
+    `${id} was submitted: ${formatInteger(window.first)} to ${formatInteger(window.end - 1n)}, ` +
+      `${formatCompact(window.end - window.first)} numbers`,
   );
   return id;
 }
@@ -335,7 +336,7 @@ export async function open(id: string): Promise<void> {
     batch(() => {
       jobs.value = [id];
       if (mode !== "trajectory") [state.from.value, state.to.value] = [String(own.first), String(own.end - 1n)];
-      phase.value = ended(job) ? "ended" : job.state === "paused" ? "paused" : "running";
+      phase.value = isEnded(job) ? "ended" : job.state === "paused" ? "paused" : "running";
     });
     await follow(id, mine);
   } catch (error) {
@@ -350,7 +351,7 @@ export async function open(id: string): Promise<void> {
 /** Return a job of this kind. Throws a Problem. */
 async function found(id: string): Promise<Job> {
   await keepJob(id);
-  const view = watch(id);
+  const view = watchJob(id);
   while (!view.peek()) await changed(view, 1000);
   const job = view.peek() as Job;
   if (job.type !== "collatz")
@@ -364,10 +365,10 @@ function whyLost(id: string, error: unknown): string {
   return `Job ${id} is not shown: ${messageOf(error)}.`;
 }
 
-async function steerAll(verb: Verb): Promise<void> {
+async function steerAll(verb: JobVerb): Promise<void> {
   for (const job of active.peek()) {
     try {
-      await steer(job.job_id, verb);
+      await controlJob(job.job_id, verb);
     } catch (error) {
       if (!(error instanceof Problem && error.status === 409)) failed(`${verb} ${job.job_id}`, error);
     }
@@ -444,9 +445,9 @@ export async function count(seen: Range): Promise<void> {
   try {
     const id = await send(aligned(seen, COLUMNS, limits), COLUMNS, true);
     counting.value = id;
-    const view = watch(id);
-    while (!ended(view.peek() ?? { state: "queued" })) await changed(view, 2000);
-    if (view.peek()?.state === "done") learn(fromBinary(id, await bytes(`/api/jobs/${id}/density.bin`)));
+    const view = watchJob(id);
+    while (!isEnded(view.peek() ?? { state: "queued" })) await changed(view, 2000);
+    if (view.peek()?.state === "done") learn(fromBinary(id, await getBytes(`/api/jobs/${id}/density.bin`)));
   } catch (error) {
     failed("These numbers were not counted", error);
   }

@@ -4,7 +4,7 @@ import { computed, signal } from "@preact/signals";
 import { positive } from "./number";
 import { STRATEGIES, type Strategy } from "./strategies";
 import { clamped, seen, type Range, type View, whole } from "./view";
-import { hashState } from "../../../lib/hash";
+import { createHashState } from "../../../lib/hash";
 
 export const TABS = ["graph", "histogram", "residues", "tree", "coral", "log"] as const;
 export type TabName = (typeof TABS)[number];
@@ -16,7 +16,7 @@ export const MOST_PATHS = 8;
 const END = 2n ** 96n;
 const MOST = 2n ** 53n - 2n ** 33n;
 
-export const state = hashState({
+export const state = createHashState({
   v: 1,
   view: "graph",
   job: "",

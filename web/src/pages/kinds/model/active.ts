@@ -1,7 +1,7 @@
 /** Number of waiting and running jobs of a kind. Pure functions. */
 
 import type { Job, Status } from "../../../lib/api";
-import { integer } from "../../../lib/format";
+import { formatInteger } from "../../../lib/format";
 
 const ACTIVE = ["queued", "running", "finishing"] as const;
 
@@ -13,6 +13,6 @@ export function activeText(type: string, known: readonly Pick<Job, "type" | "sta
   const active = known.filter((job) => ACTIVE.some((state) => state === job.state));
   const mine = active.filter((job) => job.type === type).length;
   const all = ACTIVE.reduce((sum, state) => sum + (status?.jobs[state] ?? 0), 0);
-  if (active.length >= all) return integer(mine);
-  return mine ? `at least ${integer(mine)}` : "not known";
+  if (active.length >= all) return formatInteger(mine);
+  return mine ? `at least ${formatInteger(mine)}` : "not known";
 }

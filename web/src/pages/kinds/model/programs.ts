@@ -2,7 +2,7 @@
 
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { asProblem, type Problem, type Job, type Unit } from "../../../lib/api";
-import { ended } from "../../../lib/fleet";
+import { isEnded } from "../../../lib/fleet";
 import { follow } from "../../../lib/follow";
 import { codes, counted, neighbours, UNIT_STATES, unitStates, windowOf, type Counts } from "./units";
 
@@ -47,7 +47,7 @@ export function programsOf(first: Job): Programs {
       throw error;
     }
   };
-  const follower = follow(ask, () => !ended(job));
+  const follower = follow(ask, () => !isEnded(job));
 
   const askRows = (unit: number) => {
     const from = windowOf(unit);
@@ -67,7 +67,7 @@ export function programsOf(first: Job): Programs {
     ask: askRows,
     update: (next) => {
       job = next;
-      follower.poke();
+      follower.notify();
     },
     stop: () => {
       control.abort();

@@ -11,7 +11,7 @@
  * Titles in that schema replace names.
  */
 
-import type { Figure } from "../../../kinds";
+import type { ResultValue } from "../../../kinds";
 import type { Bin } from "../../../ui/bins";
 import { label } from "../../../ui/fields";
 
@@ -55,7 +55,7 @@ const ASKED = ["type", "model_version", "parameters"];
  * Convert a result to values, histograms and tables. With `figures`, only the values at these paths are shown as
  * figures.
  */
-export function reading(result: unknown, figures?: readonly Figure[], schema?: Schema): Reading {
+export function reading(result: unknown, figures?: readonly ResultValue[], schema?: Schema): Reading {
   const whole: Reading = { figures: [], histograms: [], tables: [] };
   const into: Part = { ...whole, schema };
   const asked = isFields(result)

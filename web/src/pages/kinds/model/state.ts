@@ -2,12 +2,12 @@
 
 import { computed, signal } from "@preact/signals";
 import { asProblem, type Problem, type Kind } from "../../../lib/api";
-import { hashState } from "../../../lib/hash";
-import { kinds, trouble, watch } from "../../../lib/jobs";
-import { flat, nested } from "../../../lib/parameters";
-import { EMPTY, type Draft } from "../../../lib/submission";
+import { createHashState } from "../../../lib/hash";
+import { loadKinds, jobProblem, watchJob } from "../../../lib/jobs";
+import { flattenParameters, nestParameters } from "../../../lib/parameters";
+import { EMPTY_DRAFT, type Draft } from "../../../lib/submission";
 
-export const state = hashState({
+export const state = createHashState({
   v: 1,
   kind: "",
   job: "",
@@ -27,16 +27,16 @@ export const problem = signal<Problem | undefined>(undefined);
 /** Load the kinds. */
 export function load(): void {
   problem.value = undefined;
-  kinds().then(
+  loadKinds().then(
     (list) => (all.value = list),
     (error: unknown) => (problem.value = asProblem(error)),
   );
 }
 
-const watched = computed(() => (state.job.value ? watch(state.job.value) : undefined));
+const watched = computed(() => (state.job.value ? watchJob(state.job.value) : undefined));
 export const job = computed(() => watched.value?.value);
 /** Reason why the job does not exist. */
-export const missing = computed(() => (state.job.value ? trouble(state.job.value).value : undefined));
+export const missing = computed(() => (state.job.value ? jobProblem(state.job.value).value : undefined));
 
 /** The displayed kind, or the kind of the displayed job. */
 export const kindName = computed(() => job.value?.type ?? state.kind.value);
@@ -44,23 +44,23 @@ export const kind = computed(() => all.value?.find((each) => each.type === kindN
 
 export const draft = computed<Draft>(() => ({
   kind: kindName.value,
-  parameters: nested(state.set.value),
-  priority: (["high", "low"] as const).find((each) => each === state.priority.value) ?? EMPTY.priority,
-  device: (["cpu", "gpu"] as const).find((each) => each === state.device.value) ?? EMPTY.device,
+  parameters: nestParameters(state.set.value),
+  priority: (["high", "low"] as const).find((each) => each === state.priority.value) ?? EMPTY_DRAFT.priority,
+  device: (["cpu", "gpu"] as const).find((each) => each === state.device.value) ?? EMPTY_DRAFT.device,
 }));
 
 /** Store the form's contents. */
 export function keepDraft({ parameters, priority, device }: Draft): void {
-  state.set.value = flat(parameters);
-  state.priority.value = priority === EMPTY.priority ? "" : priority;
-  state.device.value = device === EMPTY.device ? "" : device;
+  state.set.value = flattenParameters(parameters);
+  state.priority.value = priority === EMPTY_DRAFT.priority ? "" : priority;
+  state.device.value = device === EMPTY_DRAFT.device ? "" : device;
 }
 
 /** Show a kind; an empty name shows the list. */
 export function show(name: string): void {
   state.kind.value = name;
   state.job.value = "";
-  keepDraft(EMPTY);
+  keepDraft(EMPTY_DRAFT);
   state.commit();
 }
 

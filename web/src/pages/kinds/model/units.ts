@@ -1,6 +1,6 @@
 /** Units of a job with programs: states, records, and refresh. */
 
-import { bytes, get, type Query, type Unit, type Units, type UnitState, type UnitStates } from "../../../lib/api";
+import { getBytes, get, type Query, type Unit, type Units, type UnitState, type UnitStates } from "../../../lib/api";
 
 /** States in the order of a unit's life; the index is the state code. */
 export const UNIT_STATES: readonly UnitState[] = ["waiting", "running", "done", "retrying", "dead"];
@@ -91,10 +91,10 @@ export function outputsOf(manifest: string, unit: number): Output[] {
 }
 
 export async function outputs(artifact: string, unit: number): Promise<Output[]> {
-  return outputsOf(new TextDecoder().decode(await bytes(`/api/artifacts/${artifact}/manifest`)), unit);
+  return outputsOf(new TextDecoder().decode(await getBytes(`/api/artifacts/${artifact}/manifest`)), unit);
 }
 
 /** Return the contents of a file for saving. */
 export async function content({ sha }: Output): Promise<Blob> {
-  return new Blob([await bytes(`/api/files/${sha}`)]);
+  return new Blob([await getBytes(`/api/files/${sha}`)]);
 }

@@ -7,20 +7,20 @@ import { threadAt } from "./log";
 import { pathOf } from "../../../timeline/model";
 import type { Loaded } from "../../../timeline/load";
 import { kept, whole, type View } from "../../../timeline/view";
-import { asProblem, bytes, type Problem, type Job } from "../../../lib/api";
-import { counted } from "../../../lib/format";
-import { hashState } from "../../../lib/hash";
-import { remove, result, submit, trouble, watch } from "../../../lib/jobs";
+import { asProblem, getBytes, type Problem, type Job } from "../../../lib/api";
+import { formatCount } from "../../../lib/format";
+import { createHashState } from "../../../lib/hash";
+import { deleteJob, loadResult, submitJob, jobProblem, watchJob } from "../../../lib/jobs";
 import { Ring } from "../../../lib/ring";
 import { advanced, toggled } from "../../../timeline/clock";
 import { readTrace } from "../../../timeline/reader";
-import { nested } from "../../../lib/parameters";
+import { nestParameters } from "../../../lib/parameters";
 import { binAt, firstWithin, named, type Cell, type ThreadResult } from "./result";
 
 export const TABS = ["tree", "log", "statistics"] as const;
 export type TabName = (typeof TABS)[number];
 
-export const state = hashState({
+export const state = createHashState({
   v: 1,
   set: [] as readonly string[],
   job: "",
@@ -45,7 +45,7 @@ export const state = hashState({
   follow: true,
 });
 
-export const draft = computed(() => nested(state.set.value));
+export const draft = computed(() => nestParameters(state.set.value));
 export const mode = computed<Mode>(() => MODES.find((each) => each === state.color.value) ?? "depth");
 export const tab = computed<TabName>(() => TABS.find((each) => each === state.tab.value) ?? "tree");
 
@@ -103,10 +103,10 @@ function followed(id: ReadonlySignal<string>): Run {
   });
   function follow(wanted: string): () => void {
     let [alive, timer, ended] = [true, 0, ""];
-    const watched = watch(wanted);
+    const watched = watchJob(wanted);
     const ask = async (soFar: boolean) => {
       try {
-        const answer = await result<ThreadResult>(wanted, soFar);
+        const answer = await loadResult<ThreadResult>(wanted, soFar);
         if (!alive) return;
         batch(() => ([latest.value, partial.value] = [answer.result, answer.partial === true]));
       } catch (error) {
@@ -156,7 +156,7 @@ export const run: Run = {
   result: computed(() => (id.value ? chosen.result.value : example.value?.result)),
 };
 /** Reason why the job is unknown. */
-export const unknown = computed(() => (id.value ? trouble(id.value).value : undefined));
+export const unknown = computed(() => (id.value ? jobProblem(id.value).value : undefined));
 /** ID of the compared job, which is often another cell of the same job. */
 export const otherId = computed(() => state.job2.value);
 export const otherRun = followed(otherId);
@@ -204,8 +204,8 @@ function traced(wanted: ReadonlySignal<string>): {
       value.value = { loaded: opened, loading: false, problem: undefined };
       const { trace } = opened;
       say(
-        `${name}: ${counted(trace.start.length, "slice")} of ${counted(trace.threads.parent.length, "thread")} on ` +
-          `${counted(trace.cores, "core")}, ` +
+        `${name}: ${formatCount(trace.start.length, "slice")} of ${formatCount(trace.threads.parent.length, "thread")} on ` +
+          `${formatCount(trace.cores, "core")}, ` +
           `${trace.scheduler}${trace.truncated ? ", cut at the maximum number of events" : ""}` +
           `${trace.deadlocked ? ", ends in a deadlock" : ""}`,
       );
@@ -229,7 +229,7 @@ function traced(wanted: ReadonlySignal<string>): {
     untracked(
       () =>
         void put(
-          bytes(`/api/jobs/${job}/trace.json`, { replica, cell, max_events: MOST_EVENTS }, signal),
+          getBytes(`/api/jobs/${job}/trace.json`, { replica, cell, max_events: MOST_EVENTS }, signal),
           signal,
           `replica ${replica}`,
         ),
@@ -423,7 +423,7 @@ export async function showExample(fetched: Promise<Example>, still: boolean): Pr
 }
 
 export async function start(parameters: Record<string, unknown>): Promise<void> {
-  const job = await submit("thread", parameters);
+  const job = await submitJob("thread", parameters);
   say(`job ${job} submitted`);
   open(job);
 }
@@ -454,7 +454,7 @@ export async function compare(scheduler: string): Promise<void> {
     return state.commit();
   }
   const { quantum_us: quantum, ...rest } = outcome.parameters;
-  const job = await submit("thread", {
+  const job = await submitJob("thread", {
     ...rest,
     cores: mine.cores,
     scheduler,
@@ -493,8 +493,8 @@ export async function chooseWithin(low: number, high: number): Promise<void> {
 async function histogramOf(parameters: Record<string, unknown>): Promise<[number, number][]> {
   const { quantum_us: quantum, ...rest } = parameters;
   const given = parameters.scheduler === "round_robin" && quantum ? { ...rest, quantum_us: quantum } : rest;
-  const job = await submit("thread", given, { priority: "high" });
-  const watched = watch(job);
+  const job = await submitJob("thread", given, { priority: "high" });
+  const watched = watchJob(job);
   await new Promise<void>((done, refused) => {
     const leave = effect(() => {
       const now = watched.value?.state;
@@ -510,8 +510,8 @@ async function histogramOf(parameters: Record<string, unknown>): Promise<[number
         });
     });
   });
-  const answer = await result<ThreadResult>(job);
-  void remove(job).catch(() => undefined);
+  const answer = await loadResult<ThreadResult>(job);
+  void deleteJob(job).catch(() => undefined);
   return answer.result.cells[0]?.histograms.makespan_ns?.bins ?? [];
 }
 

@@ -1,6 +1,6 @@
 /** Decides which of two policies is faster, and whether there are enough replicas. Pure functions. */
 
-import { percent } from "../../../lib/format";
+import { formatPercent } from "../../../lib/format";
 import type { Cell, Metric } from "./result";
 
 export interface Verdict {
@@ -36,7 +36,7 @@ export function verdictOf(mine: Cell, rival: Cell): Verdict | undefined {
   const clear = slow.mean - fast.mean > Math.hypot(half(one), half(other));
   const means = times(fast.mean, slow.mean);
   const text = clear
-    ? `${named(winner)} ${percent(slow.mean / fast.mean - 1, slow.mean / fast.mean < 1.1 ? 1 : 0)} faster: ${means}`
+    ? `${named(winner)} ${formatPercent(slow.mean / fast.mean - 1, slow.mean / fast.mean < 1.1 ? 1 : 0)} faster: ${means}`
     : `No clear difference between ${named(winner)} and ${named(loser)}: ${means}; the intervals overlap`;
   return { clear, text };
 }

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { inPlace, PLACES } from "../src/lib/places";
+import { runInSlot, STREAM_SLOTS } from "../src/lib/stream-slots";
 
 /** Return fake browser locks, which all tabs share. */
 function browser(): LockManager {
@@ -33,29 +33,29 @@ function stream() {
     [end, fail] = [done, failed];
   });
   const act = vi.fn(() => ended);
-  return { act, end, fail, of: inPlace(act) };
+  return { act, end, fail, of: runInSlot(act) };
 }
 
 test("a tab without a place is told at once, and has one when another tab gives its own back", async () => {
   over("http/1.1");
-  const streams = Array.from({ length: PLACES }, stream);
+  const streams = Array.from({ length: STREAM_SLOTS }, stream);
   await vi.waitFor(() => expect(streams.every(({ act }) => act.mock.calls.length === 1)).toBe(true));
   const late = vi.fn(async () => undefined);
-  expect(await inPlace(late)).toBe(false);
+  expect(await runInSlot(late)).toBe(false);
   expect(late).not.toHaveBeenCalled();
   streams[2]?.end();
   expect(await streams[2]?.of).toBe(true);
-  expect(await inPlace(late)).toBe(true);
+  expect(await runInSlot(late)).toBe(true);
   expect(late).toHaveBeenCalledOnce();
 });
 
 test("a stream that breaks says why, and gives its place back", async () => {
   over("http/1.1");
-  const streams = Array.from({ length: PLACES }, stream);
-  await vi.waitFor(() => expect(streams[PLACES - 1]?.act).toHaveBeenCalledOnce());
+  const streams = Array.from({ length: STREAM_SLOTS }, stream);
+  await vi.waitFor(() => expect(streams[STREAM_SLOTS - 1]?.act).toHaveBeenCalledOnce());
   streams[0]?.fail(new Error("lost"));
   await expect(streams[0]?.of).rejects.toThrow("lost");
-  expect(await inPlace(async () => undefined)).toBe(true);
+  expect(await runInSlot(async () => undefined)).toBe(true);
 });
 
 test.each([
@@ -64,7 +64,7 @@ test.each([
 ])("over %s with locks %s every tab has a stream", async (protocol, locks) => {
   over(protocol);
   vi.stubGlobal("navigator", { locks });
-  const streams = Array.from({ length: PLACES + 3 }, stream);
+  const streams = Array.from({ length: STREAM_SLOTS + 3 }, stream);
   for (const { act, end, of } of streams) {
     expect(act).toHaveBeenCalledOnce();
     end();
